@@ -30,16 +30,17 @@ def serve(
     from rich.console import Console
 
     from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.prefect_settings import long_lived_server, set_talkative_defaults
+    from trajmill.flows.prefect_settings import long_lived_server, names_a_server, set_talkative_defaults
 
     settings = load_config(config)
     begin_or_ask(settings, new_run)
     set_talkative_defaults()
     from trajmill.warehouse.layout import create_warehouse
 
-    warehouse = create_warehouse(settings.run.root)
+    warehouse, is_own = create_warehouse(settings.run.root), not names_a_server()
     with long_lived_server(warehouse.root / "runs" / "prefect.log", port) as address:
-        from trajmill.flows.nights.deployments import serve_deployments
+        from trajmill.flows.nights.deployments import deployment_names, serve_deployments
+        from trajmill.flows.nights.lost_runs import end_lost_runs
         from trajmill.flows.status.flow_runs import remember_server
 
         remember_server(warehouse.root, address)
@@ -49,6 +50,8 @@ def serve(
             highlight=False,
             soft_wrap=True,
         )
+        if is_own:
+            end_lost_runs(deployment_names())
         # With Python's default handling of the signal, Prefect's event loop ends cleanly on Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         serve_deployments(settings, _file_of(config))

@@ -10,7 +10,6 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.serve import ServeSection
 from trajmill.flows.malloc_arenas import limit_malloc_arenas
 from trajmill.flows.new_run import begin_or_continue
-from trajmill.flows.report.page import write_report
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse, create_warehouse
@@ -23,7 +22,7 @@ _HOUR = 3600.0
 
 @contextmanager
 def at_work(config: Config) -> Iterator[Warehouse]:
-    """Work on the run alone, with its models ready; the report is written at the end.
+    """Work on the run alone, with its models ready; the views are up to date at the end.
 
     Raises:
         NewRunError: the configuration has changed, so that it would begin a new run.
@@ -38,7 +37,6 @@ def at_work(config: Config) -> Iterator[Warehouse]:
         stack.enter_context(models_ready(config, warehouse.run(config.run_id)))
         yield warehouse
         refresh_views(warehouse)
-        write_report(warehouse, config.run_id)
 
 
 def _enter_lock(stack: ExitStack, warehouse: Warehouse, run_id: str, settings: ServeSection) -> None:

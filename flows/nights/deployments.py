@@ -20,7 +20,11 @@ from trajmill.flows.nights.retrain import retrain
 
 
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
-    """The deployments: `nightly` and `maintain` on schedules, `retrain` on the event that enough has landed."""
+    """The deployments: `nightly` and `maintain` on schedules, `retrain` on the event that enough has landed.
+
+    Prefect limits none of them: the lock of the run lets one of them work at a time, and unlike a slot of the server it
+    ends with its process.
+    """
     enough_landed = DeploymentEventTrigger(
         name="retrain when enough trajectories have landed",
         expect={LANDED},
@@ -46,7 +50,6 @@ def _deployment(
         schedule=schedule,
         triggers=triggers,
         parameters={"config_file": None if config_file is None else str(config_file.absolute())},
-        concurrency_limit=1,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     assert isinstance(made, RunnerDeployment), "outside of an event loop nothing is to be awaited"
@@ -56,3 +59,8 @@ def _deployment(
 def serve_deployments(config: Config, config_file: Path | None) -> None:
     """Register the deployments and run them, one at a time, until interrupted."""
     serve(*deployments(config, config_file), limit=1)
+
+
+def deployment_names() -> list[str]:
+    """The names of all deployments."""
+    return [flow.name for flow in (nightly, retrain, maintain)]

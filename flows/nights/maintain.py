@@ -10,15 +10,15 @@ from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config_named
+from trajmill.flows.nights.after_flow import after_flow
 from trajmill.flows.nights.ending import Ending, FlowEnd
-from trajmill.flows.nights.tell import tell_of_failure
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.upkeep.retention import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views
 
 
-@flow(name="maintain", on_failure=[tell_of_failure], on_crashed=[tell_of_failure])
+@flow(name="maintain", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
 def maintain(config_file: str | None = None) -> State[Any]:
     """Drop old releases, join small files, delete unused ones, and check the releases that are kept."""
     end = keep_small(load_config_named(config_file))

@@ -14,11 +14,11 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training, announce_landed
+from trajmill.flows.nights.after_flow import after_flow
 from trajmill.flows.nights.at_work import at_work
 from trajmill.flows.nights.ending import NEEDS_PERSON, Ending, FlowEnd
 from trajmill.flows.nights.landed import Landed, landed_in
 from trajmill.flows.nights.retrain import train_round
-from trajmill.flows.nights.tell import tell_of_end, tell_of_failure
 from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.round import current_round, round_flow, stage_task
 from trajmill.flows.round_stages import collecting_stages, stages_of
@@ -28,7 +28,7 @@ from trajmill.warehouse.lock import RunInUseError
 from trajmill.warehouse.views import refresh_views
 
 
-@flow(name="nightly", on_failure=[tell_of_failure], on_crashed=[tell_of_failure], on_completion=[tell_of_end])
+@flow(name="nightly", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
 def nightly(config_file: str | None = None) -> State[Any]:
     """Collect the rounds of a night; the state says what landed."""
     end = collect_night(load_config_named(config_file))

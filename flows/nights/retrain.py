@@ -12,9 +12,9 @@ from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.context import RoundContext
 from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.landed_event import accepted_since_training
+from trajmill.flows.nights.after_flow import after_flow
 from trajmill.flows.nights.at_work import at_work
 from trajmill.flows.nights.ending import Ending, FlowEnd
-from trajmill.flows.nights.tell import tell_of_end, tell_of_failure
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.round import current_round, round_flow
 from trajmill.flows.stage import Waiting, finished, report_of
@@ -24,7 +24,7 @@ from trajmill.stages.critics.calibration.precision import Precision
 from trajmill.warehouse.lock import RunInUseError
 
 
-@flow(name="retrain", on_failure=[tell_of_failure], on_crashed=[tell_of_failure], on_completion=[tell_of_end])
+@flow(name="retrain", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
 def retrain(config_file: str | None = None) -> State[Any]:
     """Train on what has landed if it is enough; the state says what was done, or why it was not.
 

@@ -1,10 +1,10 @@
-"""Tells people that a flow failed or needs a person: hooks of the flows, and the message that they send."""
+"""Tells people that a flow failed or needs a person: the message, and how it is sent."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
+import re
 import urllib.request
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
@@ -14,14 +14,12 @@ from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, TaskRunFilter
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.flows import Flow
 
-from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.configuration.serve import NotifySection
 from trajmill.flows.nights.ending import NEEDS_PERSON
-from trajmill.schemas.errors import TrajmillError
 
 _SECONDS_TO_SEND = 15.0
+_BEFORE_ERROR = re.compile(r"^Flow run encountered an exception: (\w+: )?")
 
 
 class Notice(NamedTuple):
@@ -37,24 +35,30 @@ class Notice(NamedTuple):
         return f"{self.what}\nLost: nothing; what was finished is stored.\nTo do: {self.to_do}"
 
 
-def tell_of_failure(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Tell people that a flow failed or crashed; a hook of Prefect."""
+def notice_of(flow: str, flow_run: FlowRun, state: State[Any]) -> Notice | None:
+    """What people are told about the end of a flow; None if it needs nobody."""
+    if state.is_failed() or state.is_crashed():
+        return _notice_of_failure(flow, flow_run, state)
+    if state.name not in NEEDS_PERSON:
+        return None
+    to_do = "see `trajmill status`, and docs/operations.md for this state"
+    return Notice(f"trajmill: {flow} ended as {state.name}", state.message or "", to_do)
+
+
+def reason_of(state: State[Any]) -> str:
+    """Why a flow ended as it did, in one line, without the words that Prefect puts before an error."""
+    message = " ".join((state.message or state.name or "no reason is known").split())
+    return _BEFORE_ERROR.sub("", message)
+
+
+def _notice_of_failure(flow: str, flow_run: FlowRun, state: State[Any]) -> Notice:
     stages = _failed_stages(flow_run)
     where = f" in stage {', '.join(stages)}" if stages else ""
-    what = " ".join((state.message or state.name or "no reason is known").split())
     to_do = (
         "mend the cause; the next run continues where this one stopped, or start it now: "
-        f"prefect deployment run {flow.name}/{flow.name}"
+        f"prefect deployment run {flow}/{flow}"
     )
-    _tell(flow_run, Notice(f"trajmill: {flow.name} failed{where}", what, to_do))
-
-
-def tell_of_end(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Tell people that a flow ended in a state that needs a person; a hook of Prefect."""
-    if state.name not in NEEDS_PERSON:
-        return
-    to_do = "see `trajmill status`, and docs/operations.md for this state"
-    _tell(flow_run, Notice(f"trajmill: {flow.name} ended as {state.name}", state.message or "", to_do))
+    return Notice(f"trajmill: {flow} failed{where}", reason_of(state), to_do)
 
 
 def send(message: Notice, notify: NotifySection) -> list[str]:
@@ -92,16 +96,6 @@ def _post(address: str, message: Notice) -> None:
         address, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
     )
     urllib.request.urlopen(request, timeout=_SECONDS_TO_SEND).close()
-
-
-def _tell(run: FlowRun, message: Notice) -> None:
-    try:
-        config = load_config_named(run.parameters.get("config_file"))
-    except TrajmillError as error:
-        logging.getLogger(__name__).warning("nobody was told, because the configuration cannot be read: %s", error)
-        return
-    for problem in send(message, config.notify):
-        logging.getLogger(__name__).warning("could not be told: %s", problem)
 
 
 def _failed_stages(run: FlowRun) -> list[str]:

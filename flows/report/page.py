@@ -12,6 +12,7 @@ from trajmill.flows.report.details import read_details
 from trajmill.flows.report.figures import read_figures
 from trajmill.flows.report.filmstrips import filmstrips, pick_trajectories
 from trajmill.flows.report.metrics import read_metrics
+from trajmill.flows.report.nights import read_nights
 from trajmill.flows.report.warnings import warnings
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
@@ -50,6 +51,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
         details=read_details(warehouse, run_id),
         warnings=warnings(figures),
         metrics=read_metrics(warehouse, run_id),
+        nights=read_nights(warehouse, run_id),
         style=Markup(pages.get_template("report.css").render()),  # the package's own file, not text of a model
         success_chart=share_chart(figures.success, "Success per split and round, with 95 % intervals"),
         attempts_chart=share_chart(figures.attempts, "Success of guided and unguided attempts per round"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,8 +76,16 @@ def run_results(warehouse: Warehouse, run_id: str) -> RunResults:
 def disk_use(root: Path) -> DiskUse:
     """How much a warehouse takes of its disk."""
     disk = shutil.disk_usage(root)
-    used = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink())
-    return DiskUse(used, disk.free, disk.total)
+    return DiskUse(sum(map(_size, root.rglob("*"))), disk.free, disk.total)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 for anything else, and for a file that another process has just removed."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 _SUCCESS = """

@@ -69,7 +69,6 @@ def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path,
 
 def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trajmill.flows.nights.at_work._SECONDS_BETWEEN_LOOKS", 0.01)
-    monkeypatch.setattr("trajmill.flows.nights.at_work.write_report", lambda warehouse, run_id: None)
     skips = served(Config.model_validate({"run": {"root": tmp_path}}), when_busy="skip")
     entered, leave = threading.Event(), threading.Event()
 
@@ -121,7 +120,6 @@ def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person
     }
     for name, instead in replaced.items():
         monkeypatch.setattr(f"trajmill.flows.nights.nightly.{name}", instead)
-    monkeypatch.setattr("trajmill.flows.nights.at_work.write_report", lambda warehouse, run_id: None)
     end = collect_night(config)
     assert end.ending is expected
     assert asked == ([1] if trained else []) and ("the line of the training" in end.line) == bool(trained)

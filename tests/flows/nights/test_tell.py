@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.flows.nights.inbox import Inbox
 from trajmill.flows.configuration.serve import NotifySection
 from trajmill.flows.nights.ending import Ending, FlowEnd
 from trajmill.flows.nights.nightly import nightly
@@ -18,34 +14,6 @@ from trajmill.flows.nights.tell import Notice, send
 from trajmill.schemas.errors import TrajmillError
 
 MESSAGE = Notice("trajmill: nightly failed", "no model server answers", "start it")
-
-
-class Inbox(NotifySection):
-    """The address of a local webhook, and what it has received."""
-
-    received: list[dict[str, Any]] = []
-
-
-@pytest.fixture
-def inbox() -> Iterator[Inbox]:
-    received: list[dict[str, Any]] = []
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Write nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield Inbox.model_construct(webhook=f"http://127.0.0.1:{server.server_port}/hook", blocks=(), received=received)
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def test_a_webhook_gets_the_message(inbox: Inbox) -> None:
@@ -105,4 +73,4 @@ def test_a_night_that_fails_or_needs_a_person_tells_and_one_that_collects_does_n
         "trajmill: nightly failed",
     ]
     assert inbox.received[0]["what"] == "round 2: 0 of 2 attempts finished"
-    assert "no model server answers: start it" in inbox.received[1]["what"]
+    assert inbox.received[1]["what"] == "no model server answers: start it"

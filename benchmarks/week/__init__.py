@@ -1,0 +1,1 @@
+"""A simulated week of nights against a real Prefect server, with everything going wrong once."""

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from tests.flows.nights.inbox import Inbox
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    received: list[dict[str, Any]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Write nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Inbox.model_construct(webhook=f"http://127.0.0.1:{server.server_port}/hook", blocks=(), received=received)
+    server.shutdown()
+    thread.join()
+    server.server_close()
