@@ -1,24 +1,40 @@
-"""Runs the rounds of a configuration as a Prefect flow; a second call continues after the last finished stage."""
+"""Runs the rounds of a configuration as Prefect flows; a second call continues after the last finished stage.
+
+A round is a flow, and each of its stages a task.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from prefect import flow
+from prefect import flow, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.tasks import Task
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
+from trajmill.flows.interrupt import asked_to_stop
+from trajmill.flows.landed_event import accepted_since_training, announce_landed
 from trajmill.flows.malloc_arenas import limit_malloc_arenas
+from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.prefect_settings import short_lived_server
+from trajmill.flows.progress import progress
 from trajmill.flows.report.page import write_report
-from trajmill.flows.round import current_round, round_flow
+from trajmill.flows.report.round_table import round_markdown, round_table
+from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
+from trajmill.flows.round_stages import RoundStage
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import Waiting, report_of
+from trajmill.flows.stage import StageReport, Waiting, report_of
+from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import release_name
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
@@ -73,3 +89,45 @@ def _unfinished_rounds(config: Config, warehouse: Warehouse) -> list[RoundContex
     first = RoundContext(config, warehouse, 1)
     contexts = [first.in_round(number) for number in range(1, config.run.rounds + 1)]
     return [context for context in contexts if report_of(context, PROMOTE) is None]
+
+
+def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, Exception) and not isinstance(error, BadInputError) and not asked_to_stop()
+
+
+@task(
+    task_run_name="{stage.name}",
+    retries=2,
+    retry_delay_seconds=2,
+    retry_condition_fn=_worth_retrying,
+    cache_policy=NO_CACHE,
+)
+def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
+    """Do one stage, unless it is done already."""
+    return do_stage(stage, context)
+
+
+@flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
+def round_flow(context: RoundContext) -> RoundSummary | Waiting:
+    """All stages of one round; returns its figures, or the thing that a stage waits for."""
+    adopt_configured(context)
+    waiting = do_stages(context, _stage_of_flow, rolled_out_ahead(context))
+    refresh_views(context.warehouse)
+    if waiting:
+        return Waiting(waiting)
+    summary = summary_of(context)
+    create_markdown_artifact(
+        round_markdown(summary), key=f"round-{context.round:04d}", description="The round's figures"
+    )
+    progress().show(round_table(summary))
+    return summary
+
+
+def _stage_of_flow(stage: RoundStage, context: RoundContext) -> StageReport:
+    is_new = report_of(stage.in_its_round(context), stage.name) is None
+    report = stage_task(stage, context)
+    if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
+        enough = context.config.serve.retrain_after_accepted
+        announce_landed(context.warehouse.root, accepted_since_training(context.config), enough)
+    return report

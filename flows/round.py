@@ -1,4 +1,4 @@
-"""One round as a Prefect flow: a task for each stage, in order. A finished stage is not done again."""
+"""The stages of one round, in order. A finished stage is not done again."""
 
 from __future__ import annotations
 
@@ -7,27 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import groupby
-from typing import Any
-
-from prefect import flow, task
-from prefect.artifacts import create_markdown_artifact
-from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State, TaskRun
-from prefect.tasks import Task
 
 from trajmill.flows.beside import beside
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.interrupt import asked_to_stop
-from trajmill.flows.landed_event import accepted_since_training, announce_landed
 from trajmill.flows.policies.choice import adopt_configured, names_another_policy
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.progress import progress
-from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round_stages import COMMANDS, RoundStage, asks_models, needed_before, stages_of
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageReport, Waiting, has_begun, report_of
-from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
+from trajmill.flows.stage import StageReport, has_begun, report_of
 from trajmill.flows.tasks.planned import planned_attempts
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.rollout import attempt_counter
@@ -42,48 +31,6 @@ from trajmill.warehouse.views import refresh_views
 _POLL_SECONDS = 0.5
 
 DoStage = Callable[[RoundStage, RoundContext], StageReport]
-
-
-def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
-    error = state.result(raise_on_failure=False)
-    return isinstance(error, Exception) and not isinstance(error, BadInputError) and not asked_to_stop()
-
-
-@task(
-    task_run_name="{stage.name}",
-    retries=2,
-    retry_delay_seconds=2,
-    retry_condition_fn=_worth_retrying,
-    cache_policy=NO_CACHE,
-)
-def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
-    """Do one stage, unless it is done already."""
-    return do_stage(stage, context)
-
-
-@flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
-def round_flow(context: RoundContext) -> RoundSummary | Waiting:
-    """All stages of one round; returns its figures, or the thing that a stage waits for."""
-    adopt_configured(context)
-    waiting = do_stages(context, _stage_of_flow, rolled_out_ahead(context))
-    refresh_views(context.warehouse)
-    if waiting:
-        return Waiting(waiting)
-    summary = summary_of(context)
-    create_markdown_artifact(
-        round_markdown(summary), key=f"round-{context.round:04d}", description="The round's figures"
-    )
-    progress().show(round_table(summary))
-    return summary
-
-
-def _stage_of_flow(stage: RoundStage, context: RoundContext) -> StageReport:
-    is_new = report_of(stage.in_its_round(context), stage.name) is None
-    report = stage_task(stage, context)
-    if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
-        enough = context.config.serve.retrain_after_accepted
-        announce_landed(context.warehouse.root, accepted_since_training(context.config), enough)
-    return report
 
 
 def do_stages(context: RoundContext, do: DoStage, ahead: RoundContext | None = None) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,19 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:
     """Chooses how tests are divided between the workers."""
     return WholeFiles(config, log)
+
+
+_MARK_OF_FILE: Final = re.compile(r"^pytestmark = \[?pytest\.mark\.(\w+)", re.MULTILINE)
+_ONLY_LEAVES_OUT: Final = re.compile(r"not \w+( and not \w+)*")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves a file unread if `-m` leaves out all of its tests: what they import would take seconds."""
+    wanted = config.option.markexpr
+    if not collection_path.match("test_*.py") or not _ONLY_LEAVES_OUT.fullmatch(wanted):
+        return None
+    mark = _MARK_OF_FILE.search(collection_path.read_text(encoding="utf-8"))
+    return True if mark and mark[1] in wanted.split() else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import resources
 from itertools import takewhile
 from typing import NamedTuple
@@ -26,12 +27,14 @@ class Description(NamedTuple):
     """The meaning of each column."""
 
 
+@cache
 def table_description(table: str) -> Description:
     """The meaning of a table as it is stored. Raises KeyError for an unknown table."""
     described = describe_table(table)
     return Description(described.text, {**described.columns, WRITTEN_AT.name: _WRITTEN_AT})
 
 
+@cache
 def view_query(name: str) -> str:
     """The query of a ready-made view, with the comments above it."""
     return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
@@ -57,9 +60,10 @@ def view_description(name: str) -> Description:
 
 def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: Description) -> None:
     """Set the comments of a view and its columns."""
-    connection.execute(f"COMMENT ON VIEW {view} IS {_quoted(description.text)}")
+    comments = [f"COMMENT ON VIEW {view} IS {_quoted(description.text)}"]
     for column, meaning in description.columns.items():
-        connection.execute(f'COMMENT ON COLUMN {view}."{column}" IS {_quoted(meaning)}')
+        comments.append(f'COMMENT ON COLUMN {view}."{column}" IS {_quoted(meaning)}')
+    connection.execute(";".join(comments))
 
 
 def tables_page(views: Iterable[str]) -> str:

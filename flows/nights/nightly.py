@@ -13,6 +13,7 @@ from prefect.client.schemas.objects import State
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.context import RoundContext
+from trajmill.flows.evolve import round_flow, stage_task
 from trajmill.flows.landed_event import accepted_since_training, announce_landed
 from trajmill.flows.nights.after_flow import after_flow
 from trajmill.flows.nights.at_work import at_work
@@ -20,7 +21,7 @@ from trajmill.flows.nights.ending import NEEDS_PERSON, Ending, FlowEnd
 from trajmill.flows.nights.landed import Landed, landed_in
 from trajmill.flows.nights.retrain import train_round
 from trajmill.flows.policies.choice import adopt_configured
-from trajmill.flows.round import current_round, round_flow, stage_task
+from trajmill.flows.round import current_round
 from trajmill.flows.round_stages import collecting_stages, stages_of
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.train import TRAIN, leave_untrained

@@ -10,13 +10,14 @@ from prefect.client.schemas.objects import State
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.context import RoundContext
+from trajmill.flows.evolve import round_flow
 from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.nights.after_flow import after_flow
 from trajmill.flows.nights.at_work import at_work
 from trajmill.flows.nights.ending import Ending, FlowEnd
 from trajmill.flows.policies.policy import PROMOTE
-from trajmill.flows.round import current_round, round_flow
+from trajmill.flows.round import current_round
 from trajmill.flows.stage import Waiting, finished, report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN

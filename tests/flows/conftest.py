@@ -1,16 +1,19 @@
+"""What the tests of flows share. What only whole runs need is imported by their fixtures: it is slow to import."""
+
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.built_once import built_once
-from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
-from tests.flows.small_run import run_stages, small_config
 from tests.flows.synthetic_run import write_run
-from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+
+if TYPE_CHECKING:
+    from tests.flows.policies.network import WaitingRun
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +27,8 @@ def run_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """The warehouse of a small run that nobody disturbed; not to be written to."""
+    from tests.flows.small_run import run_stages, small_config
+
     root = built_once(tmp_path_factory, "small-run", lambda folder: run_stages(small_config(folder)))
     return open_warehouse(root)
 
@@ -35,6 +40,9 @@ def waiting_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run_until_it_waits(folder: Path) -> None:
+    from tests.flows.policies.network import NOBODY_TRAINS, network_config, network_folder
+    from tests.flows.tasks.test_train import first_waiting, start
+
     network = network_folder(folder / "network", seed=3)
     assert first_waiting(start(network_config(folder / "root", network, NOBODY_TRAINS))) is not None
 
@@ -42,5 +50,7 @@ def _run_until_it_waits(folder: Path) -> None:
 @pytest.fixture
 def waiting_run(waiting_folder: Path, tmp_path: Path) -> WaitingRun:
     """A copy of that run, to go on with."""
+    from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config
+
     root = Path(shutil.copytree(waiting_folder / "root", tmp_path / "root"))
     return WaitingRun(network_config(root, waiting_folder / "network", NOBODY_TRAINS), waiting_folder / "network")

@@ -65,6 +65,7 @@ def test_a_start_that_does_not_name_one_gives_one_error_line(warehouse: Warehous
         find_trajectory(warehouse, start)
 
 
+@pytest.mark.slow
 def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "hostile")
     escape = "\x1b]0;owned\x07\x9b31m\r"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def test_any_text_becomes_rows(text: str, make: Callable[[str], Action | None]) 
         rows_to_arrow(table, rows).validate(full=True)
 
 
+@pytest.mark.slow
 def test_text_with_quotes_and_control_characters_is_committed_and_read_by_sql(tmp_path: Path) -> None:
     warehouse, at = create_warehouse(tmp_path), StageRun("run", 1, "rollout")
     tables = journalled(roll(NASTY, TypeText(text=NASTY)))

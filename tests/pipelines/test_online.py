@@ -69,6 +69,7 @@ def test_a_full_batch_is_committed_by_itself(warehouse: Warehouse) -> None:
     assert seeds(warehouse) == dict.fromkeys(range(64), 1)
 
 
+@pytest.mark.slow
 def test_what_a_killed_server_has_left_is_committed_by_the_next_one(warehouse: Warehouse) -> None:
     for number in range(3):
         record(open_recorder(warehouse), number)

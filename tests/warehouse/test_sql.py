@@ -28,6 +28,7 @@ def test_a_select_is_answered(filled: Warehouse, query: str) -> None:
     assert run_sql(filled, query).to_pylist() == [{"n": 3}]
 
 
+@pytest.mark.slow
 def test_what_there_is_can_be_looked_up(filled: Warehouse) -> None:
     assert "success_by_round" in run_sql(filled, "SHOW TABLES").column(0).to_pylist()
     assert "index" in run_sql(filled, "DESCRIBE step_verdicts").column(0).to_pylist()

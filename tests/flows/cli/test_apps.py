@@ -30,6 +30,7 @@ def test_build_prints_the_page_to_open(mine: Path, capsys: pytest.CaptureFixture
     assert '"name":"Paper"' in page.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -15,6 +15,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "pixels.toml"
 
 

@@ -17,6 +17,8 @@ from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import newest_release, read_release, release_names, verify_release
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def released(derived_run: Config) -> tuple[Warehouse, str]:

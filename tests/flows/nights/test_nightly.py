@@ -30,6 +30,8 @@ from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
 from trajmill.warehouse.releases import release_names
 
+pytestmark = pytest.mark.slow
+
 
 def served(config: Config, **changes: object) -> Config:
     return config.model_copy(update={"serve": ServeSection().model_copy(update=changes)})

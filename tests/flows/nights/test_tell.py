@@ -13,6 +13,8 @@ from trajmill.flows.nights.nightly import nightly
 from trajmill.flows.nights.tell import Notice, send
 from trajmill.schemas.errors import TrajmillError
 
+pytestmark = pytest.mark.slow
+
 MESSAGE = Notice("trajmill: nightly failed", "no model server answers", "start it")
 
 

@@ -12,6 +12,8 @@ from trajmill.flows.landed_event import warehouse_resource
 from trajmill.flows.nights.work_pool import WorkPool, as_workers_see, deploy_to
 from trajmill.schemas.errors import BadInputError
 
+pytestmark = pytest.mark.slow
+
 _IMAGE = {"variables": {"properties": {"image": {"type": "string"}}}, "job_configuration": {"image": "{{ image }}"}}
 
 

@@ -42,6 +42,7 @@ def test_success_by_app_and_task_over_the_rounds(measured: Warehouse) -> None:
     assert [tuple(row) for row in details.tasks.rows] == [("mail.send", (0.0, 0.5))]
 
 
+@pytest.mark.slow
 def test_what_still_fails_and_the_configuration(measured: Warehouse) -> None:
     details = read_details(measured, MEASURED)
     assert [row.instruction for row in details.failing] == ["Send the mail q"]
@@ -49,6 +50,7 @@ def test_what_still_fails_and_the_configuration(measured: Warehouse) -> None:
     assert details.configuration == (("rollout.group_size", "4"), ("agent.kind", HOSTILE))
 
 
+@pytest.mark.slow
 def test_the_configuration_is_text_on_the_page(measured: Warehouse) -> None:
     page = render_report(measured, MEASURED)
     assert "rollout.group_size" in page and "&lt;script&gt;" in page and "<script" not in page

@@ -46,6 +46,7 @@ def test_what_there_is_is_listed(
     assert said(warehouse, ".quit\nSELECT 1;\n", monkeypatch, capsys) == ""
 
 
+@pytest.mark.slow
 def test_a_long_answer_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

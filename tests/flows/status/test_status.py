@@ -38,6 +38,7 @@ def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
     assert working_stage(context).process is None
 
 
+@pytest.mark.slow
 def test_what_needs_a_person_is_listed_and_nothing_acts_on_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

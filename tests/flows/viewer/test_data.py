@@ -152,6 +152,7 @@ def test_an_image_that_is_small_and_decodes_to_gigabytes_is_refused() -> None:
         checked_image(huge)
 
 
+@pytest.mark.slow
 def test_what_lands_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trajmill.flows.viewer.catalogue._SECONDS_BETWEEN_LOOKS", 0.0)
     warehouse = create_warehouse(tmp_path / "root")

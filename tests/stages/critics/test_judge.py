@@ -119,6 +119,7 @@ def test_an_episode_without_steps_is_incorrect() -> None:
     assert episode.judgement is not None and not episode.judgement.correct
 
 
+@pytest.mark.slow
 def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
     trees = Trees()
     right = [right_walk(trees).end(seed=seed) for seed in range(400)]

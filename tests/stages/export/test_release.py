@@ -190,6 +190,7 @@ def test_a_missing_screen_leaves_the_old_file_alone(release: Path) -> None:
     assert (release / SFT_FILE).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_datasets_library_reads_it_and_decodes_the_images(
     release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

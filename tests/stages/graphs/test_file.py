@@ -26,6 +26,7 @@ pages:
 """
 
 
+@pytest.mark.slow
 def test_every_simulated_app_is_read_as_it_was_written(tmp_path: Path) -> None:
     for name, app in shared_world(()).apps.items():
         graph = graph_of_app(app)

@@ -8,7 +8,6 @@ import random
 
 import pytest
 from PIL import Image, ImageDraw
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
@@ -31,8 +30,11 @@ def handle(encoded: bytes, size: Size, screen_id: str = "shot") -> ScreenHandle:
     return ScreenHandle(screen_id, size, lambda: encoded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", _BUDGETS)
 def test_the_fitted_size_is_the_one_of_the_models_processor(budget: PixelBudget) -> None:
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
     draw = random.Random(7)
     for _ in range(3_000):
         size = Size(draw.randint(20, 4_500), draw.randint(23, 4_500))

@@ -26,6 +26,8 @@ from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, Wir
 from trajmill.stages.online.base import AttemptVerdicts
 from trajmill.stages.rollout.base import FinishedAttempt
 
+pytestmark = pytest.mark.slow
+
 CLICK = WireAction(action={"kind": "click", "x": 5, "y": 5})
 
 

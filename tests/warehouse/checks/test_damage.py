@@ -68,6 +68,7 @@ def test_a_damaged_log_entry_is_named(
             read()
 
 
+@pytest.mark.slow
 def test_nothing_is_committed_on_top_of_a_damaged_log(three_rounds: Warehouse) -> None:
     emptied(log_of(three_rounds)[-1])
     with pytest.raises(BadInputError, match="empty"):

@@ -60,6 +60,7 @@ def models() -> dict[str, ChatModel]:
 NAMED = CesSpec(coordinator="c", state_tracker="s")
 
 
+@pytest.mark.slow
 def test_the_state_tells_the_coordinator_how_to_go_on() -> None:
     finished = run(NAMED, models())
     assert reward(finished) == 1.0

@@ -71,6 +71,7 @@ def test_a_mark_at_the_edge_and_off_the_screen_does_not_fail() -> None:
     assert draw_mark(Image.new("RGB", SIZE, "white"), Click(x=-50, y=5000), ())
 
 
+@pytest.mark.slow
 def test_the_marked_screen_is_a_picture_of_the_same_size() -> None:
     trees = Blank()
     episode = right_walk(trees).end()

@@ -18,6 +18,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return journal
 
 
+@pytest.mark.slow
 def test_all_pages_are_found_that_nothing_denied_leads_to(notes: Path) -> None:
     found = explore(simulated_app("notes"), notes)
     titles = {page.title for page in found.graph.pages.values()}

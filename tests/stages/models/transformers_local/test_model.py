@@ -26,6 +26,8 @@ from trajmill.stages.models.local.chat_text import render_chat, use_template
 from trajmill.stages.models.transformers_local.model import TransformersModel
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
+pytestmark = pytest.mark.slow
+
 BUDGET = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
 PHONE = Size(720, 1280)
 

@@ -8,6 +8,8 @@ import torch
 from tests.stages.models.scripted import request
 from trajmill.stages.models.transformers_local.sampling import RowLimits, RowSampling, SeededSampling, rows_of
 
+pytestmark = pytest.mark.slow
+
 LOGITS = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
 
 

@@ -25,6 +25,8 @@ from trajmill.stages.models.transformers_local.model import TransformersModel
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 from trajmill.stages.models.untrained.vision_model import make_untrained
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ("Order a Bag of Lemon to the Home.", "19:30, 9.50", "Banana Orange")
 FAMILY = FAMILIES["read-aloud"]
 

@@ -13,6 +13,8 @@ from trajmill.stages.models.vllm_offline.adapter import adapter_arguments
 from trajmill.stages.models.vllm_offline.model import VllmModel
 from trajmill.stages.models.vllm_offline.spec import VllmSpec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_without_vllm_it_says_what_to_install(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_a_goal_that_no_walk_reaches_is_named(tmp_path: Path, right: str, wrong:
     assert int(found[0].partition(":")[0]) == 1 + text[: text.index("    goal:")].count("\n")
 
 
+@pytest.mark.slow
 def test_a_goal_that_holds_at_the_start_and_slots_without_a_part_in_it_are_named(tmp_path: Path) -> None:
     before, _, after = garden().partition("    goal:")
     found = mistakes(tmp_path, f"{before}    goal: {{holiday: false}}\n{after.partition(chr(10))[2]}")

@@ -84,6 +84,7 @@ class _LastFirst(GrammarWriter):
         return await super().write(brief)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_flight", [5, 64])
 def test_how_many_drafts_are_in_flight_changes_nothing(
     world: World, origin: Origin, generated: Generated, in_flight: int

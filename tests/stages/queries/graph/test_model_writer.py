@@ -203,6 +203,7 @@ def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origi
     assert {failure.message for failure in made.failures} == {"busy"}
 
 
+@pytest.mark.slow
 def test_the_grammar_replaces_a_writer_of_nonsense(world: World, origin: Origin) -> None:
     model = ScriptedModel(saying("Do the usual."))
     settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_app_names=(), validation=0)

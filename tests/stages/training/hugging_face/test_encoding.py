@@ -26,6 +26,8 @@ from trajmill.stages.training.hugging_face.rows import (
 )
 from trajmill.stages.training.trpo.spec import TrpoSpec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:

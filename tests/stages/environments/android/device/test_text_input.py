@@ -49,6 +49,7 @@ def typed_into_notes(phone: Phone, server: AdbServer, *texts: TypeText) -> str:
     return asyncio.run(type_all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["Milk", "50%s; reboot", "'; rm -rf / #", "$(reboot) `id` \\ \"q\" 'r' & < > ~ * ?", "é ü 你好 🙂", "--es"]
 )

@@ -119,6 +119,7 @@ def test_many_files_of_one_id_are_one_mistake_each(tmp_path: Path) -> None:
     assert [each.file for each in check_files(files)] == [str(file) for file in files[1:]]
 
 
+@pytest.mark.slow
 def test_ids_and_names_of_built_in_apps_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "garden.yaml"
     path.write_text(garden().replace("app: garden", "app: bites"), encoding="utf-8")

@@ -17,10 +17,11 @@ from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.validation import SimulatedValidator
 
+pytestmark = pytest.mark.slow
+
 MARKET = Path(__file__).parents[5] / "docs" / "examples" / "market.yaml"
 
 
-@pytest.mark.slow
 def test_all_words_of_instructions_and_screens_are_known() -> None:
     world = load_world([MARKET], ["bites", "clock"])
     known = set(words_of(texts_of(world.apps.values(), [task.spec for task in world.tasks()])))
