@@ -125,6 +125,15 @@ def missing_for_groups(config: Config) -> list[Missing]:
     return found
 
 
+def missing_for_training(config: Config) -> list[Missing]:
+    """Roles of the recipe that name no model with weights: what is embedded reads no pictures."""
+    return [
+        Missing(("train", role), f"train.{role}: the frozen {role} must read images; name an [endpoints.NAME]")
+        for role, name in config.train.roles().items()
+        if name == EMBEDDED or getattr(config.endpoints.get(name), "kind", "") == EMBEDDED
+    ]
+
+
 def missing_runner(config: Config) -> list[Missing]:
     """A Beam runner that does not exist, or whose packages are not installed."""
     if config.beam.runner == BeamSection().runner:

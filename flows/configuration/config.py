@@ -271,6 +271,8 @@ class Config(Spec):
         for role, name in self.agent.roles().items():
             if name != OFF_ROLE:
                 yield ("agent", role), name
+        for role, name in self.train.roles().items():
+            yield ("train", role), name
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
 

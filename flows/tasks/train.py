@@ -118,8 +118,9 @@ def _weights(context: RoundContext, at: StageRun) -> Path:
 
 def _trained(context: RoundContext, at: StageRun, parent: Policy, progress: Progress | None) -> TrainingReport:
     assert parent.folder is not None
+    frozen = {role: context.config.endpoints[name] for role, name in context.config.train.roles().items()}
     return context.config.train.train(
-        parent=ParentPolicy(parent.folder, parent.adapter, policy_family(context.config)),
+        parent=ParentPolicy(parent.folder, parent.adapter, policy_family(context.config), frozen),
         release=_training_set(context, at),
         seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
         folder=_weights(context, at),

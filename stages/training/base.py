@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from trajmill.schemas.dialects.families import ANY, Family
+from trajmill.stages.models.spec import ModelSpec
 
 Progress = Callable[[int, int], None]
 """Called after each update with the number of updates done and to do."""
@@ -21,6 +23,8 @@ class ParentPolicy(NamedTuple):
     """Folder of its LoRA adapter, which the training continues; None without one."""
     family: Family = ANY
     """Its family, with the pixel budget that it is served with."""
+    frozen: Mapping[str, ModelSpec] = MappingProxyType({})
+    """The frozen models that give the reward, by role; a recipe whose rows have their rewards needs none."""
 
 
 class TrainingReport(NamedTuple):

@@ -16,6 +16,9 @@ RECIPES: Final = PartGroup(
         "rft": "trajmill.stages.training.trl_sft.role_specs:RftSpec",
         "coda-generalist": "trajmill.stages.training.trl_sft.role_specs:CodaGeneralistSpec",
         "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
+        "ces-stage1": "trajmill.stages.training.execution_feedback.spec:CesStage1Spec",
+        "ces-stage2": "trajmill.stages.training.execution_feedback.spec:CesStage2Spec",
+        "coda-specialist": "trajmill.stages.training.execution_feedback.spec:CodaSpecialistSpec",
         "command": "trajmill.stages.training.command.spec:CommandSpec",
     },
 )

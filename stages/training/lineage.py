@@ -25,7 +25,9 @@ def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], s
         files: the files of the release that the training reads.
         seed: seed of the training.
     """
+    frozen = {role: model.identity() for role, model in parent.frozen.items()}
     return {
+        **({"frozen": frozen} if frozen else {}),
         "kind": kind_of(recipe),
         "recipe": recipe.identity(),
         "model": content_of(parent.folder),

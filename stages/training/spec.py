@@ -27,6 +27,9 @@ class RecipeSpec(Spec):
     learns_kind: ClassVar[str] = ""
     """The derived kind whose rows it trains on, one that asks no model; each round derives it before its release. Empty
     for the steps of judged attempts."""
+    role_names: ClassVar[tuple[str, ...]] = ()
+    """The fields that name the endpoints of frozen models, which give the reward. They are operational, because the
+    name of an endpoint decides nothing; its model is part of a run's identity."""
     keep_per_query: PositiveInt = 2
     """Most trajectories that are kept for one query, the shortest first."""
     keep_per_reply: PositiveInt | None = None
@@ -37,6 +40,10 @@ class RecipeSpec(Spec):
     frozen_explorer_updates: NonNegativeInt = 0
     """For a control run: all rounds collect with the untrained policy, and the last trains once with this many updates.
     0 trains in every round."""
+
+    def roles(self) -> dict[str, str]:
+        """By role, the name of the endpoint of its frozen model."""
+        return {role: getattr(self, role) for role in self.role_names}
 
     @property
     def takes(self) -> FormatSpec | None:

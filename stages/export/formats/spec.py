@@ -91,6 +91,19 @@ class LlamaFactoryFormatSpec(FormatSpec):
         return LlamaFactoryFormat(self.shard_bytes)
 
 
+class FeedbackFormatSpec(FormatSpec):
+    """Prompts of roles with the action that their words must lead to; the recipes of execution feedback read it."""
+
+    kind: Literal["feedback"] = "feedback"
+    """Prompts of roles, and the right actions."""
+
+    def open(self) -> TrainerFormat:
+        """What writes the rows."""
+        from trajmill.stages.export.formats.feedback import FeedbackFormat
+
+        return FeedbackFormat(self.shard_bytes)
+
+
 class SwiftFormatSpec(FormatSpec):
     """Supervised rows for ms-swift."""
 

@@ -52,6 +52,10 @@ class Sample(NamedTuple):
     """Number of tokens of the answer, with the one that ends it."""
     finish_reason: str
     logprobs: tuple[TokenLogprob, ...]
+    ids: tuple[int, ...] = ()
+    """Ids of its tokens, with the one that ends it."""
+    id_logprobs: tuple[float, ...] = ()
+    """The log probability of each of `ids`, if log probabilities were asked for."""
 
 
 class LoadedModel:
@@ -120,11 +124,14 @@ class LoadedModel:
     def _sample(self, tokens: list[int], choices: Sequence[TokenChoice]) -> Sample:
         end = next((at for at, token in enumerate(tokens) if token in self._ends), None)
         said = tokens if end is None else tokens[:end]
+        ids = tokens if end is None else tokens[: end + 1]
         return Sample(
             text=self._text(said),
             tokens=len(said) + (end is not None),
             finish_reason="length" if end is None else "stop",
             logprobs=tuple(self._logprob(choice) for choice in choices[: len(said)]),
+            ids=tuple(ids),
+            id_logprobs=tuple(choice.logprob for choice in choices[: len(ids)]),
         )
 
     def _logprob(self, choice: TokenChoice) -> TokenLogprob:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from trajmill.schemas.dialects.families import family_named
+from trajmill.stages.models.kinds import MODELS
+from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.kinds import RECIPES
@@ -24,6 +28,8 @@ class TrainingJob(NamedTuple):
     release: Path
     seed: int
     folder: Path
+    variables: Mapping[str, str] = MappingProxyType({})
+    """Environment variables, from which models of servers read their keys; they are never written down."""
 
     def to_json(self) -> str:
         """The job as text."""
@@ -38,6 +44,9 @@ class TrainingJob(NamedTuple):
                 "max_pixels": parent.family.budget.max_pixels,
                 "release": str(self.release.resolve()),
                 "seed": self.seed,
+                "frozen": {
+                    role: {**model.model_dump(mode="json"), "kind": model.kind} for role, model in parent.frozen.items()
+                },
                 "folder": str(self.folder.resolve()),
             },
             indent=1,
@@ -51,5 +60,12 @@ class TrainingJob(NamedTuple):
         assert isinstance(recipe, HuggingFaceRecipe)
         adapter = None if read["adapter"] is None else Path(read["adapter"])
         family = family_named(read["family"]).within(read["max_pixels"])
-        parent = ParentPolicy(Path(read["model"]), adapter, family)
+        frozen = {role: _model_spec(model) for role, model in read["frozen"].items()}
+        parent = ParentPolicy(Path(read["model"]), adapter, family, frozen)
         return cls(recipe, parent, Path(read["release"]), read["seed"], Path(read["folder"]))
+
+
+def _model_spec(values: Mapping[str, Any]) -> ModelSpec:
+    spec = MODELS.spec_class(values["kind"]).model_validate(values)
+    assert isinstance(spec, ModelSpec)
+    return spec

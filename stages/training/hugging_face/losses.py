@@ -49,13 +49,20 @@ def clipped_sum(now: Tensor, old: Tensor, mask: Tensor, advantages: Tensor, weig
     return -(gain * mask * weights[:, None]).sum()
 
 
-def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
+def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor, weights: Tensor | None = None) -> Tensor:
     """The sum of the tokens' divergence from a reference policy: exp(d) - d - 1 with d = reference - now.
 
     It is never negative, and its expectation over the policy's own tokens is the Kullback-Leibler divergence.
+
+    Args:
+        now: (rows, tokens) log probabilities under the policy that is trained.
+        reference: (rows, tokens) log probabilities under the reference policy.
+        mask: (rows, tokens) 1 for a token, 0 for padding.
+        weights: (rows,) factors of the rows; None for 1.
     """
     difference = (reference - now) * mask
-    return (difference.exp() - difference - 1).sum()
+    tokens = difference.exp() - difference - 1
+    return (tokens if weights is None else tokens * weights[:, None]).sum()
 
 
 def clipped_tokens(now: Tensor, old: Tensor, mask: Tensor, clip: float) -> Tensor:

@@ -75,7 +75,7 @@ def supervised_rows(files: Sequence[Path], cache: Path) -> Dataset:
     Raises:
         BadInputError: a file is damaged or was not written by trajmill, or no row is left.
     """
-    rows = _rows(files, _SUPERVISED, cache)
+    rows = read_rows(files, _SUPERVISED, cache)
     kept = [number for number, weight in enumerate(rows["loss_weight"]) if weight > 0]
     if not kept:
         raise BadInputError(f"{files[0].parent.parent} has no accepted row that weighs anything: nothing to learn from")
@@ -88,7 +88,7 @@ def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
     Raises:
         BadInputError: a file is damaged, empty, or was not written by trajmill.
     """
-    rows = _rows(files, _RL, cache)
+    rows = read_rows(files, _RL, cache)
     if not len(rows):
         raise BadInputError(f"{files[0]} has no rows: nothing to learn from")
     return rows
@@ -96,21 +96,25 @@ def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
 
 def supervised_reply(row: Mapping[str, Any]) -> LearnedReply:
     """A row of the supervised files."""
-    screens = iter(_screens(row))
-    messages = tuple(
+    reply = "".join(block["text"] or "" for message in row["completion"] for block in message["content"])
+    return LearnedReply(block_messages(row), reply, row["loss_weight"])
+
+
+def block_messages(row: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
+    """The messages of a row's prompt, whose content is a list of blocks, with its images."""
+    screens = iter(shown_screens(row))
+    return tuple(
         ChatMessage(
             message["role"],
             tuple(next(screens) if block["type"] == "image" else block["text"] for block in message["content"]),
         )
         for message in row["prompt"]
     )
-    reply = "".join(block["text"] or "" for message in row["completion"] for block in message["content"])
-    return LearnedReply(messages, reply, row["loss_weight"])
 
 
 def rl_reply(row: Mapping[str, Any]) -> LearnedReply:
     """A row of the RL file."""
-    screens = iter(_screens(row))
+    screens = iter(shown_screens(row))
     messages = tuple(ChatMessage(message["role"], _parts(message["content"], screens)) for message in row["prompt"])
     return LearnedReply(
         messages,
@@ -136,7 +140,8 @@ def _parts(text: str, screens: Any) -> tuple[MessagePart, ...]:
     return tuple(parts)
 
 
-def _screens(row: Mapping[str, Any]) -> list[ScreenHandle]:
+def shown_screens(row: Mapping[str, Any]) -> list[ScreenHandle]:
+    """The images of a row, in order."""
     return [
         _screen(screen_id, image["bytes"]) for screen_id, image in zip(row["screen_ids"], row[PICTURES], strict=True)
     ]
@@ -154,7 +159,17 @@ def _existing(files: list[Path], otherwise: str) -> list[Path]:
     return files
 
 
-def _rows(files: Sequence[Path], columns: list[str], cache: Path) -> Dataset:
+def read_rows(files: Sequence[Path], columns: list[str], cache: Path) -> Dataset:
+    """Some columns of Parquet files, with their images as bytes.
+
+    Args:
+        files: Parquet files.
+        columns: their names; `images` among them.
+        cache: folder for a copy that can be read in any order.
+
+    Raises:
+        BadInputError: a file is damaged or was not written by trajmill.
+    """
     try:
         rows = Dataset.from_parquet([str(file) for file in files], columns=columns, cache_dir=str(cache))
     except Exception as error:  # whatever Arrow and datasets raise on bytes that are no such file

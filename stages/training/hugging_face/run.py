@@ -28,7 +28,7 @@ from trajmill.stages.training.settings_files import copy_settings
 ROWS: Final = "rows"
 """Folder for a copy of the rows during the training."""
 ADAPTER_FILE: Final = "adapter_config.json"
-_TOLD = ("loss", "grad_norm", "learning_rate", "clipped", "divergence")
+_TOLD = ("loss", "grad_norm", "learning_rate", "clipped", "divergence", "reward", "format", "spread")
 
 
 def begin(job: TrainingJob, files: Sequence[Path]) -> str:

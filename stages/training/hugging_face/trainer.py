@@ -72,6 +72,13 @@ def use_one_device(settings: TrainingArguments) -> None:
     settings._n_gpu = min(settings.n_gpu, 1)  # noqa: SLF001
 
 
+def moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The fields of a `ReplyBatch` on another device."""
+    return {
+        name: moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
+    }
+
+
 class WholeUpdateLoss:
     """A mixin for trainers: the loss does not depend on how an update is divided between batches and devices.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def main(job_file: Path, outcome: Path) -> None:
 
     state = PartialState()
     try:
-        job = TrainingJob.from_json(job_file.read_text())
+        job = TrainingJob.from_json(job_file.read_text())._replace(variables=os.environ)
         told: dict[str, Any] = {"report": train_in_this_process(job, state.num_processes, _print_progress)._asdict()}
     except TrajmillError as error:
         told = {"error": str(error), "bad_input": isinstance(error, BadInputError)}

@@ -22,6 +22,7 @@ from trajmill.stages.training.hugging_face.run import ROWS, begin, finish
 from trajmill.stages.training.hugging_face.trainer import (
     TrainingWatch,
     WholeUpdateLoss,
+    moved,
     trainer_settings,
     use_one_device,
 )
@@ -106,17 +107,11 @@ def reference_log_probs(network: Any, rows: Dataset, collate: ReplyCollator, at_
     with PartialState().split_between_processes(list(range(len(rows)))) as own:
         for start in range(0, len(own), at_once):
             made = collate([rows[number] for number in own[start : start + at_once]])
-            batch = ReplyBatch(**_moved(made, network.device))
+            batch = ReplyBatch(**moved(made, network.device))
             log_probs = token_log_probs(reply_logits(network, batch), batch.tokens).cpu()
             found.extend(row[mask.bool()].tolist() for row, mask in zip(log_probs, made["mask"], strict=True))
     gathered: list[list[float]] = gather_object(found)
     return gathered
-
-
-def _moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    return {
-        name: _moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
-    }
 
 
 def _check_log_probs(rows: Dataset) -> None:

@@ -12,17 +12,26 @@ from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
+from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.family_conversation import StepConversation
 from trajmill.stages.export.formats.rows.lineage import lineage_of
 from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep, same_action
-from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
+from trajmill.stages.export.formats.rows.step_example import (
+    LedAction,
+    ReleasedStep,
+    StepExample,
+    right_box,
+    step_example,
+)
 from trajmill.stages.export.target import ReplyTarget
 
 STEP_KINDS: Final = frozenset({"step", "reasoning"})
 """Kinds whose rows are steps in the conversation of an agent."""
+LEADING_KINDS: Final = frozenset({"ces", "coda"})
+"""Kinds whose replies are words of one role that lead to the action of another: that of the row's step."""
 
 
 def kind_example(
@@ -74,16 +83,34 @@ def _other_example(
     conversation = StepConversation(messages, example.screens)
     target = None
     if action is not None and frame is not None:
-        target = ReplyTarget(
-            family=family.name,
-            platform=episode.query.platform,
-            action=action,
-            box=example.box,
-            screen=frame.screen,
-            resized=frame.resized,
-        )
+        target = _target(family, episode, action, example.box, frame)
     lineage = lineage_of(family, episode, stored, conversation, size_of)
-    return StepExample(example.example_id, messages, target, lineage, weight)
+    led = _led_action(family, episode, example, step, size_of)
+    return StepExample(example.example_id, messages, target, lineage, weight, leads_to=led)
+
+
+def _target(family: Family, episode: Episode, action: Action, box: Box | None, frame: CoordinateFrame) -> ReplyTarget:
+    return ReplyTarget(
+        family=family.name,
+        platform=episode.query.platform,
+        action=action,
+        box=box,
+        screen=frame.screen,
+        resized=frame.resized,
+    )
+
+
+def _led_action(
+    family: Family, episode: Episode, example: Example, step: Step, size_of: Callable[[str], Size]
+) -> LedAction | None:
+    """The action of the row's step, for a row whose reply must lead to it."""
+    if example.kind not in LEADING_KINDS or step.index != example.step_index or step.action is None:
+        return None
+    action = action_from_json(step.action)
+    frame = family.frame(size_of(step.screen_before))
+    past = tuple((one.raw_response, one.conclusion) for one in episode.steps if one.index < step.index)
+    target = _target(family, episode, action, right_box(step, action), frame)
+    return LedAction(example.variant or "", target, past)
 
 
 def _spoken(

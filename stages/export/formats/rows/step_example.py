@@ -26,6 +26,16 @@ class ReleasedStep(NamedTuple):
     loss_weight: float
 
 
+class LedAction(NamedTuple):
+    """The action of an accepted step that the words of a role must lead to (CES A.1, CODA 3.3.1)."""
+
+    variant: str
+    """The sort of the row within its kind: the role (`ces`), or the app of the screen (`coda`)."""
+    target: ReplyTarget
+    past: tuple[tuple[str, str], ...]
+    """The reply and the conclusion of each step before it."""
+
+
 class StepExample(NamedTuple):
     """One training row, before it is written in a trainer's format."""
 
@@ -38,6 +48,8 @@ class StepExample(NamedTuple):
     loss_weight: float
     copy: int = 0
     """0 for the first row of the step; a step of weight 2 has two rows where a trainer reads no weights."""
+    leads_to: LedAction | None = None
+    """For a role's words that another role acts on: the right action; None for all other rows."""
 
 
 def step_example(
@@ -66,7 +78,7 @@ def step_example(
         family=family.name,
         platform=episode.query.platform,
         action=action,
-        box=_box(step, action),
+        box=right_box(step, action),
         screen=frame.screen,
         resized=frame.resized,
     )
@@ -85,6 +97,7 @@ def target_json(example: StepExample) -> str:
     return example.target.model_dump_json()
 
 
-def _box(step: Step, action: Action) -> Box | None:
+def right_box(step: Step, action: Action) -> Box | None:
+    """The element at the position of a step's action, None if it is unknown."""
     point = pressed_point(action)
     return step.target.bounds if step.target is not None and point and step.target.bounds.contains(*point) else None

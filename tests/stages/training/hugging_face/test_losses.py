@@ -73,6 +73,24 @@ def test_equation_3() -> None:
     assert clipped_tokens(now, made.old, made.mask, CLIP).item() == outside > 0
 
 
+def test_the_objective_of_execution_feedback() -> None:
+    """Equation 3 of CODA, and 4 of CES token by token: each reply counts by the mean over its tokens."""
+    made, beta = replies(5), 0.04
+
+    def term(row: int, now: float, old: float) -> float:
+        ratio, advantage = math.exp(now - old), ADVANTAGES[row]
+        gain = min(ratio * advantage, min(max(ratio, 1 - CLIP), 1 + CLIP) * advantage)
+        away = math.exp(old - now) - 1 - (old - now)
+        return -(gain - beta * away) / LENGTHS[row] / len(LENGTHS)
+
+    now = token_log_probs(made.logits, made.tokens)
+    weights = torch.tensor([1 / length for length in LENGTHS], dtype=torch.float64)
+    clipped = clipped_sum(now, made.old, made.mask, torch.tensor(ADVANTAGES).double(), weights, CLIP)
+    away = divergence_sum(now, made.old, made.mask, weights)
+    loss = (clipped + beta * away) / len(LENGTHS)
+    assert loss.item() == pytest.approx(written_out(made, term), rel=1e-12)
+
+
 def test_weighted_cross_entropy() -> None:
     made = replies(1)
     weights = torch.tensor(WEIGHTS, dtype=torch.float64)

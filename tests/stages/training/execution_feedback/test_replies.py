@@ -1,0 +1,100 @@
+"""Formats, rewards and advantages against the equations of the papers, in double precision."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.derive.rewards import moments
+from trajmill.stages.metrics.action_match import RightAction
+from trajmill.stages.training.execution_feedback.replies import has_format, reward_of, score_of
+from trajmill.stages.training.execution_feedback.spec import CesStage1Spec, CesStage2Spec, CodaSpecialistSpec
+from trajmill.stages.training.kinds import RECIPES
+
+STAGE_1 = CesStage1Spec(executor="executor")
+SPECIALIST = CodaSpecialistSpec(executor="executor")
+SCREEN, BOX = Size(1000, 2000), Box(100, 100, 300, 200)
+TAP = RightAction(Click(x=200, y=150), BOX, SCREEN)
+GOOD = "<think>The wallet is shown.</think><answer>Tap it.</answer>"
+
+
+@pytest.mark.parametrize(
+    ("role", "reply", "expected"),
+    [
+        ("coordinator", GOOD, True),
+        ("coordinator", f" {GOOD}\n", True),
+        ("coordinator", "<answer>Tap it.</answer>", False),
+        ("coordinator", f"{GOOD} And so on.", False),
+        ("coordinator", "<think></think><answer>Tap it.</answer>", False),
+        ("coordinator", "<think>a</think><answer> </answer>", False),
+        ("coordinator", "<think>a</think><answer>b</answer><answer>c</answer>", False),
+        ("coordinator", "<think>a<answer>b</answer></think><answer>c</answer>", False),
+        ("state_tracker", "<answer>The wallet is open.</answer>", True),
+        ("state_tracker", "<think>So.</think>\n<answer>The wallet\nis open.</answer>", True),
+        ("state_tracker", "The wallet is open.", False),
+        ("planner", "Tap the wallet.", True),
+        ("planner", "<think>So.</think> Tap the wallet.", True),
+        ("planner", "<think>So.</think>", False),
+    ],
+)
+def test_the_format_of_a_role(role: str, reply: str, expected: bool) -> None:
+    assert has_format(role, reply) is expected
+
+
+@pytest.mark.parametrize(
+    ("action", "right", "kind", "parameters"),
+    [
+        (Click(x=299, y=199), TAP, 1, 1),
+        (Click(x=301, y=150), TAP, 1, 0),
+        (TypeText(text="Tap"), TAP, 0, 0),
+        (None, TAP, 0, 0),
+        (TypeText(text="new york city"), RightAction(TypeText(text="New York"), None, SCREEN), 1, 1),
+        (TypeText(text="Boston city"), RightAction(TypeText(text="New York"), None, SCREEN), 1, 0),
+        (Swipe(x=5, y=900, x2=5, y2=100), RightAction(Swipe(x=9, y=500, x2=9, y2=50), None, SCREEN), 1, 1),
+        (Swipe(x=5, y=100, x2=5, y2=900), RightAction(Swipe(x=9, y=500, x2=9, y2=50), None, SCREEN), 1, 0),
+        (SystemButton(button="Home"), RightAction(SystemButton(button="Home"), None, SCREEN), 1, 1),
+    ],
+)
+@pytest.mark.parametrize("reply", [GOOD, "Tap it."])
+def test_the_reward_of_ces(action: Action | None, right: RightAction, kind: int, parameters: int, reply: str) -> None:
+    """Equations 21 to 25, with the coefficients of B.2."""
+    expected = 0.1 * (reply == GOOD) + 0.9 * (0.2 * kind + 0.8 * parameters)
+    for recipe in (STAGE_1, CesStage2Spec(executor="executor", coordinator="coordinator")):
+        score = score_of("coordinator", reply, action, right)
+        assert reward_of(recipe, score) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_reward_of_coda() -> None:
+    """Equation 1: 1 for the type, plus a closeness of the parameters from 0 to 1."""
+    beside = score_of("planner", "Tap.", Click(x=300, y=550), TAP)
+    assert reward_of(SPECIALIST, beside) == pytest.approx(1 + 1 - (0.1 + 0.2) / 2, rel=1e-12)
+    assert reward_of(SPECIALIST, score_of("planner", "Tap.", TAP.action, TAP)) == 2
+    assert reward_of(SPECIALIST, score_of("planner", "Tap.", TypeText(text="x"), TAP)) == 0
+
+
+def test_advantages_are_relative_to_their_group() -> None:
+    """Equations 12 and 19 of CES, equation 2 of CODA."""
+    rewards = [0.1, 1.0, 0.28, 0.28]
+    mean = math.fsum(rewards) / 4
+    deviation = math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / 4)
+    scale = moments(rewards)
+    assert [scale.advantage(reward) for reward in rewards] == pytest.approx(
+        [(reward - mean) / deviation for reward in rewards], rel=1e-5
+    )
+    assert moments([0.28] * 4).advantage(0.28) == 0
+
+
+def test_the_settings_are_those_of_the_paper() -> None:
+    """CES, table 4: learning rate, epochs, batch, clip range, replies, their length."""
+    second = CesStage2Spec(executor="executor", coordinator="coordinator")
+    for recipe, epochs, longest in ((STAGE_1, 10, 256), (second, 5, 512)):
+        assert (recipe.learning_rate, recipe.epochs, recipe.batch) == (1e-6, epochs, 32)
+        assert (recipe.clip_ratio, recipe.samples, recipe.max_tokens) == (0.2, 4, longest)
+    assert {RECIPES.spec_class(kind) for kind in ("ces-stage1", "ces-stage2", "coda-specialist")} == {
+        CesStage1Spec,
+        CesStage2Spec,
+        CodaSpecialistSpec,
+    }

@@ -1,0 +1,154 @@
+"""A tiny Qwen2.5-VL is trained for a few updates by the actions of an Executor behind a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
+from tests.stages.training.execution_feedback.task_pool import SCREEN, write_pool
+from tests.stages.training.hugging_face.small_release import FAMILY
+from trajmill.schemas.actions import Action, Click, TypeText
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.errors import BadInputError, TrainingFailedError
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.training.base import ParentPolicy
+from trajmill.stages.training.execution_feedback.spec import (
+    CesStage1Spec,
+    CesStage2Spec,
+    CodaSpecialistSpec,
+    FeedbackRecipe,
+)
+from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.worker import train_in_this_process
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("accelerate", reason="the extra `train` is not installed")
+SMALL: dict[str, Any] = {"executor": "e", "batch": 2, "samples": 3, "max_tokens": 3, "learning_rate": 1e-3, "epochs": 2}
+RECIPES: list[FeedbackRecipe] = [
+    CesStage1Spec(**SMALL, rows_at_once=2),
+    CesStage2Spec(**SMALL, coordinator="c"),
+    CodaSpecialistSpec(**SMALL, app="wallet", lora_rank=2, divergence=0.1),
+]
+
+
+def _answer(body: dict[str, Any]) -> str:
+    """The frozen models: what they do depends on each letter that they are told."""
+    told = json.dumps([block["text"] for block in body["messages"][-1]["content"] if block["type"] == "text"])
+    number = sum(map(ord, told))
+    if "### Current state" in told:
+        return f"<think>As the state says.</think><answer>Tap {number}.</answer>"
+    action: Action = Click(x=42, y=56) if number % 2 else TypeText(text="x")
+    return FAMILY.dialect(Platform.PHONE).render(Reply("So.", action, "Done."), FAMILY.frame(SCREEN))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_vlm(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_pool(tmp_path_factory.mktemp("pool"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with running_server() as running:
+        running.writes = _answer
+        yield running
+
+
+def policy(model: Path, server: FaultServer, recipe: FeedbackRecipe) -> ParentPolicy:
+    spec = OpenAiSpec(model="tiny", urls=(server.url,), family=FAMILY.name, max_pixels=FAMILY.budget.max_pixels)
+    return ParentPolicy(
+        model, family=FAMILY, frozen=dict.fromkeys(recipe.role_names, spec.model_copy(update={"attempts": 1}))
+    )
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
+def test_a_role_learns_from_what_the_executor_does(
+    recipe: FeedbackRecipe, tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
+) -> None:
+    if recipe.lora_rank:
+        pytest.importorskip("peft", reason="the extra `train` is not installed")
+    report = train_in_this_process(TrainingJob(recipe, policy(tiny, server, recipe), pool, 1, tmp_path))
+    assert (report.rows, report.updates) == (2, 2), "a state tracker's step without a screen is no task"
+    history = json.loads((tmp_path / "metrics.json").read_text())["history"]
+    assert all(0 < update["reward"] < 2 and update["clipped"] == 0 for update in history)
+    assert max(update["spread"] for update in history) > 0
+    made = json.loads((tmp_path / "made_from.json").read_text())
+    assert made["kind"] == recipe.kind and made["frozen"].keys() == set(recipe.role_names)
+    file = tmp_path / ("adapter_model.safetensors" if recipe.lora_rank else "model.safetensors")
+    moved = load_file(file)
+    if not recipe.lora_rank:
+        before = load_file(tiny / "model.safetensors")
+        assert any(not torch.equal(before[name], moved[name]) for name in before)
+    asked = [body.body["messages"] for body in server.received]
+    pictures = [len(each.pictures) for each in server.received]
+    assert max(pictures) == 1, "Qwen2.5-VL's family shows the present screen"
+    said = json.dumps(asked)
+    assert ("### Current state" in said) is isinstance(recipe, CesStage2Spec)
+    assert ("Thought of the Planner" in said) is isinstance(recipe, CodaSpecialistSpec)
+
+
+def test_a_training_that_was_stopped_goes_on_bit_for_bit(
+    tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
+) -> None:
+    recipe = RECIPES[0].model_copy(update={"batch": 2, "rows_at_once": 1, "checkpoint_updates": 1})
+    job = TrainingJob(recipe, policy(tiny, server, recipe), pool, 1, tmp_path / "whole")
+    whole = train_in_this_process(job)
+
+    def stop(done: int, _: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_in_this_process(job._replace(folder=tmp_path / "stopped"), progress=stop)
+    assert train_in_this_process(job._replace(folder=tmp_path / "stopped")) == whole
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_an_executor_that_does_not_answer_is_never_a_reward(
+    tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
+) -> None:
+    server.script.extend([FaultReply(Fault.INTERNAL)] * 50)
+    with pytest.raises(TrainingFailedError, match="a frozen model did not answer, so no reward is known"):
+        train_in_this_process(TrainingJob(RECIPES[0], policy(tiny, server, RECIPES[0]), pool, 1, tmp_path))
+
+
+def test_missing_models_and_rows_give_one_error_line(
+    tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
+) -> None:
+    with pytest.raises(BadInputError, match=r"train.executor is missing: the NAME of the \[endpoints.NAME\]"):
+        train_in_this_process(TrainingJob(RECIPES[0], ParentPolicy(tiny, family=FAMILY), pool, 1, tmp_path / "a"))
+    other = CodaSpecialistSpec(**SMALL, app="mail")
+    with pytest.raises(BadInputError, match=r"no row of 'mail' to train on; it has 2 of 'coordinator', 3 of"):
+        train_in_this_process(TrainingJob(other, policy(tiny, server, other), pool, 1, tmp_path / "b"))
+
+
+def test_the_job_travels_to_another_process_without_keys(
+    tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
+) -> None:
+    job = TrainingJob(RECIPES[1], policy(tiny, server, RECIPES[1]), pool, 1, tmp_path, {"KEY": "secret"})
+    text = job.to_json()
+    assert "secret" not in text
+    assert TrainingJob.from_json(text).parent.frozen == dict(job.parent.frozen)
+    assert TrainingJob.from_json(text).recipe == job.recipe
