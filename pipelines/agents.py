@@ -66,4 +66,5 @@ class ActingAgent:
             policy = connected(self.endpoint)
             roles = {role: connected(endpoint) for role, endpoint in self.roles.items()}
             family = self.endpoint.spec.vision_family
-            yield self.spec.open(AgentModel(policy, family, self.temperature, self.with_tokens, roles))
+            families = {role: endpoint.spec.vision_family for role, endpoint in self.roles.items()}
+            yield self.spec.open(AgentModel(policy, family, self.temperature, self.with_tokens, roles, families))

@@ -21,7 +21,7 @@ from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.kinds import AGENTS
-from trajmill.stages.agents.spec import OFF_ROLE, AgentSpec, EndToEndSpec
+from trajmill.stages.agents.spec import OFF_ROLE, POLICY_MODEL, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.spec import DeriveSpec, RLSpec
@@ -269,7 +269,7 @@ class Config(Spec):
         """Each key that names an endpoint that a run asks, with the name of the endpoint."""
         yield from self.models.roles()
         for role, name in self.agent.roles().items():
-            if name != OFF_ROLE:
+            if name not in (OFF_ROLE, POLICY_MODEL):
                 yield ("agent", role), name
         for role, name in self.train.roles().items():
             yield ("train", role), name

@@ -107,4 +107,6 @@ class AgentModel(NamedTuple):
     with_tokens: bool = False
     """Whether the tokens of its replies are asked for."""
     roles: Mapping[str, ChatModel] = MappingProxyType({})
-    """The models of the agent's further roles; a role that is missing is embedded."""
+    """The models of the agent's further roles; a role that is missing is embedded, or the policy."""
+    families: Mapping[str, Family] = MappingProxyType({})
+    """How the models of further roles are asked, for roles that act."""

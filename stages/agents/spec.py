@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import AfterValidator, PositiveInt
+from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.spec import Spec
+from trajmill.schemas.known_name import UNKNOWN_KIND
+from trajmill.schemas.spec import OPERATIONAL, Spec
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -19,6 +21,20 @@ EMBEDDED_ROLE = "embedded"
 """In place of an endpoint: the rules that come with trajmill."""
 OFF_ROLE = "off"
 """In place of an endpoint: the agent does without the role."""
+POLICY_MODEL = "policy"
+"""In place of an endpoint: the policy, in the version that is in force."""
+_WITHOUT_ENDPOINT = frozenset({EMBEDDED_ROLE, OFF_ROLE, POLICY_MODEL})
+
+
+def _acts(name: str) -> str:
+    if name in (EMBEDDED_ROLE, OFF_ROLE):
+        message = f"no rules act in place of a model: name {POLICY_MODEL!r} or an [endpoints.NAME], not {name!r}"
+        raise PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": message})
+    return name
+
+
+ActingRole = Annotated[str, AfterValidator(_acts), OPERATIONAL]
+"""Names the model of a role that acts: `policy`, or an endpoint."""
 
 
 class AgentSpec(Spec):
@@ -29,12 +45,12 @@ class AgentSpec(Spec):
     decides nothing; its model is part of a run's identity."""
 
     def roles(self) -> dict[str, str]:
-        """By role, the name of its endpoint, `embedded` or `off`."""
+        """By role, the name of its endpoint, `embedded`, `off` or `policy`."""
         return {role: getattr(self, role) for role in self.role_names}
 
     def endpoint_roles(self) -> dict[str, str]:
         """By role, the name of its endpoint, without the roles that need none."""
-        return {role: name for role, name in self.roles().items() if name not in (EMBEDDED_ROLE, OFF_ROLE)}
+        return {role: name for role, name in self.roles().items() if name not in _WITHOUT_ENDPOINT}
 
     @abstractmethod
     def open(self, model: AgentModel | None) -> AgentMaker:

@@ -26,12 +26,14 @@ class CesAgent:
     """Frozen: it sees the atomic instruction and the screen, neither the task nor the past (equation 2)."""
     coordinator: PromptedRole | None
     state_tracker: PromptedRole | None
+    policy_version: str = ""
+    """Version of the policy, where it plays another role than the Executor."""
     name: str = "ces"
 
     @property
     def model_version(self) -> str:
-        """Version of the Executor's model."""
-        return self.executor.model_version
+        """Version of the policy, or else of the Executor's model."""
+        return self.policy_version or self.executor.model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Sum up the step before, instruct, and act.

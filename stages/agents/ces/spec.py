@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, AgentSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -25,16 +25,19 @@ class CesPrompts(Spec):
 
 
 class CesSpec(AgentSpec):
-    """Coordinator, frozen Executor and State Tracker (paper CES, 4.2); `models.policy` is the Executor."""
+    """Coordinator, frozen Executor and State Tracker (paper CES, 4.2)."""
 
-    role_names: ClassVar[tuple[str, ...]] = ("coordinator", "state_tracker")
+    role_names: ClassVar[tuple[str, ...]] = ("executor", "coordinator", "state_tracker")
 
     kind: Literal["ces"] = "ces"
-    """Three roles: the policy acts as the Executor."""
+    """Three roles: an Executor that acts, and two that tell it what to do."""
+    executor: ActingRole = POLICY_MODEL
+    """Acts: `policy` (`models.policy`), or the NAME of an `[endpoints.NAME]` where the policy has another role."""
     coordinator: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
-    """Instructs: `embedded` (hands the task on), the NAME of an `[endpoints.NAME]`, or `off`."""
+    """Instructs: `embedded` (hands the task on), the NAME of an `[endpoints.NAME]`, `policy`, or `off`."""
     state_tracker: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
-    """Sums up what was done: `embedded`, the NAME of an `[endpoints.NAME]`, or `off`. Its model needs no images."""
+    """Sums up what was done: `embedded`, the NAME of an `[endpoints.NAME]`, `policy`, or `off`. Its model needs no
+    images."""
     max_tokens: PositiveInt = 512
     """Longest reply of the Executor in tokens."""
     role_tokens: PositiveInt = 1024
@@ -61,6 +64,7 @@ class CesSpec(AgentSpec):
         tracks = prompted_role(tracker, files.state_tracker, package, "state_tracker-1", fields | {"output"})
 
         def make(query: Query) -> Agent:
-            return CesAgent(acting_role(given, "executor", query.platform, self.max_tokens), instructs, tracks)
+            executor = acting_role(given, "executor", query.platform, self.max_tokens, "executor")
+            return CesAgent(executor, instructs, tracks, given.model.version)
 
         return make

@@ -21,12 +21,14 @@ class CodaAgent:
     executor: EndToEndAgent
     """Sees the task, the history and the screens as its family shows them, and the Planner's thought."""
     planner: PromptedRole | None
+    policy_version: str = ""
+    """Version of the policy, where it plays another role than the Executor."""
     name: str = "coda"
 
     @property
     def model_version(self) -> str:
-        """Version of the Executor's model."""
-        return self.executor.model_version
+        """Version of the policy, or else of the Executor's model."""
+        return self.policy_version or self.executor.model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Plan and act; the stored thought is the Executor's, the Planner's is a role output.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, AgentSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -23,15 +23,17 @@ class CodaPrompts(Spec):
 
 
 class CodaSpec(AgentSpec):
-    """Planner and Executor (paper CODA, 3.2); `models.policy` is the Executor."""
+    """Planner and Executor (paper CODA, 3.2)."""
 
-    role_names: ClassVar[tuple[str, ...]] = ("planner",)
+    role_names: ClassVar[tuple[str, ...]] = ("executor", "planner")
 
     kind: Literal["coda"] = "coda"
-    """Two roles: the policy acts as the Executor."""
+    """Two roles: an Executor that acts, and a Planner that thinks for it."""
+    executor: ActingRole = POLICY_MODEL
+    """Acts: `policy` (`models.policy`), or the NAME of an `[endpoints.NAME]` where the policy has another role."""
     planner: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
-    """Writes the thought of each step: `embedded` (names the page and the task), the NAME of an `[endpoints.NAME]`, or
-    `off`."""
+    """Writes the thought of each step: `embedded` (names the page and the task), the NAME of an `[endpoints.NAME]`,
+    `policy`, or `off`."""
     max_tokens: PositiveInt = 512
     """Longest reply of the Executor in tokens."""
     role_tokens: PositiveInt = 1024
@@ -55,6 +57,7 @@ class CodaSpec(AgentSpec):
         plans = prompted_role(planner, self.prompts.planner, package, "planner-1", {"instruction", "history"})
 
         def make(query: Query) -> Agent:
-            return CodaAgent(acting_role(given, "executor", query.platform, self.max_tokens), plans)
+            executor = acting_role(given, "executor", query.platform, self.max_tokens, "executor")
+            return CodaAgent(executor, plans, given.model.version)
 
         return make

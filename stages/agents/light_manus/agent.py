@@ -26,12 +26,14 @@ class LightManus:
     parser: PromptedRole | None
     first: Platform
     """The device at which the episode begins."""
+    policy_version: str = ""
+    """Version of the policy, where it acts on another device than the first, or on none."""
     name: str = "light_manus"
 
     @property
     def model_version(self) -> str:
-        """Version of the executors' model."""
-        return self.executors[self.first].model_version
+        """Version of the policy, or else of the first executor's model."""
+        return self.policy_version or self.executors[self.first].model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Go to the device of the atomic task that is due, or do its next action there.

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, AgentSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -24,15 +24,21 @@ class LightManusPrompts(Spec):
 
 
 class LightManusSpec(AgentSpec):
-    """Does each atomic task of a task on its device (paper NaturalGAIA, 4.1); `models.policy` acts on all devices."""
+    """Does each atomic task of a task on its device (paper NaturalGAIA, 4.1); each device has an executor."""
 
-    role_names: ClassVar[tuple[str, ...]] = ("parser",)
+    role_names: ClassVar[tuple[str, ...]] = ("parser", "phone", "desktop", "web")
 
     kind: Literal["light_manus"] = "light_manus"
     """Tasks across devices, with `environment.kind = "devices"`."""
     parser: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
     """Divides the task: `embedded` (at "On the phone", "On the desktop"), the NAME of an `[endpoints.NAME]`, or `off`.
     Its model needs no images."""
+    phone: ActingRole = POLICY_MODEL
+    """The executor on the phone: `policy` (`models.policy`), or the NAME of an `[endpoints.NAME]`."""
+    desktop: ActingRole = POLICY_MODEL
+    """The executor on the desktop: `policy`, or the NAME of an `[endpoints.NAME]`."""
+    web: ActingRole = POLICY_MODEL
+    """The executor in the browser: `policy`, or the NAME of an `[endpoints.NAME]`."""
     devices: Annotated[tuple[Platform, ...], Field(min_length=1)] = (Platform.PHONE, Platform.DESKTOP)
     """The devices of the environment: `phone`, `desktop`, `web`."""
     max_tokens: PositiveInt = 512
@@ -59,7 +65,7 @@ class LightManusSpec(AgentSpec):
 
         def make(query: Query) -> Agent:
             devices = dict.fromkeys((query.platform, *self.devices))
-            executors = {name: acting_role(given, "executor", name, self.max_tokens) for name in devices}
-            return LightManus(executors, parses, query.platform)
+            executors = {name: acting_role(given, "executor", name, self.max_tokens, name) for name in devices}
+            return LightManus(executors, parses, query.platform, given.model.version)
 
         return make

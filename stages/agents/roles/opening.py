@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.roles.role_model import PromptedRole, RoleModel
-from trajmill.stages.agents.spec import OFF_ROLE, AgentSpec
+from trajmill.stages.agents.spec import OFF_ROLE, POLICY_MODEL, AgentSpec
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import own_or_packaged
 
@@ -26,8 +27,11 @@ def role_model(
         embedded: makes the embedded rules, for a role without an endpoint.
         max_tokens: longest reply.
     """
-    if spec.roles()[role] == OFF_ROLE:
+    named = spec.roles()[role]
+    if named == OFF_ROLE:
         return None
+    if named == POLICY_MODEL:
+        return RoleModel(role, given.model, max_tokens)
     model = given.roles[role] if role in given.roles else embedded()
     return RoleModel(role, model, max_tokens)
 
@@ -43,8 +47,25 @@ def prompted_role(
     return None if role is None else PromptedRole(role, own_or_packaged(own, package, name, frozenset(fields)))
 
 
-def acting_role(given: AgentModel, role: str, platform: Platform, max_tokens: int) -> EndToEndAgent:
-    """The role that acts: the agents' own model, asked in the layout of its family."""
+def acting_role(given: AgentModel, role: str, platform: Platform, max_tokens: int, key: str = "") -> EndToEndAgent:
+    """The role that acts, asked in the layout of its model's family.
+
+    Args:
+        given: the models of the agent.
+        role: its name.
+        platform: where it acts.
+        max_tokens: longest reply.
+        key: the field of the spec that names its endpoint; the policy acts where there is none.
+    """
+    if key in given.roles:
+        return EndToEndAgent(
+            given.roles[key],
+            platform,
+            given.temperature,
+            role=role,
+            family=given.families.get(key, ANY),
+            max_tokens=max_tokens,
+        )
     return EndToEndAgent(
         given.model,
         platform,

@@ -84,3 +84,11 @@ def test_the_embedded_roles_hand_the_task_on_and_keep_what_was_done() -> None:
     finished = run(CesSpec(), {"worker": executor()})
     (step,) = finished.episode.steps
     assert json.loads(step.role_outputs) == {"instruction": finished.episode.query.instruction}
+
+
+@pytest.mark.slow
+def test_the_policy_can_be_the_coordinator_of_a_frozen_executor() -> None:
+    spec = CesSpec(executor="e", coordinator="policy", state_tracker="s")
+    finished = run(spec, {"worker": coordinator(), "executor": executor(), "state_tracker": state_tracker()})
+    assert reward(finished) == 1.0
+    assert finished.episode.trajectory.model_version == "coordinator-1"

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
+from pydantic import ValidationError
 
 from tests.stages.agents.errand import ORIGIN, errand_world, redeem_query, rendered, shown, user_text
 from tests.stages.models.scripted import ScriptedModel
@@ -82,13 +85,18 @@ def executor(phone: tuple[str, ...] = ON_PHONE) -> ScriptedModel:
     return ScriptedModel(answer, "executor-1")
 
 
-def run(spec: LightManusSpec, model: ScriptedModel, parsed: str = TASKS) -> FinishedAttempt:
+def run(
+    spec: LightManusSpec,
+    model: ScriptedModel,
+    parsed: str = TASKS,
+    executors: Mapping[str, ScriptedModel] = MappingProxyType({}),
+) -> FinishedAttempt:
     devices = {
         Platform.PHONE: SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0)),
         Platform.DESKTOP: SimulatedEnvironment(shared_world((), ("writer",)), Platform.DESKTOP, FaultRates(popup=0)),
     }
-    roles = {"parser": ScriptedModel(lambda _: parsed, "parser-1")}
-    agent = spec.open(AgentModel(model, ANY, 0.0, roles=roles))(query())
+    roles = {"parser": ScriptedModel(lambda _: parsed, "parser-1"), **executors}
+    agent = spec.open(AgentModel(model, ANY, 0.0, roles=roles, families=dict.fromkeys(executors, ANY)))(query())
     attempt = Attempt(query(), Purpose.TRAIN, 0, 0)
     environment = DevicesTogether(devices, Platform.PHONE)
     return asyncio.run(run_episode(attempt, agent, environment, Limits(), ORIGIN))
@@ -151,3 +159,17 @@ def test_the_embedded_parser_divides_at_the_devices_that_are_named() -> None:
     finished = asyncio.run(run_episode(Attempt(across, Purpose.TRAIN, 0, 0), agent, environment, Limits(), ORIGIN))
     tasks = json.loads(finished.episode.steps[0].role_outputs)["atomic_tasks"].splitlines()
     assert tasks == ["[phone] open Mail.", "[desktop] open Writer."]
+
+
+def test_each_device_can_have_a_model_of_its_own() -> None:
+    phone, desktop, policy = executor(), replace(executor(), version="desktop-1"), executor()
+    spec = NAMED.model_copy(update={"phone": "a", "desktop": "b"})
+    finished = run(spec, policy, executors={"phone": phone, "desktop": desktop})
+    assert finished.episode.trajectory.reward == 1.0
+    assert [len(model.asked) for model in (phone, desktop, policy)] == [len(ON_PHONE), len(ON_DESKTOP), 0]
+
+
+@pytest.mark.parametrize("name", ["embedded", "off"])
+def test_a_device_without_a_model_gives_one_error_line(name: str) -> None:
+    with pytest.raises(ValidationError, match=r"name 'policy' or an \[endpoints.NAME\]"):
+        LightManusSpec(desktop=name)
