@@ -82,7 +82,7 @@ class PathStep(Record):
     operation: str
     """`open` (an app), `tap`, `type` or `finish`; in real programs also `double_tap`, `right_tap`, `replace` (the text
     of a field), `key`, `drag`, `select` (drag from the left edge of an element to the right edge of another) and
-    `scroll` (down, until an element is visible)."""
+    `scroll` (down, and from the end up, until an element is visible)."""
     target: str
     """Element id to tap or type into; for `open` the app's name; empty for `finish` and for the focused element."""
     text: str = ""

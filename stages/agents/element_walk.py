@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.tables.query import PathStep
+from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.element_names import targets
 
 _MOST_WAITS = 20
@@ -21,6 +21,8 @@ class WalkPosition(NamedTuple):
     """Index of the next operation."""
     waits: int = 0
     """Number of waits and scrolls for its target so far."""
+    upwards: bool = False
+    """Whether the end was reached, so that the target must lie above."""
 
 
 class WalkMove(NamedTuple):
@@ -30,8 +32,16 @@ class WalkMove(NamedTuple):
     position: WalkPosition
 
 
-def next_move(path: tuple[PathStep, ...], observation: Observation, position: WalkPosition) -> WalkMove:
+def next_move(
+    path: tuple[PathStep, ...], observation: Observation, position: WalkPosition, platform: Platform
+) -> WalkMove:
     """The next action of a walk; the last is `Terminate`, with status failure if a target never appears.
+
+    Args:
+        path: the operations.
+        observation: the screen.
+        position: how far the walk is.
+        platform: a phone is scrolled with a finger.
 
     Raises:
         ValueError: the observation has no accessibility tree.
@@ -44,7 +54,9 @@ def next_move(path: tuple[PathStep, ...], observation: Observation, position: Wa
     tree = targets(observation.elements)
     if step.operation == "scroll":
         arrived = WalkPosition(position.step + 1)
-        return next_move(path, observation, arrived) if step.target in tree else _scroll(step, tree, position)
+        if step.target in tree:
+            return next_move(path, observation, arrived, platform)
+        return _scroll(step, tree, position, platform)
     missing = [name for name in _targets(step) if name not in tree]
     if missing:
         return _wait(position)
@@ -55,15 +67,33 @@ def _wait(position: WalkPosition) -> WalkMove:
     return _once_more(Wait(seconds=_WAIT_SECONDS), position)
 
 
-def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition) -> WalkMove:
-    """Scroll over the middle one of the elements with the role of the target, else over what can be scrolled."""
+def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition, platform: Platform) -> WalkMove:
+    """Scroll over the middle one of the elements with the role of the target, else over what can be scrolled.
+
+    It goes down, and from the end up. A finger moves what can be scrolled alone.
+    """
     role = step.target.rpartition("/")[2].partition(":")[0]
-    alike = [element for element in tree.values() if element.role == role]
-    alike = alike or [element for element in tree.values() if "scrollable_down" in element.states]
-    if not alike:
+    alike = [each for each in tree.values() if each.role == role and platform is not Platform.PHONE]
+    down, up = (
+        [each for each in tree.values() if f"scrollable_{word}" in each.states and "editable" not in each.states]
+        for word in ("down", "up")
+    )
+    upwards = bool(up) and (position.upwards or not down)
+    over = alike or up if upwards else alike or down
+    if not over:
         return _wait(position)
-    x, y = alike[len(alike) // 2].bounds.center
-    return _once_more(Scroll(x=x, y=y, clicks=-_WHEEL_CLICKS), position)
+    turn = scroll_over(over[len(over) // 2], platform, upwards)
+    return _once_more(turn, position._replace(upwards=upwards))
+
+
+def scroll_over(element: UIElement, platform: Platform, upwards: bool = False) -> Scroll | Swipe:
+    """Turn the wheel once over an element; on a phone, move a finger over two thirds of it."""
+    x, y = element.bounds.center
+    if platform is Platform.PHONE:
+        reach = (element.bounds.bottom - element.bounds.top) // 3
+        start, end = (y - reach, y + reach) if upwards else (y + reach, y - reach)
+        return Swipe(x=x, y=start, x2=x, y2=end)
+    return Scroll(x=x, y=y, clicks=_WHEEL_CLICKS if upwards else -_WHEEL_CLICKS)
 
 
 def _once_more(action: Action, position: WalkPosition) -> WalkMove:

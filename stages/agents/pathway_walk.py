@@ -66,8 +66,8 @@ def next_pathway_move(
         walked = Walker(steps, part.device).next_action(observation, Position(here, position.upwards))
         action, after = walked.action, PathwayPosition(walked.position.step, 0, walked.position.upwards)
     else:
-        moved = next_move(steps, observation, WalkPosition(here, position.waits))
-        action, after = moved.action, PathwayPosition(moved.position.step, moved.position.waits)
+        moved = next_move(steps, observation, WalkPosition(here, position.waits, position.upwards), part.device)
+        action, after = moved.action, PathwayPosition(*moved.position)
     if not is_last and action == Terminate(status="success"):
         return next_pathway_move(path, first, observation, PathwayPosition(part.begin + len(part.steps)))
     return PathwayMove(action, after._replace(step=part.begin + after.step))

@@ -24,6 +24,7 @@ _SET = {
     SlotKind.SWITCH: "it is turned on or off",
     SlotKind.CHOICE: "one of several is chosen and stays marked",
     SlotKind.LIST: "one of several items is pressed",
+    SlotKind.SLIDER: "it is moved to one of its ends",
 }
 
 

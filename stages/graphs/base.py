@@ -101,6 +101,8 @@ class SlotKind(StrEnum):
     """One of several is pressed and stays marked (radio buttons, tabs, options)."""
     LIST = "list"
     """One of several items is pressed; each leads the same way."""
+    SLIDER = "slider"
+    """A key is pressed in it; the values are its ends."""
 
 
 class GraphSlot(Record):
@@ -120,6 +122,8 @@ class GraphSlot(Record):
     """By value, the element to press, where the pattern does not give it."""
     opens: str = ""
     """For a choice: the element to press first, so that the values are shown."""
+    keys: dict[str, str] = {}
+    """For a slider: by value, the key that gives it, e.g. `end`."""
 
     def target_of(self, value: str) -> str:
         """The element to press or fill for a value."""
@@ -188,6 +192,8 @@ class GraphPage(Record):
     marks: tuple[Mark, ...] = ()
     screenshot: str = ""
     """A PNG file, relative to the file of the graph."""
+    scrolls: bool = False
+    """Whether it is longer than the screen, so that paths scroll to what they operate."""
     elements: dict[Name, GraphElement] = {}
     slots: dict[Name, GraphSlot] = {}
     transitions: tuple[GraphTransition, ...] = ()

@@ -80,6 +80,9 @@ def _slots(file: GraphFile) -> Iterator[Mistake]:
             pressed = slot.kind in (SlotKind.CHOICE, SlotKind.LIST)
             if pressed and VALUE not in slot.target and not set(slot.values) <= slot.targets.keys():
                 yield source.mistake(path, f"the target of `{key}` has no `{VALUE}`; add it, or name all `targets`")
+            for value in slot.values if slot.kind is SlotKind.SLIDER else ():
+                if value not in slot.keys and value != slot.default:
+                    yield source.mistake(path, f"no key gives `{key}` the value `{value}`; add it to `keys`")
             if not any(value != slot.default for value in slot.values):
                 yield source.mistake(path, f"`{key}` has no value to ask for; add `values`")
         yield from _unused_keys(file, name, page)

@@ -85,6 +85,7 @@ def _page(new: GraphPage, old: GraphPage, own: Sequence[WalkedScreen], others: S
         recognise=old.recognise if _still_tells(old.recognise, own, others) else new.recognise,
         marks=tuple(dict.fromkeys((*old.marks, *new.marks))),
         screenshot=new.screenshot or old.screenshot,
+        scrolls=new.scrolls or old.scrolls,
         elements={name: each for name, each in elements.items() if name not in slots},
         slots=slots,
         transitions=_transitions(new, old, keys),

@@ -21,11 +21,14 @@ def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathSte
     if spec.kind is SlotKind.SWITCH and value == (spec.default or OFF):
         return ()
     press = PathStep(page=where, operation="tap", target=spec.target_of(value))
+    first = _scroll_to(graph, page, spec.opens or press.target)
     if spec.kind is SlotKind.FIELD:
-        return (press, PathStep(page=where, operation="replace", target=press.target, text=value))
+        return (*first, press, PathStep(page=where, operation="replace", target=press.target, text=value))
+    if spec.kind is SlotKind.SLIDER:
+        return (*first, press, PathStep(page=where, operation="key", target="", text=spec.keys[value]))
     if spec.opens:
-        return (PathStep(page=where, operation="tap", target=spec.opens), press)
-    return (press,)
+        return (*first, PathStep(page=where, operation="tap", target=spec.opens), press)
+    return (*first, press)
 
 
 def take(
@@ -63,7 +66,8 @@ def _stay(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None)
     transition = staying(spec, page)[by]
     if transition is not None:
         return _operate(graph, page, transition, values)
-    return (PathStep(page=f"{graph.app}.{page}", operation="tap", target=spec.slots[by].target),)
+    target = spec.slots[by].target
+    return (*_scroll_to(graph, page, target), PathStep(page=f"{graph.app}.{page}", operation="tap", target=target))
 
 
 def _operate(
@@ -73,13 +77,25 @@ def _operate(
     where = f"{graph.app}.{page}"
     steps = [step for name in transition.slots for step in set_slot(graph, page, name, _value(slots, name, values))]
     target = _pressed(graph, page, transition.by, values) if transition.by else ""
+    opens = slots[transition.by].opens if transition.by in slots else ""
+    if opens:
+        steps += [*_scroll_to(graph, page, opens), PathStep(page=where, operation="tap", target=opens)]
     if transition.operation != "key":
         if graph.platform is Platform.PHONE and steps:  # the keyboard may cover the element
             steps.append(PathStep(page=where, operation="scroll", target=target))
+        else:
+            steps += _scroll_to(graph, page, target)
         return (*steps, PathStep(page=where, operation=transition.operation, target=target))
     if target and not steps:  # the key goes to the element, which must have the focus
-        steps.append(PathStep(page=where, operation="tap", target=target))
+        steps += [*_scroll_to(graph, page, target), PathStep(page=where, operation="tap", target=target)]
     return (*steps, PathStep(page=where, operation="key", target="", text=transition.keys))
+
+
+def _scroll_to(graph: AppGraph, page: str, target: str) -> tuple[PathStep, ...]:
+    """On a page that is longer than the screen: scroll until the element is there."""
+    if not graph.pages[page].scrolls:
+        return ()
+    return (PathStep(page=f"{graph.app}.{page}", operation="scroll", target=target),)
 
 
 def _pressed(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None) -> str:

@@ -21,6 +21,9 @@ from trajmill.stages.graphs.operations import take
 from trajmill.stages.graphs.recognise import filled, is_on, page_on
 from trajmill.stages.graphs.start import graph_start
 
+_MOST_LOOKS = 3
+"""Most looks after the first one, for effects that show late."""
+
 
 class EdgeState(StrEnum):
     """What a walk over a transition has shown."""
@@ -125,7 +128,13 @@ async def _verify(graph: AppGraph, pool: EnvironmentPool, budget: Budget, walk: 
     try:
         async with pool.lease() as environment:
             walker = AppWalker(environment, graph_start(graph), graph.opening, budget)
-            change = _change(graph, walk, await walker.go(walk.steps))
+            seen = await walker.go(walk.steps)
+            if walk.transition.address and walk.transition.address in walker.refused:
+                return edge(EdgeState.HOLDS)
+            change = _change(graph, walk, seen)
+            for _ in range(_MOST_LOOKS):
+                if change:
+                    change = _change(graph, walk, await walker.look_again())
             return edge(EdgeState.CHANGED, change) if change else edge(EdgeState.HOLDS)
     except WayLost as error:
         return edge(EdgeState.LOST, str(error))

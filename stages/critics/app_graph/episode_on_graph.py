@@ -99,19 +99,25 @@ def _graph_step(graph: AppGraph, step: SeenStep, screens: ScreenReader) -> Graph
     if isinstance(action, PressKeys):
         taken = _by_keys(graph, page, action.keys)
         marks = marks_on_way(graph, page, taken) if taken else frozenset()
-        return GraphStep(step, page, after, taken, taken is not None, marks)
+        known = taken is not None or _moves_slider(graph, page, action.keys)
+        return GraphStep(step, page, after, taken, known, marks)
     if not names:
         return GraphStep(step, page, after, None, point is None, frozenset())
-    known = _parts_named(graph, page, names)
-    taken = next((each for each in graph.pages[page].transitions if each.by in known and not each.keys), None)
-    marks = _marks(graph, page, known) | (marks_on_way(graph, page, taken) if taken else frozenset())
-    return GraphStep(step, page, after, taken, bool(known), marks)
+    parts = _parts_named(graph, page, names)
+    taken = next((each for each in graph.pages[page].transitions if each.by in parts and not each.keys), None)
+    marks = _marks(graph, page, parts) | (marks_on_way(graph, page, taken) if taken else frozenset())
+    return GraphStep(step, page, after, taken, bool(parts), marks)
 
 
 def _by_keys(graph: AppGraph, page: str, keys: Sequence[str]) -> GraphTransition | None:
     pressed = "+".join(key.casefold() for key in keys)
     transitions = graph.pages[page].transitions
     return next((each for each in transitions if each.operation == "key" and each.keys.casefold() == pressed), None)
+
+
+def _moves_slider(graph: AppGraph, page: str, keys: Sequence[str]) -> bool:
+    """Whether keys give a slider of the page a value."""
+    return "+".join(keys).casefold() in {key for slot in graph.pages[page].slots.values() for key in slot.keys.values()}
 
 
 def _names_at(elements: tuple[UIElement, ...], point: tuple[int, int]) -> set[str]:

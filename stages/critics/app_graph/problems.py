@@ -101,6 +101,8 @@ def _stands(episode: GraphEpisode, slot: Slot) -> bool:
             return True
         raise JudgeFailure(f"{episode.query.task}: the graph does not know the slot {slot.name}")
     elements = targets(episode.last.elements or ())
+    if spec.kind is SlotKind.SLIDER:
+        return spec.target in elements and elements[spec.target].value == slot.value
     if spec.kind is SlotKind.SWITCH or (spec.kind is SlotKind.CHOICE and not spec.opens):
         found = elements.get(spec.target_of(slot.value))
         marked = found is not None and not _MARKED.isdisjoint(found.states)

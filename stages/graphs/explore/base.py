@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
@@ -67,10 +68,22 @@ class TrialKind(StrEnum):
     DOUBLE = "double"
     """A double click on something that a single click only selects."""
     FILL = "fill"
+    NUMBER = "number"
+    """A field that does not take a text is filled with a number."""
+    HIGHEST = "highest"
+    """A slider is moved to its end."""
+    LOWEST = "lowest"
+    """A slider is moved to its beginning."""
     ENTER = "enter"
     """A field is filled, then the Enter key is pressed."""
     SUBMIT = "submit"
     """All fields of the page are filled, then a button is pressed."""
+    SCROLL = "scroll"
+    """What lies below the visible part is brought up; the steps of the record name the last element that came up."""
+
+
+SETTING = frozenset({TrialKind.FILL, TrialKind.NUMBER, TrialKind.HIGHEST, TrialKind.LOWEST})
+"""Kinds of trials that give an element of a page a value, and nothing else."""
 
 
 class Effect(StrEnum):
@@ -158,9 +171,28 @@ class Trial(Record):
     effect: Effect
     after: str = ""
     """Id of the screen after it; empty if it failed."""
+    region: str = ""
+    """For scrolling: the element that was scrolled."""
     undone: bool = False
     """Whether a second press undid it, so that it is a switch."""
     address: str = ""
     """Where it led to, if it left the app."""
     reason: str = ""
     """Why it failed."""
+
+
+def taken_text(trial: Trial, after: WalkedScreen | None) -> str:
+    """The value that a trial gave its element, as the screen shows it; empty if the element did not take it."""
+    element = after.by_target.get(trial.target) if after is not None else None
+    if trial.effect is not Effect.CHANGED or element is None:
+        return ""
+    if trial.kind in (TrialKind.HIGHEST, TrialKind.LOWEST):
+        return element.value
+    typed, shown = trial.steps[-1].text, element.value or element.text
+    if trial.kind is TrialKind.NUMBER:
+        return shown if _is_number(shown) and float(shown) == float(typed) else ""
+    return typed if typed in (element.value, element.text) else ""
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d*)?", text) is not None

@@ -19,7 +19,7 @@ from trajmill.stages.graphs.base import (
     Recogniser,
     SlotKind,
 )
-from trajmill.stages.graphs.explore.base import Effect, ExploredApp, Trial, TrialKind, WalkedScreen
+from trajmill.stages.graphs.explore.base import SETTING, Effect, ExploredApp, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.changes import says_slot, screen_change
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
@@ -29,6 +29,7 @@ from trajmill.stages.graphs.explore.recognisers import recognisers
 from trajmill.stages.graphs.explore.slots import FoundSlot, slots_of, typed_texts
 from trajmill.stages.graphs.operations import staying
 
+_NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
 _OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
 
 
@@ -51,7 +52,7 @@ class GraphBuilder:
     def __init__(self, app: ExploredApp, book: PageBook, trials: Sequence[Trial], deny_list: DenyList) -> None:
         """Take what an exploration has found."""
         self._app, self._book, self._deny_list = app, book, deny_list
-        self._screens = {screen.screen_id: screen for page in book.pages for screen in page.screens}
+        self._screens = {screen.screen_id: screen for page in book.pages for screen in page.every_screen}
         self._trials: dict[int, list[Trial]] = defaultdict(list)
         for trial in trials:
             page = book.page_of(trial.before)
@@ -93,7 +94,8 @@ class GraphBuilder:
 
     def _belongs(self, page: FoundPage, target: str, element: UIElement, is_below: bool) -> bool:
         """Whether an element is listed: it was tried, or can be operated and stands on no page below."""
-        tried = any(trial.target == target for trial in self._trials[page.number])
+        trials = (trial for trial in self._trials[page.number] if trial.kind is not TrialKind.SCROLL)
+        tried = any(trial.target == target for trial in trials)
         operable = element.clickable or element.role in FIELDS
         return tried or (operable and not is_below and bool(element.text or element.element_id))
 
@@ -103,6 +105,7 @@ class GraphBuilder:
             recognise=recogniser,
             marks=(Mark.NEEDS_LOGIN,) if asks_for_password(part.page) else (),
             screenshot=screenshots.get(part.page.first.screen_id, ""),
+            scrolls=bool(part.page.scrolled),
             elements={name: self._element(part, target) for target, name in part.elements.items()},
             slots={slot.name: slot.slot for slot in part.slots},
             transitions=self._transitions(part),
@@ -129,8 +132,11 @@ class GraphBuilder:
         return tuple(found)
 
     def _transition(self, part: _PageParts, trial: Trial) -> GraphTransition | None:
-        if trial.kind is TrialKind.FILL or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT):
+        if trial.kind in _NO_TRANSITIONS or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT):
             return None
+        after = self._operated_before(part, trial)
+        if after is None and trial.target not in part.page.first.by_target:
+            return None  # It stands only in a state of the page that is set on other pages.
         used = _slots_used(part, trial.steps)
         slot = part.slot_with(trial.target)
         by = slot.name if slot is not None else part.elements[trial.target]
@@ -140,7 +146,7 @@ class GraphBuilder:
             "operation": _OPERATIONS.get(trial.kind, "tap"),
             "keys": keys,
             "slots": tuple(used.values()),
-            "after": self._operated_before(part, trial),
+            "after": after or (),
         }
         if trial.effect is Effect.LEFT:
             return GraphTransition.model_validate(
@@ -149,6 +155,8 @@ class GraphBuilder:
         to = self._book.page_of(trial.after)
         if to is None:  # beyond the most pages
             return None
+        if slot is not None and slot.slot.opens and to is part.page:
+            return None  # The list of a choice was opened, or one of it chosen.
         values = dict(used)
         if slot is not None and slot.slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
             values[part.page.elements[trial.target].element.text] = slot.name
@@ -162,22 +170,23 @@ class GraphBuilder:
             return None
         return GraphTransition.model_validate({**common, "to": part.name, "shows": shows, "lacks": change.lacks})
 
-    def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...]:
-        """The elements of the page that were operated on the way to the screen of a trial."""
+    def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...] | None:
+        """The elements of the page that were operated on the way to the screen of a trial; None for another way."""
         names: list[str] = []
         way = part.page.way
         while way != trial.way and trial.way[: len(way)] == way:
             step = next((each for each in self._stays(part.page) if _continues(each, way, trial.way)), None)
             if step is None:
-                return ()
-            slot = part.slot_with(step.target)
-            names.append(slot.name if slot is not None else part.elements[step.target])
+                return None
+            if step.kind is not TrialKind.SCROLL:
+                slot = part.slot_with(step.target)
+                names.append(slot.name if slot is not None else part.elements[step.target])
             way = (*way, *step.steps)
-        return tuple(names) if way == trial.way else ()
+        return tuple(names) if way == trial.way else None
 
     def _stays(self, page: FoundPage) -> list[Trial]:
         """The trials that changed a page without leaving it."""
-        found = (trial for trial in self._trials[page.number] if trial.after and trial.kind is not TrialKind.FILL)
+        found = (trial for trial in self._trials[page.number] if trial.after and trial.kind not in SETTING)
         return [trial for trial in found if self._book.page_of(trial.after) is page]
 
     def _page_names(self) -> list[str]:

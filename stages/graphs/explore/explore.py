@@ -12,6 +12,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.explore.base import (
+    SETTING,
     Effect,
     ExploreBounds,
     ExploredApp,
@@ -19,6 +20,7 @@ from trajmill.stages.graphs.explore.base import (
     Trial,
     TrialKind,
     seen_screen,
+    taken_text,
 )
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
@@ -60,6 +62,8 @@ class Findings:
         self._elsewhere: Counter[tuple[TrialKind, str]] = Counter()
         """By kind and element, the pages on which it was tried."""
         self._leaving: set[tuple[TrialKind, str]] = set()
+        self._numbers: set[str] = set()
+        """Fields that did not take a text."""
 
     def add(self, tried: Tried) -> None:
         """Add a trial and its screens."""
@@ -67,13 +71,18 @@ class Findings:
         page = self.book.add(tried.before, trial.way)
         name = (trial.kind, trial.target)
         self._taken.add((page.number, name))
-        self._elsewhere[name] += 1
+        self._elsewhere[name] += trial.kind is not TrialKind.SCROLL
         self.trials.append(trial)
         if trial.effect is Effect.LEFT:
             self._leaving.add(name)
+        if trial.kind is TrialKind.FILL and not taken_text(trial, tried.after):
+            self._numbers.add(trial.target)
         after = tried.after if trial.effect is Effect.CHANGED else None
-        if after is not None and trial.kind is TrialKind.FILL:
+        if after is not None and trial.kind in SETTING:
             self.book.add_filled(page, after)
+            return
+        if after is not None and trial.kind is TrialKind.SCROLL:
+            self.book.add_scrolled(page, after, (*trial.way, *trial.steps), trial.region)
             return
         origin = origin_of(page, trial.target)
         if after is not None and (self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages):
@@ -100,7 +109,7 @@ class Findings:
         return not any(self._planned(page) for page in self.book.pages)
 
     def _planned(self, page: FoundPage) -> list[PlannedTrial]:
-        planned = trials_on(page, self.book.below(page), self._bounds, self._deny_list, self._platform)
+        planned = trials_on(page, self.book.below(page), self._numbers, self._bounds, self._deny_list, self._platform)
         return [
             trial
             for trial in planned

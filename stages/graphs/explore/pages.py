@@ -44,6 +44,19 @@ class ListOrigin(NamedTuple):
     items: str
 
 
+class ScrolledScreen(NamedTuple):
+    """A further part of a page that is longer than the screen."""
+
+    screen: WalkedScreen
+    way: tuple[PathStep, ...]
+    region: str
+    """The element that was scrolled."""
+    last: str
+    """The last element that came up."""
+    key: PageKey
+    names: frozenset[tuple[str, str]]
+
+
 class FoundElement(NamedTuple):
     """An element of a page, and how it was reached."""
 
@@ -67,11 +80,18 @@ class FoundPage:
     screens: list[WalkedScreen] = field(default_factory=list)
     elements: dict[str, FoundElement] = field(default_factory=dict)
     """By the names in paths, on the screen that showed them first."""
+    scrolled: list[ScrolledScreen] = field(default_factory=list)
+    """Its further parts, in the order of their discovery."""
 
     @property
     def first(self) -> WalkedScreen:
         """The screen that it was found by."""
         return self.screens[0]
+
+    @property
+    def every_screen(self) -> tuple[WalkedScreen, ...]:
+        """Its screens, and those of its further parts."""
+        return (*self.screens, *(each.screen for each in self.scrolled))
 
 
 class PageBook:
@@ -92,7 +112,8 @@ class PageBook:
 
     def screen(self, screen_id: str) -> WalkedScreen:
         """A screen that was added. Raises KeyError for another one."""
-        return next(each for each in self._by_screen[screen_id].screens if each.screen_id == screen_id)
+        page = self._by_screen[screen_id]
+        return next(each for each in page.every_screen if each.screen_id == screen_id)
 
     def knows(self, screen: WalkedScreen, origin: ListOrigin | None = None) -> bool:
         """Whether a screen belongs to a page that was found."""
@@ -121,6 +142,23 @@ class PageBook:
             self._by_screen[screen.screen_id] = page
             page.screens.append(screen)
 
+    def add_scrolled(self, page: FoundPage, screen: WalkedScreen, way: tuple[PathStep, ...], region: str) -> None:
+        """Add a further part of a page.
+
+        Args:
+            page: the page.
+            screen: the screen after scrolling.
+            way: the operations that led to it; the last one names the last element that came up.
+            region: the element that was scrolled.
+        """
+        if screen.screen_id in self._by_screen:
+            return
+        self._by_screen[screen.screen_id] = page
+        part = ScrolledScreen(screen, way, region, way[-1].target, page_key(screen), operable(screen))
+        page.scrolled.append(part)
+        for target, element in screen.by_target.items():
+            page.elements.setdefault(target, FoundElement(element, way, screen.screen_id))
+
     def _alike(self, screen: WalkedScreen, origin: ListOrigin | None) -> FoundPage | None:
         key, names = page_key(screen), operable(screen)
 
@@ -129,7 +167,11 @@ class PageBook:
                 return page.key._replace(title="", address="") == key._replace(title="", address="")
             return page.key == key
 
-        return next((page for page in self.pages if same(page) and _is_alike(page.names, names)), None)
+        def is_part(page: FoundPage) -> bool:
+            return any(each.key == key and _is_alike(each.names, names) for each in page.scrolled)
+
+        whole = (page for page in self.pages if same(page) and _is_alike(page.names, names))
+        return next(whole, None) or next(filter(is_part, self.pages), None)
 
     def _new_page(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None) -> FoundPage:
         page = FoundPage(len(self.pages), page_key(screen), operable(screen), way, origin)

@@ -16,18 +16,32 @@ ITEMS = frozenset({"list_item", "icon", "radio", "cell"})
 """Roles of elements of which several are alike; only the first ones are tried."""
 _MOST_ITEMS = 2
 FIELDS = frozenset({"text_field", "search_field"})
+SLIDER = "slider"
+NUMBER = "7"
+"""What fields that do not take a text are filled with."""
+KEYS = {TrialKind.HIGHEST: "end", TrialKind.LOWEST: "home"}
+"""The keys that move a slider."""
 BUTTONS = frozenset({"button", "icon_button"})
+_MOST_SCROLLED = 8
+"""Most further parts of one page."""
+SCROLLABLE = "scrollable_down"
 _OPENED_BY_TWO = frozenset({"icon", "list_item"})
 
 
 def trials_on(
-    page: FoundPage, below: Collection[str], bounds: ExploreBounds, deny_list: DenyList, platform: Platform
+    page: FoundPage,
+    below: Collection[str],
+    numbers: Collection[str],
+    bounds: ExploreBounds,
+    deny_list: DenyList,
+    platform: Platform,
 ) -> Iterator[PlannedTrial]:
-    """What to try on a page, in this order: presses, fields, forms; at most as many as the bounds say.
+    """What to try on a page: scrolling, presses, fields, sliders, forms; at most as many as the bounds say.
 
     Args:
         page: the page.
         below: elements of the page below a menu or a dialog, which are tried there.
+        numbers: fields that did not take a text, so that numbers are tried.
         bounds: bounds of the exploration.
         deny_list: elements that are never pressed.
         platform: on a desktop, items may need two presses.
@@ -35,9 +49,11 @@ def trials_on(
     if len(page.way) >= bounds.depth:
         return
     planned = (
+        *_scrolls(page),
         *_presses(page, deny_list, platform),
-        *_fields(page, bounds),
-        *_forms(page, bounds, deny_list, platform),
+        *_fields(page, numbers, bounds),
+        *_sliders(page, platform),
+        *_forms(page, numbers, bounds, deny_list, platform),
     )
     yield from islice((trial for trial in planned if trial.target not in below), bounds.breadth)
 
@@ -74,10 +90,13 @@ def fields_of(page: FoundPage) -> list[str]:
     return [target for target, found in page.elements.items() if _is_field(found.element)]
 
 
-def filling_of(fields: Sequence[str], text: str, way: Sequence[PathStep]) -> tuple[PathStep, ...]:
-    """The operations that fill fields, each with a text that was not typed on the way either."""
+def filling_of(
+    fields: Sequence[str], numbers: Collection[str], text: str, way: Sequence[PathStep]
+) -> tuple[PathStep, ...]:
+    """The operations that fill fields, each with a number or a text that was not typed on the way either."""
     typed = sum(step.operation == "replace" for step in way)
     texts = [f"{text} {typed + number}" if typed + number > 1 else text for number in range(1, len(fields) + 1)]
+    texts = [NUMBER if field in numbers else own for field, own in zip(fields, texts, strict=True)]
     return tuple(
         step
         for target, own in zip(fields, texts, strict=True)
@@ -88,11 +107,30 @@ def filling_of(fields: Sequence[str], text: str, way: Sequence[PathStep]) -> tup
     )
 
 
+def _scrolls(page: FoundPage) -> Iterator[PlannedTrial]:
+    """Scroll each region, and go on from where it was scrolled to."""
+    if len(page.scrolled) >= _MOST_SCROLLED:
+        return
+    for target, found in page.elements.items():
+        if SCROLLABLE in found.element.states and found.way == page.way:
+            yield _planned(found, TrialKind.SCROLL, target, "scroll")
+    for part in page.scrolled:
+        region = part.screen.by_target.get(part.region)
+        if region is not None and SCROLLABLE in region.states:
+            step = PathStep(page="", operation="scroll", target=part.region)
+            yield PlannedTrial(part.way, part.screen.screen_id, TrialKind.SCROLL, part.last, (step,))
+
+
 def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterator[PlannedTrial]:
     skipped = {target for items in items_of(page).values() for target in items[_MOST_ITEMS:]}
     for target, found in page.elements.items():
         element = found.element
-        if not element.clickable or target in skipped or element.role in FIELDS or is_denied(element, deny_list):
+        if (
+            not element.clickable
+            or target in skipped
+            or element.role in (*FIELDS, SLIDER)
+            or is_denied(element, deny_list)
+        ):
             continue
         if not (element.text or element.element_id or element.role == "checkbox"):
             continue
@@ -101,21 +139,36 @@ def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterat
             yield _planned(found, TrialKind.DOUBLE, target, "double_tap")
 
 
-def _fields(page: FoundPage, bounds: ExploreBounds) -> Iterator[PlannedTrial]:
+def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) -> Iterator[PlannedTrial]:
     for target in fields_of(page):
         found = page.elements[target]
-        filling = filling_of([target], bounds.text, found.way)
-        yield PlannedTrial(found.way, found.screen_id, TrialKind.FILL, target, filling)
+        filling = filling_of([target], numbers, bounds.text, found.way)
+        kind = TrialKind.NUMBER if target in numbers else TrialKind.FILL
+        yield PlannedTrial(found.way, found.screen_id, kind, target, filling)
         if bounds.submit and not asks_for_password(page):
             enter = PathStep(page="", operation="key", target="", text="enter")
             yield PlannedTrial(found.way, found.screen_id, TrialKind.ENTER, target, (*filling, enter))
 
 
-def _forms(page: FoundPage, bounds: ExploreBounds, deny_list: DenyList, platform: Platform) -> Iterator[PlannedTrial]:
+def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
+    """Move each slider to its ends; a phone has no keys for that."""
+    if platform is Platform.PHONE:
+        return
+    for target, found in page.elements.items():
+        if found.element.role == SLIDER and "disabled" not in found.element.states:
+            press = PathStep(page="", operation="tap", target=target)
+            for kind, key in KEYS.items():
+                step = PathStep(page="", operation="key", target="", text=key)
+                yield PlannedTrial(found.way, found.screen_id, kind, target, (press, step))
+
+
+def _forms(
+    page: FoundPage, numbers: Collection[str], bounds: ExploreBounds, deny_list: DenyList, platform: Platform
+) -> Iterator[PlannedTrial]:
     fields = fields_of(page)
     if not bounds.submit or not fields or asks_for_password(page):
         return
-    filling = filling_of(fields, bounds.text, page.elements[fields[0]].way)
+    filling = filling_of(fields, numbers, bounds.text, page.elements[fields[0]].way)
     for target, found in page.elements.items():
         together = all(page.elements[each].screen_id == found.screen_id for each in fields)
         if found.element.role in BUTTONS and together and not is_denied(found.element, deny_list):

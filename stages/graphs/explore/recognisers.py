@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import Feature, Recogniser
@@ -20,14 +21,29 @@ def recognisers(pages: Sequence[FoundPage]) -> list[Recogniser]:
     """A recogniser for each page: the features that tell it from most others first.
 
     A feature of a page stands on all of its screens. It tells the page from another one if no screen of that one has
-    it. Two pages that differ in no feature get recognisers that both hold; `graph check` tells them.
+    it. Two pages that differ in no feature get recognisers that both hold; `graph check` tells them. A page that is
+    longer than the screen is recognised wherever it is scrolled to, unless only its beginning tells it from others.
     """
-    always = [_always(page) for page in pages]
+    always = [_always(page, page.every_screen) for page in pages]
     ever = [_ever(page) for page in pages]
-    return [_recogniser(index, always, ever) for index in range(len(pages))]
+    return [_recogniser_of(page, always, ever) for page in pages]
 
 
-def _recogniser(index: int, always: Sequence[dict[Feature, None]], ever: Sequence[set[Feature]]) -> Recogniser:
+def _recogniser_of(page: FoundPage, always: Sequence[dict[Feature, None]], ever: Sequence[set[Feature]]) -> Recogniser:
+    found = _chosen(page.number, always, ever)
+    if found.is_alone or not page.scrolled:
+        return found.recogniser
+    at_its_beginning = [*always[: page.number], _always(page, page.screens), *always[page.number + 1 :]]
+    return _chosen(page.number, at_its_beginning, ever).recogniser
+
+
+class _Chosen(NamedTuple):
+    recogniser: Recogniser
+    is_alone: bool
+    """Whether it holds on no other page."""
+
+
+def _chosen(index: int, always: Sequence[dict[Feature, None]], ever: Sequence[set[Feature]]) -> _Chosen:
     others = set(range(len(always))) - {index}
     shows: list[Feature] = []
     while len(shows) < _MOST_SHOWN and (others or not shows):
@@ -47,7 +63,7 @@ def _recogniser(index: int, always: Sequence[dict[Feature, None]], ever: Sequenc
         missing = max(common, key=counts.__getitem__)
         lacks.append(missing)
         others = {other for other in others if missing not in theirs[other]}
-    return Recogniser(shows=tuple(shows), lacks=tuple(lacks))
+    return _Chosen(Recogniser(shows=tuple(shows), lacks=tuple(lacks)), bool(shows) and not others)
 
 
 def _best(features: dict[Feature, None], chosen: Sequence[Feature], others: Sequence[set[Feature]]) -> Feature | None:
@@ -66,14 +82,14 @@ def _told_by(features: dict[Feature, None]) -> dict[Feature, None]:
     return {**{Feature(role=role): None for role in _OVER if role in roles}, **features}
 
 
-def _always(page: FoundPage) -> dict[Feature, None]:
-    """The features that stand on all screens of a page, those that say most first."""
-    shared = [set(_features(screen)) for screen in page.screens]
+def _always(page: FoundPage, screens: Sequence[WalkedScreen]) -> dict[Feature, None]:
+    """The features that stand on all given screens of a page, those that say most first."""
+    shared = [set(_features(screen)) for screen in screens]
     return {feature: None for feature in _features(page.first) if all(feature in each for each in shared)}
 
 
 def _ever(page: FoundPage) -> set[Feature]:
-    return {feature for screen in page.screens for feature in _features(screen)}
+    return {feature for screen in page.every_screen for feature in _features(screen)}
 
 
 def _features(screen: WalkedScreen) -> Iterator[Feature]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind
-from trajmill.stages.graphs.explore.base import Effect, Trial, TrialKind, WalkedScreen
+from trajmill.stages.graphs.explore.base import Trial, TrialKind, WalkedScreen, taken_text
 from trajmill.stages.graphs.explore.naming import slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
-from trajmill.stages.graphs.explore.plan import fields_of, items_of
+from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of
 from trajmill.stages.graphs.operations import OFF, ON
 
 _SWITCHES = frozenset({"checkbox", "switch"})
@@ -31,18 +31,27 @@ def slots_of(page: FoundPage, trials: Sequence[Trial], typed: Mapping[str, str])
     Args:
         page: the page.
         trials: what was tried on it.
-        typed: by field, the text that it took on another page (see `typed_texts`).
+        typed: by field, the text or number that it took on another page (see `typed_texts`).
     """
+    screens = {screen.screen_id: screen for screen in page.every_screen}
+    chosen = list(_choices(page, trials, screens))
+    in_choices = {target for slot in chosen for target in slot.targets}
+    own = typed_texts(trials, screens)
     found: list[FoundSlot] = []
-    own = typed_texts(trials, {screen.screen_id: screen for screen in page.screens})
-    for name, slot, targets in (*_fields(page, {**typed, **own}), *_switches(page, trials), *_lists(page)):
+    for name, slot, targets in (
+        *_fields(page, {**typed, **own}),
+        *_switches(page, trials),
+        *_sliders(page, trials, screens),
+        *chosen,
+        *_lists(page, in_choices),
+    ):
         taken = [each.name for each in found]
         found.append(FoundSlot(unique(slug(name) or slot.kind.value, taken), slot, targets))
     return found
 
 
 def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> dict[str, str]:
-    """By its name in paths, each field that took a text, and the text; a field is not filled on every page.
+    """By its name in paths, what each field took; a field is not filled on every page.
 
     Args:
         trials: what was tried.
@@ -50,10 +59,8 @@ def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) ->
     """
     typed: dict[str, str] = {}
     for trial in trials:
-        if trial.kind is TrialKind.FILL and trial.effect is Effect.CHANGED:
-            text, after = trial.steps[-1].text, screens[trial.after].by_target.get(trial.target)
-            if after is not None and text in (after.value, after.text):
-                typed.setdefault(trial.target, text)
+        if trial.kind in (TrialKind.FILL, TrialKind.NUMBER) and (text := taken_text(trial, screens.get(trial.after))):
+            typed.setdefault(trial.target, text)
     return typed
 
 
@@ -71,6 +78,46 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
             yield FoundSlot(label_of(element), slot, (target,))
 
 
+def _sliders(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
+    for target, found in page.elements.items():
+        moved = [trial for trial in trials if trial.target == target and trial.kind in KEYS]
+        keys = {value: KEYS[each.kind] for each in moved if (value := taken_text(each, screens.get(each.after)))}
+        if keys:
+            slot = GraphSlot(
+                kind=SlotKind.SLIDER,
+                target=target,
+                name=label_of(found.element),
+                values=tuple(keys),
+                default=found.element.value,
+                keys=keys,
+            )
+            yield FoundSlot(label_of(found.element), slot, (target,))
+
+
+def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
+    """The boxes of which a press opened a list that has the box's own value in it."""
+    for trial in trials:
+        box = page.elements[trial.target].element if trial.target in page.elements else None
+        if box is None or box.role != "combo_box" or trial.kind is not TrialKind.PRESS or trial.after not in screens:
+            continue
+        before, after = screens[trial.before].by_target, screens[trial.after].by_target
+        options = {
+            each.text: target
+            for target, each in after.items()
+            if each.role == "list_item" and each.text and target not in before
+        }
+        if len(options) > 1 and box.value in options:
+            slot = GraphSlot(
+                kind=SlotKind.CHOICE,
+                name=label_of(box),
+                values=tuple(options),
+                default=box.value,
+                opens=trial.target,
+                **_pressed(options),
+            )
+            yield FoundSlot(label_of(box), slot, (trial.target, *options.values()))
+
+
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
     for trial in trials:
         found = page.elements.get(trial.target)
@@ -86,9 +133,9 @@ def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
             yield FoundSlot(label_of(found.element), slot, (trial.target,))
 
 
-def _lists(page: FoundPage) -> Iterator[FoundSlot]:
+def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
     for kind, targets in items_of(page).items():
-        elements = {target: page.elements[target].element for target in targets}
+        elements = {target: page.elements[target].element for target in targets if target not in in_choices}
         named = {element.text: target for target, element in elements.items() if element.text}
         if len(named) < 2:
             continue

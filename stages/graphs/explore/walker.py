@@ -11,12 +11,16 @@ from trajmill.schemas.actions import Action, PressKeys, SystemButton, Terminate,
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep, Platform, Query
-from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.agents.element_walk import WalkPosition, next_move, scroll_over
 from trajmill.stages.environments.base import Confined, Environment
 from trajmill.stages.graphs.explore.base import Effect, PlannedTrial, Trial, TrialKind, WalkedScreen, seen_screen
+from trajmill.stages.graphs.explore.plan import SCROLLABLE
 
 _WAIT = Wait(seconds=0.3)
 _MOST_READINGS = 40
+_MOST_TURNS = 10
+"""Most turns of the wheel until something comes up."""
+_VERBS = {"scroll": "scroll to", "double_tap": "double-tap", "right_tap": "right-tap", "key": "press a key in"}
 _SWITCHES = frozenset({"checkbox", "switch"})
 
 
@@ -66,6 +70,8 @@ class AppWalker:
         self.way: tuple[PathStep, ...] | None = None
         """The operations since the start; None if a reset is needed."""
         self._seen: Observation | None = None
+        self._home = ""
+        """The app that a reset and the opening lead to."""
 
     async def go(self, way: tuple[PathStep, ...]) -> Observation:
         """Go to the screen at the end of some operations; it resets the app unless it stands there.
@@ -81,15 +87,25 @@ class AppWalker:
             self._seen = await self._environment.reset(self._start, 0)
             if self._environment.platform is not Platform.WEB:
                 await self._until_complete()
-            await self._do((*self._opening, *way))
+            first = self._current().app
+            await self._do(self._opening)
+            self._home = self._current().app or first
+            await self._do(way)
             self.way = way
         return self._seen
+
+    async def look_again(self) -> Observation:
+        """Wait a moment; a program under load shows an effect late. Raises as `go`."""
+        await self._act(_WAIT)
+        return self._current()
 
     async def attempt(self, planned: PlannedTrial) -> TrialResult:
         """Carry out one trial; raises as `go`, if the screen of the trial cannot be reached."""
         before = await self.go(planned.way)
         self.way = None
-        refused = self._refused()
+        if planned.kind is TrialKind.SCROLL:
+            return await self._scroll(planned, before)
+        refused = self.refused
         try:
             await self._do(planned.steps)
         except WayLost as error:
@@ -98,8 +114,8 @@ class AppWalker:
         if first.content == after.content and self._environment.platform is not Platform.WEB:
             await self._act(_WAIT)
             after = seen_screen(self._current())
-        new = self._refused()[len(refused) :]
-        if _is_outside(first, after, new):
+        new = self.refused[len(refused) :]
+        if _is_outside(first, after, self._home, new):
             address = new[-1] if new else after.app
             return self._result(planned, before, self._seen, Effect.LEFT, address=address)
         if first.content == after.content:
@@ -109,6 +125,24 @@ class AppWalker:
         self.way = (*planned.way, *planned.steps)
         undone = await self._go_back(planned, first, after)
         return self._result(planned, before, shown, Effect.CHANGED, undone=undone)
+
+    async def _scroll(self, planned: PlannedTrial, before: Observation) -> TrialResult:
+        """Scroll down until something comes up, which is the effect, or to the end."""
+        (step,) = planned.steps
+        first = seen_screen(before)
+        came_up: list[str] = []
+        for _ in range(_MOST_TURNS):
+            region = seen_screen(self._current()).by_target.get(step.target)
+            if came_up or region is None or SCROLLABLE not in region.states:
+                break
+            await self._act(scroll_over(region, self._environment.platform))
+            came_up = [name for name in seen_screen(self._current()).by_target if name not in first.by_target]
+        if not came_up:
+            return self._result(planned, before, self._seen, Effect.NOTHING)
+        steps = (step.model_copy(update={"target": came_up[-1]}),)
+        self.way = (*planned.way, *steps)
+        found = self._result(planned._replace(steps=steps), before, self._seen, Effect.CHANGED)
+        return found._replace(trial=found.trial.model_copy(update={"region": step.target}))
 
     async def _go_back(self, planned: PlannedTrial, first: WalkedScreen, after: WalkedScreen) -> bool:
         """Press a switch a second time, or leave a menu or a dialog; returns whether a second press undid the first."""
@@ -152,10 +186,12 @@ class AppWalker:
     async def _do(self, steps: Sequence[PathStep]) -> None:
         position, path = WalkPosition(), tuple(steps)
         while position.step < len(path):
-            action, position = next_move(path, self._current(), position)
+            action, position = next_move(path, self._current(), position, self._environment.platform)
             if isinstance(action, Terminate):
+                if position.step == len(path):
+                    return  # The last element that is scrolled to is there.
                 lost = path[position.step]
-                raise WayLost(f"cannot {lost.operation} {lost.target}", FailureClass.TASK)
+                raise WayLost(f"cannot {_VERBS.get(lost.operation, lost.operation)} {lost.target}", FailureClass.TASK)
             await self._act(action)
 
     async def _until_complete(self) -> None:
@@ -178,17 +214,27 @@ class AppWalker:
         assert self._seen is not None, "there was no reset"
         return self._seen
 
-    def _refused(self) -> tuple[str, ...]:
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The addresses outside the app that were refused since the reset."""
         return self._environment.refused if isinstance(self._environment, Confined) else ()
 
 
-def _is_outside(before: WalkedScreen, after: WalkedScreen, refused: Sequence[str]) -> bool:
-    """Whether a press led out of the app: to nothing, to another app, or to a refused address that hides the page."""
+def _is_outside(before: WalkedScreen, after: WalkedScreen, home: str, refused: Sequence[str]) -> bool:
+    """Whether a press led out of the app: to nothing, to another app, or to a refused address that hides the page.
+
+    Args:
+        before: the screen before the press.
+        after: the screen after it.
+        home: the app's name; a press in an open menu, which may belong to no app, leads back to it.
+        refused: addresses that were refused meanwhile.
+    """
     if not after.has_elements:
         return True
     hidden = not _names(before) & _names(after)
     # An open menu may belong to no app, while the page is still there.
-    return (after.app != before.app and (bool(after.app) or hidden)) or (bool(refused) and hidden)
+    is_elsewhere = after.app not in (before.app, home) and (bool(after.app) or hidden)
+    return is_elsewhere or (bool(refused) and hidden)
 
 
 def _names(screen: WalkedScreen) -> set[str]:

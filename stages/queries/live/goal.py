@@ -91,7 +91,7 @@ def _set(setting: Setting, slot: GraphSlot) -> Showing:
     match slot.kind:
         case SlotKind.SWITCH:
             return Showing(target=slot.target, any_state=_MARKED)
-        case SlotKind.FIELD:
+        case SlotKind.FIELD | SlotKind.SLIDER:
             return Showing(target=slot.target, value=setting.value)
         case _ if slot.opens:
             return Showing(target=slot.opens, value=setting.value)

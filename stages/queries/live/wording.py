@@ -116,7 +116,7 @@ def wish_for(sample: LiveSample, setting: Setting, rng: Random) -> Wish:
             return Wish(words, {setting.name: words})
         case SlotKind.FIELD:
             return Wish(f'{rng.choice(("put", "enter"))} "{setting.value}" into {named}', {setting.name: setting.value})
-        case SlotKind.CHOICE:
+        case SlotKind.CHOICE | SlotKind.SLIDER:
             return Wish(f"{rng.choice(('set', 'change'))} {named} to {setting.value}", {setting.name: setting.value})
         case SlotKind.LIST:
             return Wish(f"{rng.choice(('choose', 'pick'))} {setting.value}", {setting.name: setting.value})

@@ -12,7 +12,7 @@ from trajmill.schemas.actions import Action, Click, PressKeys, Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.pathway import PathwayStep
-from trajmill.schemas.tables.query import PathStep, Query
+from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.queries.pathways.base import WalkBounds, WalkTally
@@ -157,7 +157,7 @@ class Navigator:
         path = (*self._opening, PathStep(page="", operation="finish", target=""))
         position = WalkPosition()
         while True:
-            action, position = next_move(path, self._current().observation, position)
+            action, position = next_move(path, self._current().observation, position, Platform.DESKTOP)
             if isinstance(action, Terminate):
                 break
             await self._act(action)

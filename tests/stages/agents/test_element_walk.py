@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText, Wait
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.tables.query import PathStep
+from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.agents.element_walk import WalkMove, WalkPosition, next_move
 
 SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")
@@ -37,29 +37,41 @@ def step(operation: str, target: str = "", text: str = "") -> PathStep:
     ],
 )
 def test_each_operation_becomes_one_move(operation: PathStep, action: Action) -> None:
-    assert next_move((operation,), showing("a", "b"), WalkPosition()) == WalkMove(action, WalkPosition(1))
+    assert next_move((operation,), showing("a", "b"), WalkPosition(), Platform.WEB) == WalkMove(action, WalkPosition(1))
 
 
 def test_what_is_not_there_yet_is_waited_for_and_given_up_in_the_end() -> None:
     path, position = (step("drag", "a", "late"),), WalkPosition()
-    move = next_move(path, showing("a"), position)
+    move = next_move(path, showing("a"), position, Platform.WEB)
     assert isinstance(move.action, Wait) and move.position == WalkPosition(0, 1)
-    assert next_move(path, showing("a", "late"), move.position).position == WalkPosition(1)
+    assert next_move(path, showing("a", "late"), move.position, Platform.WEB).position == WalkPosition(1)
     while isinstance(move.action, Wait):
-        move = next_move(path, showing("a"), move.position)
+        move = next_move(path, showing("a"), move.position, Platform.WEB)
     assert move.action == Terminate(status="failure")
 
 
 def test_the_wheel_is_turned_over_what_is_alike_until_the_element_shows() -> None:
     path = (step("scroll", "button:far"), step("tap", "button:far"))
-    move = next_move(path, showing("button:a", "button:b", "button:c"), WalkPosition())
+    move = next_move(path, showing("button:a", "button:b", "button:c"), WalkPosition(), Platform.WEB)
     assert move == WalkMove(Scroll(x=15, y=5, clicks=-5), WalkPosition(0, 1))
-    found = next_move(path, showing("button:far"), move.position)
+    found = next_move(path, showing("button:far"), move.position, Platform.WEB)
     assert found == WalkMove(Click(x=5, y=5), WalkPosition(2))
     while not isinstance(move.action, Terminate):
-        move = next_move(path, showing("button:a"), move.position)
+        move = next_move(path, showing("button:a"), move.position, Platform.WEB)
     assert move.action == Terminate(status="failure")
 
 
+def test_from_the_end_of_a_list_it_goes_up_and_a_phone_is_moved_by_a_finger() -> None:
+    def listing(state: str) -> Observation:
+        return Observation(SCREEN, (UIElement("list", "", Box(0, 0, 90, 90), (state,), "", "all"),), "app")
+
+    path, ahead = (step("scroll", "far"), step("tap", "far")), WalkPosition()
+    down = next_move(path, listing("scrollable_down"), ahead, Platform.PHONE)
+    assert down == WalkMove(Swipe(x=45, y=75, x2=45, y2=15), WalkPosition(0, 1))
+    up = next_move(path, listing("scrollable_up"), down.position, Platform.PHONE)
+    assert up == WalkMove(Swipe(x=45, y=15, x2=45, y2=75), WalkPosition(0, 2, upwards=True))
+    assert next_move(path, listing("scrollable_up"), ahead, Platform.WEB).action == Scroll(x=45, y=45, clicks=5)
+
+
 def test_a_path_that_does_not_finish_fails() -> None:
-    assert next_move((), showing(), WalkPosition()).action == Terminate(status="failure")
+    assert next_move((), showing(), WalkPosition(), Platform.WEB).action == Terminate(status="failure")

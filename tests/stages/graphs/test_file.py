@@ -48,7 +48,12 @@ def test_what_a_person_wrote_is_read_and_written_alike(tmp_path: Path) -> None:
         ("slots: [entry]", "slots: [entri]", 14, "there is no slot of this page `entri`; did you mean entry?"),
         ("by: help", "by: hepl", 15, "there is no element or slot of this page `hepl`; did you mean help?"),
         ("keys: enter, ", "", 14, "`operation: key` and `keys` belong together, e.g. `keys: enter`"),
-        ("kind: field", "kind: feild", 12, "`feild` is not allowed here; use 'field', 'switch', 'choice' or 'list'"),
+        (
+            "kind: field",
+            "kind: feild",
+            12,
+            "`feild` is not allowed here; use 'field', 'switch', 'choice', 'list' or 'slider'",
+        ),
         ("recognise:", "recognize:", 6, "unknown key `recognize`; did you mean recognise?"),
         (
             "{role: heading, text: todos}",

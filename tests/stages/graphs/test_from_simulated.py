@@ -34,7 +34,7 @@ def _walk(graph: AppGraph, steps: tuple[PathStep, ...]) -> Observation:
         environment = await SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)()
         seen, position = await environment.reset(graph_start(graph), 0), WalkPosition()
         while position.step < len(steps):
-            action, position = next_move(steps, seen, position)
+            action, position = next_move(steps, seen, position, graph.platform)
             assert not isinstance(action, Terminate), f"{steps[position.step]} is not possible"
             seen = await environment.step(action)
         return seen

@@ -51,7 +51,7 @@ def test_what_has_changed_is_said(notes: AppGraph) -> None:
     assert by["new-note"].state is EdgeState.CHANGED
     assert by["new-note"].reason == "it leads to `new-note`"
     assert by["note-options"].state is EdgeState.LOST
-    assert by["note-options"].reason == "cannot tap notes.home/gone"
+    assert by["note-options"].reason == "cannot scroll to notes.home/gone"
     assert by["shopping-list"].state is EdgeState.HOLDS
 
 

@@ -116,7 +116,8 @@
         if (node.disabled) states.push("disabled");
         if (role === "text_field") states.push("editable");
         if (node.type === "password") states.push("password");
-        const value = role === "text_field" || role === "combo_box" || role === "slider" ? squeeze(node.value) : "";
+        const chosen = node.tagName === "SELECT" && node.selectedOptions[0];
+        const value = chosen ? squeeze(chosen.text) : ["text_field", "combo_box", "slider"].includes(role) ? squeeze(node.value) : "";
         rows.push([role, text, left, top, right, bottom, states, value, node.id || ""]);
         inside = covered || (can && !isInput && (role === "link" || role === "button" || role === "list_item"));
       }

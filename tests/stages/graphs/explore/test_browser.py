@@ -1,28 +1,40 @@
-"""Links that leave a web site are transitions to the outside; the exploration goes on."""
+"""Graphs of web pages: links that leave, log-ins, choices, numbers, sliders, and what lies below the screen."""
 
 import asyncio
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import NamedTuple
 
 import pytest
 
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.spec import BrowserSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.graphs.base import OUTSIDE, Mark
-from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Mark, SlotKind
+from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp, Trial
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration, Explored
 from trajmill.stages.graphs.explore.journal import ExploreJournal
+from trajmill.stages.graphs.explore.walker import Budget
+from trajmill.stages.graphs.plain_does import with_plain_does
+from trajmill.stages.graphs.verify import EdgeState, verify_graph
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+_GOOD = (EdgeState.HOLDS, EdgeState.SKIPPED)
 _PAGES = {
     "/": "<h1>Home</h1><a href='https://far.example/'>Far</a> <a href='http://near.example/'>Near</a> "
     "<a href='/help'>Help</a>",
     "/help": "<h1>Help</h1><form>PIN <input type='password' aria-label='PIN'><button>Enter</button></form>",
+    "/form": "<h1>Order</h1><select id='size' aria-label='Size'><option value='s'>Small<option value='l'>Large</select>"
+    "<label>Pieces <input id='pieces' type='number'></label>"
+    "<label>Speed <input id='speed' type='range' min='2' max='9' value='4'></label>"
+    "<div style='height: 900px'>Terms</div><a href='/terms'>Terms of use</a>"
+    "<div style='height: 900px'>More terms</div><label><input type='checkbox' id='agree'>I agree</label>",
+    "/terms": "<h1>Terms of use</h1>",
 }
 
 
@@ -37,29 +49,71 @@ class _Site(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_links_that_leave_are_marked_and_pages_behind_a_log_in_too(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Site)
     Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/"
-    app = ExploredApp(name="site", platform=Platform.WEB, start_state={"url": url})
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
 
-    async def run() -> Explored:
+
+class ExploredSite(NamedTuple):
+    graph: AppGraph
+    explored: Explored
+    changed: list[str]
+    """What a walk over all transitions finds changed."""
+
+
+def explore_site(address: str, journal: Path) -> ExploredSite:
+    app = ExploredApp(name="site", platform=Platform.WEB, start_state={"url": address})
+    deny_list = packaged_deny_list()
+
+    async def run() -> ExploredSite:
         pool = EnvironmentPool(BrowserSpec().factory(Platform.WEB), 1)
         try:
-            journal = ExploreJournal(tmp_path / "site.jsonl", app)
-            exploration = Exploration(pool, app, ExploreBounds(), packaged_deny_list(), journal, lambda seen: None)
-            return await exploration.run(1)
+            exploration = Exploration(
+                pool, app, ExploreBounds(), deny_list, ExploreJournal(journal, app), lambda seen: None
+            )
+            explored = await exploration.run(1)
+            graph = with_plain_does(GraphBuilder(app, explored.book, explored.trials, deny_list).build({}))
+            edges = await verify_graph(graph, pool, Budget(1000, 600.0), 1, lambda edge: None)
         finally:
             await pool.close()
+        return ExploredSite(graph, explored, [edge.reason for edge in edges if edge.state not in _GOOD])
 
-    try:
-        explored = asyncio.run(run())
-    finally:
-        server.shutdown()
-    graph = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list()).build({})
+    return asyncio.run(run())
+
+
+def test_links_that_leave_are_marked_and_pages_behind_a_log_in_too(site: str, tmp_path: Path) -> None:
+    graph, explored, changed = explore_site(f"{site}/", tmp_path / "site.jsonl")
     leaving = {each.by: each.address for _, each in graph.transitions() if each.to == OUTSIDE}
-    assert explored.complete
+    assert explored.complete and not changed
     assert leaving == {"far": "far.example:443", "near": "near.example:80"}
     assert Mark.LEAVES in graph.pages["start"].elements["far"].marks
     assert graph.pages["help"].marks == (Mark.NEEDS_LOGIN,)
     assert not any(trial.steps[-1].operation == "replace" for trial in explored.trials)
+    assert [graph.pages["start"].elements[name].does for name in ("far", "help")] == [
+        "Leads out of the app, to far.example:443.",
+        "Leads to `help`.",
+    ]
+
+
+def test_choices_numbers_sliders_and_what_lies_below_the_screen_are_found(site: str, tmp_path: Path) -> None:
+    graph, explored, changed = explore_site(f"{site}/form", tmp_path / "form.jsonl")
+    start = graph.pages["start"]
+    assert explored.complete and not changed
+    assert start.scrolls
+    assert {name: (slot.kind, set(slot.values), slot.default) for name, slot in start.slots.items()} == {
+        "pieces": (SlotKind.FIELD, {"7"}, ""),
+        "speed": (SlotKind.SLIDER, {"9", "2"}, "4"),
+        "size": (SlotKind.CHOICE, {"Small", "Large"}, "Small"),
+        "i-agree": (SlotKind.SWITCH, {"off", "on"}, "off"),
+    }
+    assert (start.slots["size"].opens, start.slots["size"].target_of("Large")) == ("size", "list_item:Large")
+    assert [graph.pages[each.to].title for each in start.transitions if each.by == "terms-of-use"] == ["Terms of use"]
+    assert operations(explored.trials, "agree") == ["scroll", "scroll", "tap"]
+
+
+def operations(trials: tuple[Trial, ...], target: str) -> list[str]:
+    trial = next(each for each in trials if each.target == target and each.steps[-1].operation == "tap")
+    return [step.operation for step in (*trial.way, *trial.steps)]
