@@ -37,4 +37,6 @@ def test_a_block_loads(block: str, tmp_path: Path) -> None:
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("", encoding="utf-8")
+    for name in re.findall(r'^knowledge = "(\w+)"', block, re.MULTILINE):
+        (tmp_path / name).mkdir()
     load_config(tmp_path / "trajmill.toml")
