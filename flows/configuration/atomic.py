@@ -6,6 +6,7 @@ from pydantic import NonNegativeInt
 
 from trajmill.schemas.spec import Spec
 from trajmill.stages.queries.atomic.base import AtomicApp
+from trajmill.stages.queries.commands.documents import DocumentKind
 
 
 class AtomicSection(Spec):
@@ -21,8 +22,18 @@ class AtomicSection(Spec):
     """Queries for each operation on new objects that decide which policy is promoted."""
     programs: tuple[AtomicApp, ...] = ()
     """Programs to make queries for; all if empty."""
+    written: NonNegativeInt = 0
+    """Further training queries for each kind of document, which `models.writer` writes from a screenshot and examples;
+    the model must read images. Each is walked."""
+    documents: tuple[DocumentKind, ...] = ("docx", "xlsx")
+    """Kinds of documents that `written` queries are about: `docx`, `xlsx`, `pptx` (needs LibreOffice Impress)."""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the run has queries for the packaged operations."""
+        return bool(self.train or self.heldout_slots or self.heldout_phrasings or self.validation)
 
     @property
     def wanted(self) -> bool:
         """Whether the run has any queries for operations."""
-        return bool(self.train or self.heldout_slots or self.heldout_phrasings or self.validation)
+        return self.drawn or bool(self.written)

@@ -40,7 +40,7 @@ def _paths(value: object) -> tuple[Path, ...]:
 def missing_for_environment(config: Config) -> list[Missing]:
     """Missing keys that the environment of the run needs."""
     files = (config.pathways.file, config.graphs.files, config.explore.apps)
-    other_queries = any((config.pathways.queries, config.causal.any_wanted, *files))
+    other_queries = any((config.pathways.queries, config.pathways.written, config.causal.any_wanted, *files))
     return [
         Missing(("environment", each.key), f"environment.{each.key} {each.message}")
         for each in config.environment.missing(other_queries)
@@ -104,6 +104,15 @@ def missing_for_operations(config: Config) -> list[Missing]:
         return []
     kind = config.environment.kind
     return [Missing(("atomic",), f'atomic: its programs are those of environment.kind = "desktop", not {kind}')]
+
+
+def missing_for_written(config: Config) -> list[Missing]:
+    """The model that writes queries from screenshots."""
+    wanted = {"atomic": config.atomic.written, "pathways": config.pathways.written}
+    if config.models.writer != EMBEDDED:
+        return []
+    advice = "a model writes them; map models.writer to an [endpoints.NAME]"
+    return [Missing((section, "written"), f"{section}.written: {advice}") for section, count in wanted.items() if count]
 
 
 def missing_for_graphs(config: Config) -> list[Missing]:

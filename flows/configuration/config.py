@@ -244,7 +244,7 @@ class Config(Spec):
                 models.setdefault(".".join(keys), []).append(self._identity_behind(name))
         decisive = super().identity() | {"models": models}
         other_queries = {
-            "pathways": self.pathways.queries,
+            "pathways": self.pathways.queries or self.pathways.written,
             "atomic": self.atomic.wanted,
             "graphs": self.graphs.files or self.graphs.any_wanted,
             "causal": self.causal.any_wanted,

@@ -19,6 +19,7 @@ from trajmill.flows.configuration.check import (
     missing_for_operations,
     missing_for_proposals,
     missing_for_training,
+    missing_for_written,
     missing_runner,
 )
 from trajmill.flows.configuration.config import Config
@@ -54,6 +55,7 @@ def load_config(path: Path | None = None) -> Config:
         *missing_for_fresh(config),
         *missing_for_operations(config),
         *missing_for_graphs(config),
+        *missing_for_written(config),
         *missing_for_groups(config),
         *missing_for_training(config),
         *missing_runner(config),

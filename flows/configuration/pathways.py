@@ -28,6 +28,9 @@ class PathwaysSection(Spec):
     queries: NonNegativeInt = 0
     """Most queries from each program, beside the environment's own; with 0 no program is walked. Programs named in
     `queries.heldout_app_names` are kept from training."""
+    written: NonNegativeInt = 0
+    """Further training queries for each program in which something can be selected: `models.writer` writes them from a
+    screenshot, the pathways that need a selection and examples; the model must read images. Each is walked."""
     second_opinion: Annotated[str, OPERATIONAL] = ""
     """The endpoint that is asked whether an element needs a selection, if the program does not show it; empty asks no
     model."""

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from trajmill.schemas.actions import Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
 from trajmill.stages.agents.pathway_walk import PathwayPosition, next_pathway_move
+from trajmill.stages.environments.bare_query import bare_query
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.pathway_goal import with_checks
 
@@ -107,6 +109,31 @@ async def _walk_or_again(environment: Environment, query: Query) -> str | None:
     """Walk a path, and once more if that failed: a program may leave elements out of its tree until it starts anew."""
     reason = await walk(environment, query)
     return reason if reason in (None, DONE_AT_START) else await walk(environment, query)
+
+
+async def screen_after(
+    factory: EnvironmentFactory, platform: Platform, start_state: str, path: tuple[PathStep, ...], origin: Origin
+) -> Observation:
+    """The screen after some steps from a start state, in an environment of its own.
+
+    Raises:
+        EnvironmentFailure: the environment failed, or an element of the steps never shows (class `task`).
+    """
+    query = bare_query(platform, "start", start_state, Source.ATOMIC, origin, "screen")
+    whole = (*path, PathStep(page="", operation="finish", target=""))
+    environment = await factory()
+    try:
+        observation = await environment.reset(query, _SEED)
+        action, position = next_pathway_move(whole, platform, observation, PathwayPosition())
+        while not isinstance(action, Terminate):
+            observation = await environment.step(action)
+            action, position = next_pathway_move(whole, platform, observation, position)
+        if action.status == "failure":
+            lost = whole[min(position.step, len(path))]
+            raise EnvironmentFailure(f"cannot {lost.operation} {lost.target or lost.text}", FailureClass.TASK)
+        return observation
+    finally:
+        await _close(environment)
 
 
 async def _done_at_start(environment: Environment, query: Query) -> str | None:

@@ -8,6 +8,7 @@ from typing import get_args
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.pathways import queries_by_pathways
 from trajmill.flows.tasks.queries.writer import writer_model
+from trajmill.flows.tasks.queries.written import commands_for_documents, commands_for_pathways
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.atomic.base import AtomicApp
@@ -30,8 +31,12 @@ def new_queries(context: RoundContext) -> NewQueries:
     made = _own_queries(context)
     if context.config.pathways.queries:
         made = made.with_more(queries_by_pathways(context))
-    if context.config.atomic.wanted:
+    if context.config.pathways.written:
+        made = made.with_more(commands_for_pathways(context))
+    if context.config.atomic.drawn:
         made = made.with_more(_for_operations(context))
+    if context.config.atomic.written:
+        made = made.with_more(commands_for_documents(context))
     if context.config.graphs.any_wanted:
         made = made.with_more(_from_app_graphs(context))
     if context.config.causal.any_wanted:

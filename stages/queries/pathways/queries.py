@@ -84,7 +84,7 @@ async def pathway_queries(
     failures: list[Failure] = []
     queries: list[Query] = []
     index = InstructionIndex()
-    by_split = _divide([each for each in pathways if _is_askable(each, deny_list)], settings)
+    by_split = _divide([each for each in pathways if is_askable(each, deny_list)], settings)
     for split in Split:
         for pathway in by_split[split]:
             program = by_name[pathway.program]
@@ -106,7 +106,8 @@ async def pathway_queries(
     return PathwayQueries(tuple(query for query in queries if query.query_id not in leaks), tuple(failures))
 
 
-def _is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
+def is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
+    """Whether the end of a pathway can be asked for: it has a name in words, can be reached, and does no harm."""
     names = [step.name for step in pathway.steps]
     has_words = all(any(map(str.isalpha, name)) and len(name) <= _LONGEST_NAME and "/" not in name for name in names)
     reachable = pathway.enabled or pathway.needs_selection is True

@@ -128,7 +128,7 @@ class _Proposing:
 
     def _admit(self, task: ProposedTask) -> bool:
         text = one_line(task.instruction)
-        reason = _why_no_task(task.instruction, text) or self._repetition(text)
+        reason = why_no_task(task.instruction, text) or self._repetition(text)
         if reason:
             self._fail(
                 content_id("proposal", self._start.id, text), f"{reason}: {text[:_LONGEST_QUOTE]}", FailureClass.TASK
@@ -176,7 +176,7 @@ def _without_repetitions(
     return Proposed(tuple(queries.values()), tuple(failures))
 
 
-def _why_no_task(proposed: str, text: str) -> str:
+def why_no_task(proposed: str, text: str) -> str:
     """Why a text cannot be a task; empty if it can."""
     if len(proposed) > LONGEST_TASK:
         return f"it has {len(proposed)} characters; at most {LONGEST_TASK} are allowed"

@@ -81,6 +81,10 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "[environment]\nkind = 'miniwob'\n[queries]\nfresh = 3\n",
             "4: queries.fresh: environment.kind = 'miniwob' has no navigation graphs",
         ),
+        (
+            "[environment]\nkind = 'desktop'\n[atomic]\nwritten = 2\n",
+            "4: atomic.written: a model writes them; map models.writer to an [endpoints.NAME]",
+        ),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         (
             "[train]\nlearning_rate = 1e9\n",

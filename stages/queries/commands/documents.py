@@ -1,0 +1,142 @@
+"""Makes documents that commands are written for: a text, a table and slides (GUI-Owl 6.2, operational objects)."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.query import PathStep, Platform, Source
+from trajmill.stages.queries.atomic.base import HOME, Objects, launch, packaged_objects
+from trajmill.stages.queries.commands.base import CommandPlace
+
+DocumentKind = Literal["docx", "xlsx", "pptx"]
+_ROWS = 5
+_DATE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_SOME_DATE = b"2026-01-01T00:00:00Z"
+_CORE = "docProps/core.xml"
+
+
+class _Program(NamedTuple):
+    app: str
+    title: str
+    flag: str
+    ready: str
+    """An element that shows once the document is open; empty if none is known."""
+
+
+_PROGRAMS: Mapping[DocumentKind, _Program] = {
+    "docx": _Program("libreoffice-writer", "the word processor", "--writer", "soffice/text_field"),
+    "xlsx": _Program("libreoffice-calc", "the spreadsheet", "--calc", "soffice/cell:A1"),
+    "pptx": _Program("libreoffice-impress", "the presentation program", "--impress", ""),
+}
+
+
+def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
+    """A new document that is open in its program.
+
+    Args:
+        kind: of the document.
+        seed: decides on its content.
+
+    Raises:
+        BadInputError: the package that makes such documents is not installed.
+    """
+    program, path = _PROGRAMS[kind], f"{HOME}/Documents/paper.{kind}"
+    content = base64.b64encode(document(kind, seed)).decode()
+    # The content is passed as an argument, so that the shell never runs it.
+    write = ["sh", "-c", 'printf %s "$2" | base64 -d > "$1"', "sh", path, content]
+    config = [
+        {"type": "execute", "parameters": {"command": write}},
+        launch("soffice", program.flag, "--nologo", "--norestore", path),
+    ]
+    ready = PathStep(page=f"{program.app}.start", operation="scroll", target=program.ready)
+    return CommandPlace(
+        app=program.app,
+        title=program.title,
+        source=Source.ATOMIC,
+        platform=Platform.DESKTOP,
+        start_state=json.dumps({"config": config}, sort_keys=True),
+        opening=(ready,) if program.ready else (),
+        exemplars=_exemplars()[kind],
+    )
+
+
+def document(kind: DocumentKind, seed: int) -> bytes:
+    """A document as a file; equal seeds give equal files.
+
+    Raises:
+        BadInputError: the package that makes such documents is not installed.
+    """
+    make: Mapping[DocumentKind, Callable[[Objects, Random], bytes]] = {"docx": _text, "xlsx": _table, "pptx": _slides}
+    try:
+        return _settled(make[kind](packaged_objects(), Random(f"{kind} {seed}")))
+    except ImportError as error:
+        raise BadInputError(
+            f"{error.name} is not installed, which makes {kind} files: pip install trajmill[desktop]"
+        ) from None
+
+
+def _text(objects: Objects, rng: Random) -> bytes:
+    import docx
+
+    made = docx.Document()
+    made.add_heading(rng.choice(objects.folders), level=1)
+    for line in rng.sample(objects.lines, _ROWS):
+        made.add_paragraph(line)
+    return _saved(made)
+
+
+def _table(objects: Objects, rng: Random) -> bytes:
+    import openpyxl
+
+    made = openpyxl.Workbook()
+    sheet: Any = made.active
+    sheet.append(list(objects.headings))
+    for name in rng.sample(objects.goods, _ROWS):
+        sheet.append([name, rng.randint(2, 90), rng.randint(1, 52)])
+    return _saved(made)
+
+
+def _slides(objects: Objects, rng: Random) -> bytes:
+    import pptx
+
+    made = pptx.Presentation()
+    for title in rng.sample(objects.folders, 2):
+        slide: Any = made.slides.add_slide(made.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = "\n".join(rng.sample(objects.lines, 3))
+    return _saved(made)
+
+
+def _saved(made: Any) -> bytes:
+    stream = io.BytesIO()
+    made.save(stream)
+    return stream.getvalue()
+
+
+def _settled(content: bytes) -> bytes:
+    """The same archive without the time at which it was made."""
+    settled = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as made, zipfile.ZipFile(settled, "w", zipfile.ZIP_DEFLATED) as kept:
+        for name in made.namelist():
+            part = made.read(name)
+            kept.writestr(
+                zipfile.ZipInfo(name), _DATE.sub(_SOME_DATE, part) if name == _CORE else part, zipfile.ZIP_DEFLATED
+            )
+    return settled.getvalue()
+
+
+def _exemplars() -> dict[DocumentKind, tuple[str, ...]]:
+    """By kind of document, commands that people wrote."""
+    by_kind = yaml.safe_load(files(__package__).joinpath("exemplars.yaml").read_text())
+    return {kind: tuple(texts) for kind, texts in by_kind.items()}

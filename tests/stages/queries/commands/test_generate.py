@@ -1,0 +1,147 @@
+"""Commands that a model writes over a real socket: walked in simulated apps and in LibreOffice, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import docx
+import openpyxl
+import pptx
+import pytest
+
+from tests.stages.models.fault_server import FaultServer, running_server
+from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import PathStep, Platform, Source
+from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.queries.commands.base import CommandPlace, KnownPathway
+from trajmill.stages.queries.commands.documents import document, document_place
+from trajmill.stages.queries.commands.generate import CommandRequest, written_commands
+from trajmill.stages.queries.new_queries import NewQueries
+
+NOTES = CommandPlace(
+    app="notes",
+    title="Notes",
+    source=Source.ATOMIC,
+    platform=Platform.PHONE,
+    start_state="{}",
+    opening=(PathStep(page="launcher.start", operation="tap", target="launcher/notes"),),
+    exemplars=("Open the options of the notes",),
+)
+SHOPPING = {"operation": "tap", "target": "notes.home/shopping"}
+SHOWN = [{"id": "notes.shopping/title"}]
+
+
+def command(instruction: str, *steps: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"instruction": instruction, "steps": list(steps), "shows": SHOWN, **more}
+
+
+def asked_of(
+    server: FaultServer, places: tuple[CommandPlace, ...], environment: EnvironmentSpec, origin: Origin
+) -> NewQueries:
+    model = Endpoint(OpenAiSpec(urls=(server.url,), model="tiny"))
+    return asyncio.run(written_commands(CommandRequest(places, 1, 1, 0), environment, model, origin))
+
+
+def answered(commands: list[dict[str, Any]], place: CommandPlace, origin: Origin) -> tuple[NewQueries, FaultServer]:
+    with running_server(writes=lambda body: json.dumps({"commands": commands})) as server:
+        return asked_of(server, (place,), SimulatedSpec(), origin), server
+
+
+@pytest.mark.slow
+def test_a_command_is_written_from_a_screenshot_and_walked(origin: Origin) -> None:
+    made, server = answered([command("Show the shopping list", SHOPPING)], NOTES, origin)
+    [query] = made.queries
+    assert (query.instruction, query.source, query.validation) == ("Show the shopping list.", Source.ATOMIC, "passed")
+    assert [step.operation for step in query.path] == ["tap", "tap", "finish"]
+    [request] = server.received
+    assert len(request.pictures) == 1 and len(made.model_calls) == 1
+    text = json.dumps(request.body)
+    assert "notes.home/shopping" in text and "Open the options of the notes" in text
+    assert query.made_by == "writer_commands-1@tiny"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        (command("Run a program now", {"operation": "run", "text": "rm -rf /"}), "'run' is no operation"),
+        (command("Press the red one", {"operation": "tap", "target": "red"}), "'red' is not on the screen"),
+        (command("Leave the program", {"operation": "key", "text": "ctrl+q"}), "the keys 'ctrl+q' are not pressed"),
+        (command("Throw it away", {"operation": "tap", "target": "button:Delete"}), "'button:Delete' is never pressed"),
+        (command("Open the options of the notes", SHOPPING), 'it repeats "Open the options of the notes"'),
+        (command("Show the shopping list", SHOPPING, shows=[]), "nothing tells when it is done"),
+        (command("Use the way", SHOPPING, pathway=3), "there is no pathway 3"),
+        (command("Show the notes", SHOPPING, shows=[{"id": "notes.home/title"}]), "it is done before it begins"),
+        (command("Show the notes", SHOPPING, shows=[{"id": "x"}]), "the reference path does not meet the goal"),
+    ],
+)
+def test_a_command_that_cannot_be_done_is_refused_with_the_reason(
+    written: dict[str, Any], reason: str, origin: Origin
+) -> None:
+    made, _ = answered([written], NOTES, origin)
+    assert made.queries == () and reason in made.failures[0].message
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_no_command_is_a_failure(origin: Origin) -> None:
+    with running_server(writes=lambda body: "I am sorry") as server:
+        made = asked_of(server, (NOTES,), SimulatedSpec(), origin)
+    assert made.queries == () and [failure.input_id for failure in made.failures] == [NOTES.id]
+
+
+@pytest.mark.slow
+def test_a_command_takes_a_pathway_and_ends_at_what_it_shows(origin: Origin) -> None:
+    steps = (PathStep(page="notes.start", operation="tap", target="notes.home/shopping"),)
+    way = KnownPathway(("Shopping list",), steps, ())
+    place = NOTES._replace(source=Source.PATHWAY, pathways=(way,))
+    made, server = answered([command("Show what is to be bought", pathway=0)], place, origin)
+    assert [query.source for query in made.queries] == [Source.PATHWAY]
+    assert '0. \\"Shopping list\\"' in json.dumps(server.received[0].body)
+
+
+def test_documents_hold_what_can_be_worked_on_and_are_the_same_again() -> None:
+    text = docx.Document(io.BytesIO(document("docx", 3)))
+    sheet = openpyxl.load_workbook(io.BytesIO(document("xlsx", 3))).worksheets[0]
+    slides = pptx.Presentation(io.BytesIO(document("pptx", 3))).slides
+    assert len(text.paragraphs) == 6 and sheet["A1"].value == "Item" and isinstance(sheet["B2"].value, int)
+    assert [bool(slide.shapes.title.text) for slide in slides] == [True, True]
+    assert document("xlsx", 3) == document("xlsx", 3) != document("xlsx", 4)
+
+
+@pytest.mark.slow
+@pytest.mark.desktop
+def test_commands_for_a_text_and_a_table_are_walked_in_libreoffice(origin: Origin) -> None:
+    line = docx.Document(io.BytesIO(document("docx", 0))).paragraphs[1].text
+    first = "soffice/text_field"
+    by_program = {
+        "the word processor": command(
+            "Add the word today to the end of the first line",
+            {"operation": "tap", "target": first},
+            {"operation": "key", "text": "end"},
+            {"operation": "type", "text": " today"},
+            shows=[{"target": first, "value": f"{line} today"}],
+        ),
+        "the spreadsheet": command(
+            "Enter 12 into cell B9",
+            {"operation": "tap", "target": "soffice/cell:B9"},
+            {"operation": "type", "text": "12\n"},
+            shows=[{"target": "soffice/cell:B9", "value": "12"}],
+        ),
+    }
+
+    def writes(body: dict[str, Any]) -> str:
+        text = json.dumps(body)
+        return json.dumps({"commands": [next(each for name, each in by_program.items() if name in text)]})
+
+    places = tuple(document_place(kind, 0) for kind in ("docx", "xlsx"))
+    with running_server(writes=writes) as server:
+        made = asked_of(server, places, DesktopSpec(), origin)
+    assert [failure.message for failure in made.failures] == []
+    assert {query.apps for query in made.queries} == {("libreoffice-writer",), ("libreoffice-calc",)}
