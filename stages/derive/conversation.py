@@ -17,6 +17,8 @@ from trajmill.stages.guidance.strip import quotes_guidance
 PLACEHOLDERS: Final = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
 """Texts that trainers read as placeholders of images."""
 _CALL, _CALL_END = "<tool_call>", "</tool_call>"
+_EMPTY_THOUGHT = "Thought: \n"
+"""What a format without such tags writes before the call where there is no thought."""
 
 
 def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tuple[Message, Message]:
@@ -42,12 +44,14 @@ def rendered(reply: Reply, dialect: Dialect, frame: CoordinateFrame) -> str | No
 
 
 def bare_call(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
-    """The call of an action alone, without a thought before it and a conclusion behind it.
+    """The call of an action alone, without the words before it and behind it, which would be empty.
 
     Raises:
         NotExpressible: the dialect cannot express the action.
     """
     text = dialect.render(Reply("", action, ""), frame)
+    if _CALL not in text:
+        return text.removeprefix(_EMPTY_THOUGHT)
     return text[text.index(_CALL) : text.index(_CALL_END) + len(_CALL_END)]
 
 

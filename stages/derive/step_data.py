@@ -30,13 +30,14 @@ POSITIVE = "positive"
 BEFORE_ERROR = "before_error"
 """A step of a failed trajectory, before its first error."""
 SELF_CORRECTION = "self_correction"
-"""A step that goes back to where the agent was before an error, or that the critic calls good right after one."""
+"""A step right after an error that leads back to the screen before it, or, where the agent succeeded, is good."""
 
 
 class StepDataSpec(KindSpec):
     """Step data with the signals of CODA's judge: `trajmill derive step`."""
 
     name: ClassVar[str] = "step"
+    version: ClassVar[str] = "2"
 
     failed: bool = True
     """Whether steps of failed trajectories before their first error are used."""
@@ -71,9 +72,11 @@ def select_steps(episode: Episode, spec: StepDataSpec) -> list[Selected] | str:
     errors = {index for index, label in labels.items() if label is StepLabel.HARMFUL}
     errors |= set() if first_error is None else {first_error}
     usual = POSITIVE if judgement.correct else BEFORE_ERROR
+    # What is good after the error of a failed attempt may go on in the wrong place.
+    good = {index for index, label in labels.items() if label is StepLabel.GOOD and judgement.correct}
     found = []
     for position, step in enumerate(episode.steps):
-        repairs = spec.self_corrections and _repairs(episode.steps, position, errors, labels)
+        repairs = spec.self_corrections and _repairs(episode.steps, position, errors, good)
         found.append(_selected(step, labels.get(step.index), repairs, first_error, judgement.redundant_steps, usual))
     return found
 
@@ -104,14 +107,14 @@ def _selected(
     return Selected(usual)
 
 
-def _repairs(steps: tuple[Step, ...], position: int, errors: set[int], labels: dict[int, StepLabel]) -> bool:
+def _repairs(steps: tuple[Step, ...], position: int, errors: set[int], good: set[int]) -> bool:
     """Whether a step right after an error is good, or leads back to the screen before the error."""
     if position == 0 or steps[position - 1].index not in errors:
         return False
     step, mistake = steps[position], steps[position - 1]
     if step.screen_after == step.screen_before:
         return False
-    return step.screen_after == mistake.screen_before or labels.get(step.index) is StepLabel.GOOD
+    return step.screen_after == mistake.screen_before or step.index in good
 
 
 @dataclass(frozen=True)

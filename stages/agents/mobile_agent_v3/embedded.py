@@ -79,7 +79,7 @@ def _revised(asked: RoleQuestion) -> str:
     begun = tuple(subgoal for subgoal in first if subgoal.startswith(_BEGUN))
     later = tuple(subgoal for subgoal in first if subgoal not in (*begun, opened))
     now = _GO_ON.format(_quoted(opened))
-    return _plan(f"{now} comes next.", (*completed, *begun), (now, *later))
+    return _plan(f"Next: {now}", (*completed, *begun), (now, *later))
 
 
 def _opens(done: str, subgoal: str) -> bool:

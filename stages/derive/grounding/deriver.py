@@ -40,6 +40,7 @@ from trajmill.stages.derive.kind_spec import Tools
 
 DENSE = "dense"
 """The sort of examples that show a region of a dense screen."""
+_ASK = "Answer with the call alone, without a thought. Press the element that this describes: "
 
 
 class _Shown(NamedTuple):
@@ -213,6 +214,6 @@ def grounding_messages(platform: Platform, size: Size, instruction: str, action:
     dialect, frame = dialect_for(platform), native_frame(size)
     return (
         Message(role="system", content=dialect.system_prompt(frame)),
-        Message(role="user", content=f"Press the element that this describes: {instruction}{IMAGE_PLACEHOLDER}"),
+        Message(role="user", content=f"{_ASK}{instruction}{IMAGE_PLACEHOLDER}"),
         Message(role="assistant", content=bare_call(action, dialect, frame)),
     )

@@ -19,6 +19,7 @@ class GroundingSpec(KindSpec):
     """Grounding from the accessibility trees of the screens that agents saw: `trajmill derive grounding`."""
 
     name: ClassVar[str] = "grounding"
+    version: ClassVar[str] = "2"
     once_per_screen: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = ("writer",)
     prompts: ClassVar[tuple[str, ...]] = ("rephrase",)

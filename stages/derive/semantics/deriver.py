@@ -22,7 +22,9 @@ from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
 
 ACTION, EFFECT = "action", "effect"
 _PAIR = f"Before: {IMAGE_PLACEHOLDER}\nAfter: {IMAGE_PLACEHOLDER}"
-_ASK_ACTION = f"Which action led from the first screen to the second? Answer with its call.\n{_PAIR}"
+_ASK_ACTION = (
+    f"Which action led from the first screen to the second? Answer with its call alone, without a thought.\n{_PAIR}"
+)
 _ASK_EFFECT = f"Describe the action that led from the first screen to the second, and what it changed.\n{_PAIR}"
 
 

@@ -17,6 +17,7 @@ class ActionSemanticsSpec(KindSpec):
     """Action semantics from the screens before and after each step: `trajmill derive action_semantics`."""
 
     name: ClassVar[str] = "action_semantics"
+    version: ClassVar[str] = "2"
     roles: ClassVar[tuple[str, ...]] = ("describer",)
     prompts: ClassVar[tuple[str, ...]] = ("describe_action", "check_effect")
 

@@ -70,6 +70,14 @@ def test_a_repair_after_the_first_error_is_the_only_step_kept_behind_it() -> Non
     assert refused(rows) == [(1, "first_error"), (3, "after_first_error"), (4, "after_first_error")]
 
 
+def test_a_good_step_right_after_an_error_corrects_it_only_where_the_agent_succeeded() -> None:
+    labels = [GOOD, GOOD, HARMFUL, GOOD, GOOD]
+    assert (3, "self_correction") in kept(derived(judged(True, labels)))
+    rows = derived(judged(False, labels, first_error=2))
+    assert kept(rows) == [(0, "before_error"), (1, "before_error")]
+    assert (3, "after_first_error") in refused(rows)
+
+
 @pytest.mark.parametrize(
     ("given", "spec", "reason"),
     [

@@ -16,6 +16,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.step import Step
+from trajmill.stages.derive.conversation import bare_call
 from trajmill.stages.derive.family_conversation import StepConversation
 from trajmill.stages.export.formats.rows.lineage import lineage_of
 from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep, same_action
@@ -28,7 +29,7 @@ from trajmill.stages.export.formats.rows.step_example import (
 )
 from trajmill.stages.export.target import ReplyTarget
 
-STEP_KINDS: Final = frozenset({"step", "reasoning"})
+STEP_KINDS: Final = frozenset({"step", "reasoning", "rft"})
 """Kinds whose rows are steps in the conversation of an agent."""
 LEADING_KINDS: Final = frozenset({"ces", "coda"})
 """Kinds whose replies are words of one role that lead to the action of another: that of the row's step."""
@@ -120,7 +121,7 @@ def _spoken(
     if action is None or frame is None:
         return example.messages
     dialect = family.dialect(episode.query.platform)
-    reply = dialect.render(Reply("", action, ""), frame)
+    reply = bare_call(action, dialect, frame)
     read = dialect.parse(reply, frame)
     if not isinstance(read, Reply) or not same_action(read.action, action, frame):
         return LeftOutStep("not_round_trip")

@@ -12,14 +12,15 @@ _NEXT_TURN = "<|im_end|>\n<|im_start|>{role}\n"
 
 
 def in_one_prompt(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Turn a conversation into a system message, one user message and the reply, which alone is learned.
+    """Turn a conversation into its system message, if any, one user message and the reply, which alone is learned.
 
     Trainers learn every assistant message of a row, and some refuse two in succession. So the user message contains the
     earlier turns with the separators of the chat template: the tokens are those of the whole conversation.
     """
-    system, first, *later, reply = messages
+    system = tuple(messages[:1]) if messages[0].role == "system" else ()
+    first, *later, reply = messages[len(system) :]
     said = "".join(_NEXT_TURN.format(role=message.role) + message.content for message in later)
-    return system, Message(role="user", content=first.content + said), reply
+    return *system, Message(role="user", content=first.content + said), reply
 
 
 def in_strings(messages: Sequence[Message]) -> list[dict[str, str]]:

@@ -58,7 +58,7 @@ def derived(
 
 
 def said(rows: DerivedRows, variant: str) -> dict[str, Box | None]:
-    prefix = "Press the element that this describes: "
+    prefix = "Answer with the call alone, without a thought. Press the element that this describes: "
     found = [row for row in rows.examples if row.variant == variant]
     return {row.messages[1].content.removeprefix(prefix).removesuffix("<image>"): row.box for row in found}
 

@@ -1,0 +1,91 @@
+"""Every format takes the rows of every derived kind that it can, and each row says what the example says."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from PIL import Image
+
+from tests.stages.export.derived_rows import DerivedRow, derived_rows
+from tests.stages.export.formats.folders import SOURCE, ReadRow, read
+from tests.stages.export.walks import SeenScreens, walks
+from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
+from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.export.formats.exported import ReleaseSteps
+from trajmill.stages.export.formats.kinds import FORMATS, format_spec
+from trajmill.stages.export.formats.rows.kind_example import kind_example
+from trajmill.stages.export.formats.rows.spoken_step import same_action
+from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.target import ReplyTarget
+
+pytestmark = pytest.mark.slow
+ACTION_KINDS = {"step", "grounding", "action_semantics", "reasoning", "rft"}
+"""Kinds with rows whose reply is an action, which a format for RL can compare."""
+
+
+class Made(NamedTuple):
+    rows: list[DerivedRow]
+    screens: SeenScreens
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    screens = SeenScreens()
+    rows = derived_rows(walks(screens, each=1), screens, each=1)
+    assert {row.example.kind for row in rows} == set(DERIVED_KINDS)
+    return Made(rows, screens)
+
+
+def written(form: str, family: Family, made: Made, folder: Path) -> list[tuple[DerivedRow, ReadRow]]:
+    """The rows of a folder, each beside what it was made from."""
+    folder.mkdir()
+    opened = format_spec(form).open()
+    found = [kind_example(family, row.episode, row.example, 1.0, made.screens) for row in made.rows]
+    taken = [
+        (row, example)
+        for row, example in zip(made.rows, found, strict=True)
+        if isinstance(example, StepExample) and (example.target is not None or opened.rl_steps is None)
+    ]
+    write_folder(folder, opened, family, SOURCE, ReleaseSteps([example for _, example in taken]), made.screens)
+    return list(zip((row for row, _ in taken), read(folder), strict=True))
+
+
+@pytest.mark.parametrize("form", FORMATS.kinds())
+def test_a_format_takes_all_kinds_that_it_can(form: str, made: Made, tmp_path: Path) -> None:
+    rows = written(form, family_named("qwen3-vl"), made, tmp_path / "out")
+    taken = {row.example.kind for row, _ in rows}
+    assert taken == (ACTION_KINDS if format_spec(form).open().rl_steps is not None else set(DERIVED_KINDS))
+
+
+@pytest.mark.parametrize("form", FORMATS.kinds())
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_reply_is_read_back_and_every_image_opens(form: str, name: str, made: Made, tmp_path: Path) -> None:
+    family = family_named(name)
+    rows = written(form, family, made, tmp_path / "out")
+    assert len(rows) >= len(ACTION_KINDS)
+    for (episode, example), row in rows:
+        assert row.images == tuple(map(made.screens.image, row.columns["screen_ids"]))
+        assert "".join(text for _, text in row.messages).count("<image>") == len(row.images)
+        for image in set(row.images):
+            with Image.open(io.BytesIO(image)) as opened:
+                opened.load()
+        if example.action is None:
+            assert row.reply == example.messages[-1].content
+            continue
+        action = action_from_json(example.action)
+        frame = family.frame(made.screens.size(example.screens[-1]))
+        if row.reply is None:
+            text = row.columns["target"] if form == "grpo" else row.columns["reward_model"]["ground_truth"]
+            assert ReplyTarget.model_validate_json(text).action == action
+            continue
+        said = family.dialect(episode.query.platform).parse(row.reply, frame)
+        assert isinstance(said, Reply) and same_action(said.action, action, frame)
+        if example.kind in {"grounding", "action_semantics"}:
+            # The call alone, not a call between empty words.
+            assert "Thought:" not in row.reply and not row.reply.startswith("Action: \n")
