@@ -72,13 +72,17 @@ async def propose_tasks(
         origin: common columns of the rows.
         heldout_apps: apps that training never sees; a starting point that needs one is refused.
         at_once: starting points for which the model is asked at the same time; it changes only the duration.
+
+    Raises:
+        BadInputError: the package datasketch is not installed.
     """
     free = asyncio.Semaphore(at_once)
+    known = KnownTasks(query.instruction for query in existing)
 
     async def propose(number: int, start: StartingPoint) -> Proposed:
         share = wanted // len(starts) + (number < wanted % len(starts))
         async with free:
-            return await _Proposing(proposer, start, existing, origin).run(share, seed, heldout_apps)
+            return await _Proposing(proposer, start, existing, known, origin).run(share, seed, heldout_apps)
 
     made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(starts)))
     return _without_repetitions(made, proposer, starts, origin)
@@ -87,9 +91,16 @@ async def propose_tasks(
 class _Proposing:
     """Collects the tasks of one starting point."""
 
-    def __init__(self, proposer: TaskProposer, start: StartingPoint, existing: Sequence[Query], origin: Origin) -> None:
+    def __init__(
+        self,
+        proposer: TaskProposer,
+        start: StartingPoint,
+        existing: Sequence[Query],
+        known: KnownTasks,
+        origin: Origin,
+    ) -> None:
         self._proposer, self._start, self._origin = proposer, start, origin
-        self._known = KnownTasks([*(query.instruction for query in existing), *start.examples])
+        self._known = KnownTasks(start.examples, beside=known)
         self._shown = [
             query.instruction for query in existing if query.split is Split.TRAIN and query.apps == start.apps
         ]

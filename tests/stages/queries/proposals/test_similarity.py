@@ -26,6 +26,25 @@ def test_the_task_most_alike_is_named() -> None:
     assert known.find("a b c d e f g h i x y") == SimilarTask("a b c d e f g h i x", False)
 
 
+def test_tasks_beside_are_found_and_stay_as_they_are() -> None:
+    shared = KnownTasks([ALARM])
+    own = KnownTasks(["Open the clock."], beside=shared)
+    assert own.find("Please set an alarm for 7:30 on weekdays.") == SimilarTask(ALARM, False)
+    assert own.find(ALARM.upper()) == SimilarTask(ALARM, True)
+    assert shared.find("Open the clock.") is None
+
+
+def test_no_repetition_is_missed_among_many() -> None:
+    texts = [
+        f"put the {noun} of box {count} into {place} right now"
+        for noun in "abcdef"
+        for place in "uvw"
+        for count in range(9)
+    ]
+    known = KnownTasks(texts)
+    assert all(known.find(f"{text} please") == SimilarTask(text, False) for text in texts)
+
+
 def test_an_added_task_is_found() -> None:
     known = KnownTasks()
     assert known.find("Open the clock.") is None
