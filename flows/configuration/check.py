@@ -92,7 +92,8 @@ def missing_for_proposals(config: Config) -> list[Missing]:
 
 def missing_for_fresh(config: Config) -> list[Missing]:
     """An environment without the navigation graphs that new queries are made from."""
-    if not config.queries.fresh or config.environment.has_navigation_graph:
+    others = config.graphs.any_wanted or config.causal.any_wanted
+    if not config.queries.fresh or config.environment.has_navigation_graph or others:
         return []
     kind = config.environment.kind
     return [Missing(("queries", "fresh"), f"queries.fresh: environment.kind = {kind!r} has no navigation graphs")]

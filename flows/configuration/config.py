@@ -76,8 +76,9 @@ class QueriesSection(GraphQueriesSpec):
     """Training tasks that the model of `models.writer` proposes in each round, before the rollouts, from the example
     tasks and the success so far."""
     fresh: NonNegativeInt = 0
-    """Training queries that each round after the first adds from the navigation graphs: other values, combinations and
-    phrasings, at the difficulty that the success so far calls for. Held-out queries stay as they are."""
+    """Training queries that each round after the first adds from the navigation graphs, those of `[graphs]` and
+    `[causal]` included: other values, combinations and phrasings, at the difficulty that the success so far calls for.
+    Held-out queries stay as they are."""
     harder_above: Fraction = 0.7
     """Success at a difficulty from which `fresh` asks for the next one."""
     retire_after: NonNegativeInt = 0

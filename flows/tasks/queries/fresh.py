@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
@@ -14,8 +15,11 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.stages.curate.history import History
+from trajmill.stages.queries.causal.fresh import fresh_pathways
 from trajmill.stages.queries.difficulty import level_within_reach
 from trajmill.stages.queries.graph.fresh import FreshRequest, fresh_queries
+from trajmill.stages.queries.live.divide import UnseenApps
+from trajmill.stages.queries.live.fresh import fresh_from_graphs
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
@@ -33,19 +37,38 @@ def fresh(context: RoundContext) -> StageReport:
         return StageReport(StageCount(stage=FRESH, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {})
 
     def work(at: StageRun) -> StageOutcome:
-        graph, config = context.environment.navigation_graph(), context.config
-        if graph is None or context.round == 1:
+        if context.round == 1:
             return StageOutcome(0, 0)
         level = _level(context)
-        seed = int(content_id("fresh", config.run.seed, context.round), 16)
-        request = FreshRequest(config.queries.fresh, level, seed)
-        made = asyncio.run(
-            fresh_queries(graph, config.queries, list(context.queries.values()), request, context.origin)
-        )
+        seed = int(content_id("fresh", context.config.run.seed, context.round), 16)
+        request = FreshRequest(context.config.queries.fresh, level, seed)
+        made = asyncio.run(_new_queries(context, request))
         files = write_tables(context.warehouse, at, {"queries": made})
         return StageOutcome(request.wanted, len(made), files, {"level": level})
 
     return run_once(context, FRESH, work)
+
+
+async def _new_queries(context: RoundContext, request: FreshRequest) -> tuple[Query, ...]:
+    """New queries from all graphs that the run has; each source makes up for what those before it lack."""
+    config, known, world = context.config, list(context.queries.values()), context.environment.navigation_graph()
+    unseen = UnseenApps(config.queries.heldout_app_names, config.queries.validation_app_names)
+    environment, instances, origin = context.environment, config.rollout.concurrency, context.origin
+    sources: list[Callable[[FreshRequest], Awaitable[tuple[Query, ...]]]] = []
+    if world is not None:
+        sources.append(partial(fresh_queries, world, config.queries, known, origin=origin))
+    if config.graphs.any_wanted:
+        sources.append(partial(fresh_from_graphs, config.graphs, unseen, environment, instances, known, origin=origin))
+    if config.causal.any_wanted:
+        seed = config.run.seed
+        sources.append(
+            partial(fresh_pathways, config.causal, unseen, environment, instances, seed, known, origin=origin)
+        )
+    made: list[Query] = []
+    for left, source in zip(range(len(sources), 0, -1), sources, strict=True):
+        share = -(-(request.wanted - len(made)) // left)
+        made += await source(request._replace(wanted=share))
+    return tuple(made)
 
 
 def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:

@@ -65,11 +65,14 @@ class DrawingRules(NamedTuple):
     several_devices: bool
     """Whether a pathway may go from one device to another."""
     seed: int
+    """Decides what is held out."""
+    draw: int = 0
+    """Another one gives other pathways."""
 
 
 def drawn_pathways(tasks: AtomicTasks, split: Split, rules: DrawingRules) -> Iterator[DrawnPathway]:
     """The pathways of a split, each goal once, until none comes any more."""
-    rng = Random(content_id("causal", rules.seed, split))
+    rng = Random(content_id("causal", rules.seed, split, rules.draw))
     titles = tuple(files("trajmill.stages.queries.causal").joinpath("titles.txt").read_text().split("\n")[:-1])
     drawing = _Drawing(tasks, split, rules, titles, rng)
     seen: set[object] = set()

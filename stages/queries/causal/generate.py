@@ -59,7 +59,7 @@ async def causal_pathways(
         BadInputError: a file is no graph, the graphs offer no pathway, or the model cannot be connected.
     """
     request = CausalRequest(
-        atomic_tasks(_graphs(settings, environment)),
+        atomic_tasks(graphs_of(settings, environment)),
         settings,
         DrawingRules(settings.level_weights, unseen, environment.several_devices, seed),
     )
@@ -94,18 +94,19 @@ async def generate_pathways(
     if not (tasks.reading and tasks.writing):
         missing = "answer that can be looked up" if tasks.writing else "field that can be filled"
         raise BadInputError(f"causal: the graphs have no {missing}; see `answers` in causal.md")
-    drafts = [partial(_drafted, each, rules, origin) for each in writers]
+    drafts = [partial(drafted_pathway, each, rules, origin) for each in writers]
     filling = SplitFilling(drafts, walk, writers[0].version, origin)
     for split in Split:
         await filling.fill(split, settings.wanted(split), drawn_pathways(tasks, split, rules))
     return filling.without_leaks(rules.unseen.heldout)
 
 
-async def _drafted(writer: CausalWriter, rules: DrawingRules, origin: Origin, drawn: DrawnPathway) -> Query:
+async def drafted_pathway(writer: CausalWriter, rules: DrawingRules, origin: Origin, drawn: DrawnPathway) -> Query:
+    """Write the query of a pathway; raises as `draft_pathway`."""
     seed = int(content_id("causal", rules.seed, drawn.task, drawn.pathway.key, drawn.split), 16)
     return await draft_pathway(drawn, writer, rules.several_devices, origin, seed)
 
 
-def _graphs(settings: CausalSpec, environment: EnvironmentSpec) -> tuple[AppGraph, ...]:
+def graphs_of(settings: CausalSpec, environment: EnvironmentSpec) -> tuple[AppGraph, ...]:
     """The graphs of the files, and those of the environment's simulated apps."""
     return (*map(read_graph, settings.files), *map(graph_of_app, environment.described_apps()))

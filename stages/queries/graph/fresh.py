@@ -20,9 +20,7 @@ from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.graph.splits import divide_tasks, draw_goals
 from trajmill.stages.queries.graph.validation import SimulatedValidator
-from trajmill.stages.queries.novelty import InstructionIndex, Novelty
-from trajmill.stages.queries.phrasing import skeleton
-from trajmill.stages.queries.split_leaks import comparable
+from trajmill.stages.queries.taken import TakenQueries
 
 
 class FreshRequest(NamedTuple):
@@ -52,7 +50,7 @@ async def fresh_queries(
     Raises:
         BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
     """
-    taken, validator = _Taken(known), SimulatedValidator(world)
+    taken, validator = TakenQueries(known), SimulatedValidator(world)
     validation_apps = settings.validation_apps(world.apps)
     tasks = divide_tasks(world, settings.heldout_app_names, validation_apps).trained
     added: list[Query] = []
@@ -85,37 +83,3 @@ async def _drafts(
 
 def _derive(request: FreshRequest, *parts: Hashable) -> int:
     return int(content_id("fresh", request.seed, *parts), 16)
-
-
-class _Taken:
-    """The goals and words that new training queries must not have."""
-
-    def __init__(self, known: Collection[Query]) -> None:
-        heldout = [query for query in known if query.split is not Split.TRAIN]
-        self._heldout_goals = {query.goal_key() for query in heldout}
-        self._heldout_texts = {comparable(query.instruction) for query in heldout}
-        self._heldout_sentences = {
-            (query.task, skeleton(query)) for query in heldout if query.split is Split.HELDOUT_PHRASINGS
-        }
-        self._goals = {query.goal_key() for query in known}
-        self._index = InstructionIndex()
-        for query in known:
-            self._index.add(query)
-
-    def has_goal(self, query: Query) -> bool:
-        """Whether the run has the goal of a query."""
-        return query.goal_key() in self._goals
-
-    def allows(self, query: Query) -> bool:
-        """Whether a training query is new, and shows nothing that is held out."""
-        return (
-            self._index.novelty_of(query) is Novelty.NEW
-            and query.goal_key() not in self._heldout_goals
-            and comparable(query.instruction) not in self._heldout_texts
-            and (query.task, skeleton(query)) not in self._heldout_sentences
-        )
-
-    def add(self, query: Query) -> None:
-        """Add a new query."""
-        self._goals.add(query.goal_key())
-        self._index.add(query)

@@ -37,7 +37,7 @@ async def generate_live(request: LiveRequest, writer: LiveWriter, walk: WalkQuer
         walk: walks the paths of queries.
         origin: common columns of the rows.
     """
-    drafts = [partial(_drafted, each, request.seed, origin) for each in dict.fromkeys((writer, LiveGrammar()))]
+    drafts = [partial(drafted, each, request.seed, origin) for each in dict.fromkeys((writer, LiveGrammar()))]
     filling = SplitFilling(drafts, walk, writer.version, origin)
     wanted = {split: request.settings.wanted(split) for split in Split}
     for split, found in candidates(request.graphs, wanted, request.unseen, request.seed).items():
@@ -45,7 +45,8 @@ async def generate_live(request: LiveRequest, writer: LiveWriter, walk: WalkQuer
     return filling.without_leaks(request.unseen.heldout)
 
 
-async def _drafted(writer: LiveWriter, run_seed: int, origin: Origin, candidate: LiveCandidate) -> Query:
+async def drafted(writer: LiveWriter, run_seed: int, origin: Origin, candidate: LiveCandidate) -> Query:
+    """Write the query of a candidate; raises as `draft_live`."""
     sample, split, heldout, turn = candidate
     seed = int(content_id("live", run_seed, sample.task, sample.key, split, turn), 16)
     return await draft_live(sample, split, heldout, writer, origin, seed)

@@ -18,8 +18,10 @@ from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.metrics.pathways import matcr, p_atsr, walked_pathway, wpsr
+from trajmill.stages.queries.causal.fresh import fresh_pathways
 from trajmill.stages.queries.causal.generate import causal_pathways
 from trajmill.stages.queries.causal.spec import CausalSpec
+from trajmill.stages.queries.graph.fresh import FreshRequest
 from trajmill.stages.queries.live.divide import UnseenApps
 from trajmill.stages.queries.new_queries import NewQueries
 from trajmill.stages.queries.split_leaks import leaks_in_queries
@@ -95,6 +97,17 @@ def test_a_pathway_collapses_at_the_first_answer_that_is_not_looked_up(on_a_phon
     assert (guessed.reward, guessed.atomic_done) == (0.0, 0)
     walked = [walked_pathway(query, attempt) for attempt in (whole, guessed)]
     assert wpsr(walked) == matcr(walked) == p_atsr(walked) == 0.5
+
+
+@pytest.mark.slow
+def test_later_rounds_bring_new_pathways_that_begin_with_nothing_held_out(on_a_phone: NewQueries) -> None:
+    known, request = on_a_phone.queries, FreshRequest(4, 2, 17)
+    unseen = UnseenApps(("wallet",), ("rides",))
+    added = asyncio.run(fresh_pathways(WANTED, unseen, SimulatedSpec(), 1, 5, known, request, ORIGIN))
+    assert len(added) == 4 and all(query.difficulty <= 2 for query in added)
+    assert leaks_in_queries((*known, *added), ("wallet",)) == ()
+    held_out = {query.slots[0].value for query in known if query.split in (Split.HELDOUT_SLOTS, Split.VALIDATION)}
+    assert held_out.isdisjoint(query.slots[0].value for query in added)
 
 
 @pytest.mark.slow
