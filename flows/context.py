@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from trajmill.flows.configuration.config import Config
-from trajmill.pipelines.fan_out import BeamSettings
+from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.reading.queries import attemptable, queries_of
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
@@ -42,7 +42,8 @@ class RoundContext:
     @property
     def beam(self) -> BeamSettings:
         """The settings of the Beam pipelines."""
-        return BeamSettings(self.config.beam.runner, self.config.beam.options)
+        section = self.config.beam
+        return BeamSettings(section.runner, section.options, section.restarts, section.silent_seconds)
 
     @property
     def environment(self) -> EnvironmentSpec:

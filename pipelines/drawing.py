@@ -20,6 +20,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.store.parts import JournalParts
 
 _MOST_PROCESSES = 4
 _CHECK_OWNER_SECONDS = 1.0
@@ -33,6 +34,15 @@ def screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -
         yield ScreenWriter(journal, WarehouseScreens(warehouse), drawing_processes() if draws else None)
     finally:
         journal.close()
+
+
+@contextmanager
+def stored_screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -> Iterator[ScreenWriter]:
+    """The same for a shard without another journal: its screens are stored at the end, also where there is a bucket."""
+    parts = JournalParts(warehouse, at, [journal_path(warehouse, at, shard)])
+    with screen_writer(warehouse, at, shard, draws) as screens:
+        yield screens
+    parts.publish(parts.sizes())
 
 
 @lru_cache(maxsize=1)

@@ -11,14 +11,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
-from apache_beam.options.pipeline_options import PipelineOptions
 
+from trajmill.pipelines.engine.packing import PackedWork, packed
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.engine.signs import Signs
+from trajmill.pipelines.engine.watch import run_watched
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -56,19 +60,6 @@ class ShardWork(Protocol[P]):
 
 
 @dataclass(frozen=True)
-class BeamSettings:
-    """The Beam runner and its options. The in-process runner is named, because Beam's default downloads another."""
-
-    runner: str = "FnApiRunner"
-    options: tuple[str, ...] = ()
-    """Further Beam options, e.g. `--flink_master=...`."""
-
-    def pipeline_options(self) -> PipelineOptions:
-        """The options in Beam's class."""
-        return PipelineOptions([f"--runner={self.runner}", *self.options])
-
-
-@dataclass(frozen=True)
 class _ShardMarker:
     """The marker of one finished shard."""
 
@@ -93,18 +84,31 @@ class _ShardMarker:
 
 
 class _DoShard(beam.DoFn, Generic[P]):
-    def __init__(self, work: ShardWork[P], warehouse: Warehouse, at: StageRun) -> None:
-        self._work, self._warehouse, self._at = work, warehouse, at
+    def __init__(
+        self, work: ShardWork[P] | PackedWork, warehouse: Warehouse, at: StageRun, signs: Signs | None = None
+    ) -> None:
+        self._sent, self._warehouse, self._at, self._signs = work, warehouse, at, signs
 
     def process(self, element: tuple[str, Any]) -> Iterable[str]:
         shard, payload = element
         marker = _ShardMarker(self._warehouse, self._at, shard)
         if marker.read() is None:
-            written = self._work(shard, payload)
+            written = self._done(shard, payload)
             marker.write(written)
             for table in written.files:
                 Metrics.counter("trajmill", f"{table}_rows").inc(written.rows(table))
         yield shard
+
+    def _done(self, shard: str, payload: Any) -> WrittenFiles:
+        if self._signs is None:
+            return self._opened(shard, payload)
+        with self._signs.working_on(shard):
+            return self._opened(self._signs.shard_of_start(shard), payload)
+
+    @cached_property
+    def _opened(self) -> ShardWork[P]:
+        """The work; opened where errors are told, since files may be fetched for it."""
+        return self._sent.open() if isinstance(self._sent, PackedWork) else self._sent
 
 
 def fan_out(
@@ -115,16 +119,29 @@ def fan_out(
     A shard that an earlier call has finished with the same payload and work is kept.
 
     Raises:
-        TrajmillError: `work` raised it, or a worker has written to a folder that this process does not see.
+        TrajmillError: `work` raised it, workers on other machines were lost too often, or a worker has written to a
+            folder that this process does not see.
     """
     shards = {_shard_name(number, work.identity(payload)): payload for number, payload in enumerate(payloads)}
-    with _original_errors(at.stage), beam.Pipeline(options=settings.pipeline_options()) as pipeline:
-        (
+
+    def build(do_shard: _DoShard[P]) -> beam.Pipeline:
+        pipeline = beam.Pipeline(options=settings.pipeline_options())
+        _ = (
             pipeline
             | "Shards" >> beam.Create(list(shards.items()))
             | "Spread" >> beam.Reshuffle()
-            | at.stage >> beam.ParDo(_DoShard(work, warehouse, at))
+            | at.stage >> beam.ParDo(do_shard)
         )
+        return pipeline
+
+    if not shards:
+        return WrittenFiles({})
+    if settings.on_this_machine:
+        with _original_errors(at.stage):
+            build(_DoShard(work, warehouse, at)).run().wait_until_finish()
+    else:
+        sent = packed(work, warehouse.store)
+        run_watched(lambda signs: build(_DoShard(sent, warehouse, at, signs)), warehouse, at, settings)
     return _joined(_written(_ShardMarker(warehouse, at, shard)) for shard in shards)
 
 

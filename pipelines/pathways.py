@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out
+from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import WrittenFiles, fan_out
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.spec import identity_of
@@ -48,7 +49,7 @@ class WalkPrograms:
             BadInputError: the model cannot be connected, or the environment's package is missing.
         """
         calls: list[ModelCall] = []
-        with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
+        with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             found = asyncio.run(self._walk(program, screens, calls.append))
         rows: dict[str, Sequence[Row]] = {
             "pathways": found.pathways,

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
 from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.queries import queries_of
 from trajmill.pipelines.rollout import AttemptJudge, JournaledAttempt, RunAttempts, judged_attempt_rows
@@ -77,7 +78,7 @@ class ProposeTasks:
         """
         existing = (*queries_of(self.warehouse, self.at.run_id).values(), *self.untried)
         calls: list[ModelCall] = []
-        with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
+        with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             made = asyncio.run(self._propose(starts, existing, screens, calls.append))
         made = without_leaks(made, existing, self.heldout_apps, self.origin)
         rows: dict[str, Sequence[Row]] = {"queries": made.queries, "failures": made.failures, "model_calls": calls}

@@ -12,7 +12,8 @@ from typing import Self
 
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.record import Origin, Record, Row
@@ -34,7 +35,7 @@ from trajmill.warehouse.screen_journal import journal_path
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import Journal, RecordCounter
-from trajmill.warehouse.store.parts import USUAL, Durability, JournalParts, stored_in_time
+from trajmill.warehouse.store.parts import USUAL, Durability, JournalParts, stored_in_time, stored_journals
 
 _JOURNALS = "episodes-*.jsonl"
 
@@ -186,7 +187,7 @@ class RunAttempts:
 
     def _journals(self) -> list[Path]:
         """All journals of the stage, because an earlier try may have divided the attempts into other shards."""
-        return sorted(self.at.staging(self.warehouse).glob(_JOURNALS))
+        return stored_journals(self.warehouse, self.at, _JOURNALS)
 
     def _write(self, shard: str, finished: Sequence[JournaledAttempt]) -> WrittenFiles:
         files = write_tables(self.warehouse, self.at, attempt_rows(finished), shard)

@@ -18,7 +18,7 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.staging import append_whole, open_for_append
-from trajmill.warehouse.store.parts import restore_journals
+from trajmill.warehouse.store.parts import stored_journals
 
 _HEADER = struct.Struct(">HIIHH")
 _SUFFIX = ".screens"
@@ -40,8 +40,7 @@ def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
 
 def journal_paths(warehouse: Warehouse, at: StageRun) -> list[Path]:
     """Paths of the journals of screens of a stage, including those of an earlier division into shards."""
-    restore_journals(warehouse, at)
-    return sorted(at.staging(warehouse).glob(f"*{_SUFFIX}"))
+    return stored_journals(warehouse, at, f"*{_SUFFIX}")
 
 
 class _RecordSpan(NamedTuple):

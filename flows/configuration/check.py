@@ -145,13 +145,17 @@ def missing_for_training(config: Config) -> list[Missing]:
 
 
 def missing_runner(config: Config) -> list[Missing]:
-    """A Beam runner that does not exist, or whose packages are not installed."""
-    if config.beam.runner == BeamSection().runner:
+    """A Beam runner that does not exist, whose packages are not installed, or whose options are wrong."""
+    beam, usual = config.beam, BeamSection()
+    if (beam.runner, beam.options) == (usual.runner, usual.options):
         return []
-    from trajmill.pipelines.runner import runner_mistake
+    from trajmill.pipelines.engine.check import options_mistake, runner_mistake
+    from trajmill.pipelines.engine.settings import BeamSettings
 
-    mistake = runner_mistake(config.beam.runner)
-    return [] if mistake is None else [Missing(("beam", "runner"), f"beam.runner: {mistake}")]
+    if mistake := runner_mistake(beam.runner):
+        return [Missing(("beam", "runner"), f"beam.runner: {mistake}")]
+    mistake = options_mistake(BeamSettings(beam.runner, beam.options))
+    return [] if mistake is None else [Missing(("beam", "options"), f"beam.options: {mistake}")]
 
 
 def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:

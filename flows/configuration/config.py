@@ -186,9 +186,15 @@ class BeamSection(Spec):
     """Where the Apache Beam pipelines run."""
 
     runner: str = "FnApiRunner"
-    """Name of a Beam runner: `FnApiRunner` runs in this process; `FlinkRunner`, `SparkRunner`, `DataflowRunner`."""
+    """Name of a Beam runner: `FnApiRunner` runs on this machine; `PortableRunner`, `FlinkRunner`, `SparkRunner` and
+    `DataflowRunner` on others (see engines.md)."""
     options: tuple[str, ...] = ()
     """Options of the runner, as on a Beam command line."""
+    restarts: NonNegativeInt = 5
+    """How often a stage is started again after its workers on other machines were lost; finished work is kept."""
+    silent_seconds: NonNegativeFloat = 300.0
+    """Seconds without a sign of life from any worker after which they are taken for lost; 0 waits for ever, for an
+    engine that notices lost machines itself."""
 
 
 class RetentionSection(Spec):

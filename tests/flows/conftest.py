@@ -34,6 +34,15 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 
 
 @pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """The warehouse of a tiny run in a folder; not to be written to."""
+    from tests.flows.small_run import run_stages
+    from tests.flows.tiny_run import tiny_config
+
+    return open_warehouse(built_once(tmp_path_factory, "tiny-run", lambda root: run_stages(tiny_config(root))))
+
+
+@pytest.fixture(scope="session")
 def waiting_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose first round waits for somebody to train its policy: `network` and the warehouse `root`."""
     return built_once(tmp_path_factory, "waiting-run", _run_until_it_waits)

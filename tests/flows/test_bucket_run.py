@@ -10,22 +10,12 @@ import sys
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from tests.bucket_server import environment_for
 from tests.flows.small_run import run_stages
-from trajmill.flows.configuration.config import (
-    Config,
-    EvaluateSection,
-    JudgeSection,
-    QueriesSection,
-    RolloutSection,
-    RunSection,
-)
-from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from tests.flows.tiny_run import assert_same, contents, tiny_config
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release, verify_release
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.store.address import BucketUrl, address_of
@@ -33,21 +23,6 @@ from trajmill.warehouse.upkeep.compact import compact
 from trajmill.warehouse.upkeep.vacuum import vacuum
 
 pytestmark = pytest.mark.slow
-
-_COMPARED = ("queries", "trajectories", "steps", "screens", "judgements", "examples", "rl_steps", "models")
-_TIMES = ("written_at", "wall_ms", "env_ms", "latency_ms", "started_at", "ended_at")
-
-
-def tiny_config(root: Path | BucketUrl) -> Config:
-    """One round of a few seconds."""
-    return Config(
-        run=RunSection(root=root, rounds=1, name="tiny"),
-        queries=QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=2),
-        rollout=RolloutSection(episodes_per_round=16, concurrency=4, store_after=4, workers=2),
-        judge=JudgeSection(precision_floor=0.0),
-        train=EmbeddedSftSpec(min_updates=2, max_updates=4),
-        evaluate=EvaluateSection(episodes=2, train_sample=2),
-    )
 
 
 def run_in_bucket(url: str) -> None:
@@ -57,34 +32,15 @@ def run_in_bucket(url: str) -> None:
     run_stages(tiny_config(address))
 
 
-@pytest.fixture(scope="module")
-def in_a_folder(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    root = tmp_path_factory.mktemp("run") / "data"
-    run_stages(tiny_config(root))
-    return open_warehouse(root)
-
-
-def contents(warehouse: Warehouse, table: str) -> list[dict[str, object]]:
-    """The rows of a table without the times that no run repeats."""
-    rows: pa.Table = read_table(warehouse, table)
-    kept = [name for name in rows.column_names if name not in _TIMES and not name.endswith(("seconds", "_ms"))]
-    return sorted(rows.select(kept).to_pylist(), key=str)
-
-
-def assert_same(bucket: Warehouse, folder: Warehouse) -> None:
-    for table in _COMPARED:
-        assert contents(bucket, table) == contents(folder, table), table
-
-
-def test_a_round_in_a_bucket_has_the_tables_of_a_folder(in_a_folder: Warehouse, bucket_url: str) -> None:
+def test_a_round_in_a_bucket_has_the_tables_of_a_folder(tiny_run: Warehouse, bucket_url: str) -> None:
     config = tiny_config(BucketUrl(bucket_url))
     run_stages(config)
     # Another machine has nothing but the address.
     shutil.rmtree(create_warehouse(bucket_url).root)
     warehouse = open_warehouse(bucket_url)
-    assert_same(warehouse, in_a_folder)
+    assert_same(warehouse, tiny_run)
     count = "SELECT (SELECT count(*) FROM steps) AS steps, (SELECT count(*) FROM funnel) AS funnel"
-    assert run_sql(warehouse, count).to_pylist() == run_sql(in_a_folder, count).to_pylist()
+    assert run_sql(warehouse, count).to_pylist() == run_sql(tiny_run, count).to_pylist()
     assert verify_release(warehouse, newest_release(warehouse)).files
     before = contents(warehouse, "steps")
     compact(warehouse)
@@ -94,7 +50,7 @@ def test_a_round_in_a_bucket_has_the_tables_of_a_folder(in_a_folder: Warehouse, 
 
 
 def test_a_killed_run_goes_on_where_only_the_bucket_is_left(
-    in_a_folder: Warehouse, bucket_url: str, s3_endpoint: str, tmp_path: Path
+    tiny_run: Warehouse, bucket_url: str, s3_endpoint: str, tmp_path: Path
 ) -> None:
     # Not as a script: the processes that draw would import it.
     code = f"from tests.flows.test_bucket_run import run_in_bucket; run_in_bucket({bucket_url!r})"
@@ -111,4 +67,4 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left(
         if process.wait() == 0:
             break
     assert process.returncode == 0
-    assert_same(open_warehouse(bucket_url), in_a_folder)
+    assert_same(open_warehouse(bucket_url), tiny_run)

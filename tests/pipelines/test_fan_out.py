@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.warehouse.commit import commit_stage

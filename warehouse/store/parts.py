@@ -11,13 +11,16 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.store.base import StoredFile, StoreError
 
 _PARTS = ".parts"
+_COPIES = "stored"
+"""Folder of the copies of journals of other workers."""
 
 
 class JournalParts:
@@ -38,7 +41,9 @@ class JournalParts:
             for path in journals:
                 # What a killed worker has left here and not stored was done elsewhere since, or is done again.
                 path.unlink(missing_ok=True)
-            restore_journals(warehouse, at)
+            parts = _parts(warehouse, at)
+            for path in journals:
+                _join(warehouse, parts.get(warehouse.name(path), ()), path)
             self._stored = dict(self.sizes())
 
     def sizes(self) -> Mapping[Path, int]:
@@ -65,23 +70,40 @@ class JournalParts:
                 self._stored[path] = size
 
 
-def restore_journals(warehouse: Warehouse, at: StageRun) -> None:
-    """Make the local journals of a stage as long as their parts."""
+def stored_journals(warehouse: Warehouse, at: StageRun, pattern: str) -> list[Path]:
+    """The journals of a stage whose names match a pattern: in a folder themselves, else copies of what is stored.
+
+    What another worker on this machine has not stored yet is not in them: only that worker knows that it will be.
+    """
+    staging = at.staging(warehouse)
     if warehouse.store.is_local:
-        return
+        return sorted(staging.glob(pattern))
+    copies = []
+    for journal, parts in _parts(warehouse, at).items():
+        copy = staging / _COPIES / PurePosixPath(journal).name
+        if copy.match(pattern):
+            if not copy.exists() or copy.stat().st_size != sum(part.size for part in parts):
+                _join(warehouse, parts, copy)
+            copies.append(copy)
+    return sorted(copies)
+
+
+def _parts(warehouse: Warehouse, at: StageRun) -> Mapping[str, Sequence[StoredFile]]:
+    """The parts of each journal of a stage in their order, by the journal's name."""
     of_journal: dict[str, list[StoredFile]] = defaultdict(list)
     for file in warehouse.store.files(warehouse.name(at.staging(warehouse))):
         journal, found, _ = file.name.partition(f"{_PARTS}/")
         if found:
             of_journal[journal].append(file)
-    for journal, parts in of_journal.items():
-        path = warehouse.root / journal
-        size = path.stat().st_size if path.exists() else 0
-        if size < sum(part.size for part in parts):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("wb") as whole:
-                for part in parts:
-                    whole.write(warehouse.store.get(part.name) or b"")
+    return of_journal
+
+
+def _join(warehouse: Warehouse, parts: Sequence[StoredFile], path: Path) -> None:
+    """Write parts to a file; no parts give no file."""
+    if parts:
+        with replacing(path) as temporary, temporary.open("wb") as whole:
+            for part in parts:
+                whole.write(warehouse.store.get(part.name) or b"")
 
 
 class Durability(NamedTuple):

@@ -98,6 +98,22 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "2: beam.runner: there is no Beam runner 'FlinkRuner'; did you mean FlinkRunner?",
         ),
         ("[beam]\nrunner = 'no.Runner'\n", "2: beam.runner: no.Runner cannot be imported (No module named 'no')"),
+        (
+            "[beam]\noptions = ['--direct_num_workers=two']\n",
+            "2: beam.options: argument --direct_num_workers: invalid int value: 'two'",
+        ),
+        (
+            "[beam]\noptions = ['--direct_num_worker=2']\n",
+            "2: beam.options: Beam has no option --direct_num_worker; did you mean direct_num_workers?",
+        ),
+        (
+            "[beam]\noptions = ['--direct_running_mode=multi_threading']\n",
+            "2: beam.options: multi_threading loses rows in Beam; use --direct_running_mode=multi_processing",
+        ),
+        (
+            "[beam]\nrunner = 'PortableRunner'\n",
+            "1: beam.options: PortableRunner needs the address of a job service, as --job_endpoint=localhost:8099",
+        ),
         ("[environment]\napps = ['mine.yaml']\n", "2: environment.apps: there is no mine.yaml"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],

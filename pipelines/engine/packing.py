@@ -1,0 +1,100 @@
+"""Packs the work of a stage for machines that share nothing but a store.
+
+Each file or folder that the work names travels as a reference. What lies in the warehouse keeps its name there; the
+user's own files are stored once, under a hash of their bytes. A worker fetches what it does not have yet. Files named
+by `OPERATIONAL` fields (tokens, programs, weights of a model server) belong to the machine that uses them: they stay
+where they are, and their paths travel as they are.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trajmill.schemas.spec import Spec, content_of, decisive_fields
+from trajmill.warehouse.atomic import replacing
+from trajmill.warehouse.store.base import FileStore
+
+_USER_FILES = "files"
+"""Folder of the store for files that the user has outside of the warehouse."""
+
+
+class PackedWork(NamedTuple):
+    """Work that another machine can open."""
+
+    pickled: bytes
+    store: FileStore
+    """Where its files are."""
+
+    def open(self) -> Any:
+        """The work, once its files are on this machine."""
+        return _Unpickler(self.pickled, self.store).load()
+
+
+def packed(work: object, store: FileStore) -> PackedWork:
+    """Pack work; a store in a bucket gets the files that it names, those of a folder are where they are."""
+    if store.is_local:
+        return PackedWork(pickle.dumps(work), store)
+    buffer = io.BytesIO()
+    _Pickler(buffer, store).dump(work)
+    return PackedWork(buffer.getvalue(), store)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, store: FileStore) -> None:
+        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        self._store = store
+
+    def persistent_id(self, value: object) -> str | None:
+        """The name in the store of a file; None for what is no file."""
+        return _stored(value, self._store) if isinstance(value, Path) else None
+
+    def reducer_override(self, value: object) -> tuple[Callable[..., Spec], tuple[object, ...]] | Any:
+        """The fields of a spec; those that are `OPERATIONAL` are pickled by themselves, without references."""
+        if not isinstance(value, Spec):
+            return NotImplemented
+        decisive = decisive_fields(type(value))
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        shared = {name: each for name, each in fields.items() if name in decisive}
+        own = {name: each for name, each in fields.items() if name not in decisive}
+        return _spec, (type(value), value.model_fields_set, shared, pickle.dumps(own))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, pickled: bytes, store: FileStore) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._store = store
+
+    def persistent_load(self, name: str) -> Path:
+        """The path of a file on this machine, which fetches it if it has none."""
+        if self._store.size(name) is not None:
+            return self._store.fetch(name)
+        for file in self._store.files(name):
+            self._store.fetch(file.name)
+        # What is not stored, such as the folder of a cache, is made where it is used.
+        return self._store.local / name
+
+
+def _spec(kind: type[Spec], given: set[str], shared: dict[str, object], own: bytes) -> Spec:
+    return kind.model_construct(given, **shared, **pickle.loads(own))
+
+
+def _stored(path: Path, store: FileStore) -> str | None:
+    """The name of a file or folder in the store, which gets a copy; None if there is nothing at its path."""
+    path = path.absolute()
+    if path.is_relative_to(store.local):
+        return path.relative_to(store.local).as_posix()
+    if not path.exists():
+        return None
+    name = f"{_USER_FILES}/{content_of(path)}/{path.name}"
+    for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
+        copy = f"{name}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
+        if store.size(copy) is None:
+            with replacing(store.local / copy) as temporary:
+                shutil.copyfile(file, temporary)
+            store.publish(copy)
+    return name

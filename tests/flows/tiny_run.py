@@ -1,0 +1,50 @@
+"""One round of a few seconds, to be run in a folder, in a bucket and on other machines, with the same tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from trajmill.flows.configuration.config import (
+    BeamSection,
+    Config,
+    EvaluateSection,
+    JudgeSection,
+    QueriesSection,
+    RolloutSection,
+    RunSection,
+)
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.store.address import BucketUrl
+
+_COMPARED = ("queries", "trajectories", "steps", "screens", "judgements", "examples", "rl_steps", "models")
+_TIMES = ("written_at", "wall_ms", "env_ms", "latency_ms", "started_at", "ended_at")
+
+
+def tiny_config(root: Path | BucketUrl, beam: BeamSection | None = None) -> Config:
+    """One round of a few seconds; its work is in two shards."""
+    return Config(
+        run=RunSection(root=root, rounds=1, name="tiny"),
+        queries=QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=2),
+        rollout=RolloutSection(episodes_per_round=16, concurrency=4, store_after=4, workers=2),
+        judge=JudgeSection(precision_floor=0.0),
+        train=EmbeddedSftSpec(min_updates=2, max_updates=4),
+        evaluate=EvaluateSection(episodes=2, train_sample=2),
+        beam=beam or BeamSection(),
+    )
+
+
+def contents(warehouse: Warehouse, table: str) -> list[dict[str, object]]:
+    """The rows of a table without the times that no run repeats."""
+    rows: pa.Table = read_table(warehouse, table)
+    kept = [name for name in rows.column_names if name not in _TIMES and not name.endswith(("seconds", "_ms"))]
+    return sorted(rows.select(kept).to_pylist(), key=str)
+
+
+def assert_same(one: Warehouse, other: Warehouse) -> None:
+    """Two runs have the same rows."""
+    for table in _COMPARED:
+        assert contents(one, table) == contents(other, table), table
