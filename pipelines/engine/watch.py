@@ -56,11 +56,13 @@ def run_watched(
         TrajmillError: no job service takes the job, a worker told an error, or workers were lost once too often.
     """
     every_seconds = settings.silent_seconds / _SIGNS_IN_SILENCE or _USUAL_SECONDS
+    lost = Lost("")
     for restart in range(settings.restarts + 1):
         signs = signs_of_new_start(warehouse, at, every_seconds)
-        lost = _run(pipeline_of(signs), signs, settings.silent_seconds or math.inf)
-        if lost is None:
+        outcome = _run(pipeline_of(signs), signs, settings.silent_seconds or math.inf)
+        if outcome is None:
             return
+        lost = outcome
         if not (lost.submitted or restart):
             raise TrajmillError(f"stage {at.stage}: {lost.reason}; correct beam.runner and beam.options, or start it")
         if restart < settings.restarts:

@@ -14,7 +14,8 @@ from typing import Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trajmill.pipelines.fan_out import BeamSettings, ShardWork, WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import ShardWork, WrittenFiles, fan_out, split_evenly
 from trajmill.schemas.record import content_id
 from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.layout import StageRun, Warehouse

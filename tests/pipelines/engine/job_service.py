@@ -10,13 +10,13 @@ import sys
 import threading
 from typing import Any
 
-from apache_beam.runners.portability import local_job_service
 from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
 WORKERS = 2
 
 
-class SeveralWorkers(fn_runner.FnApiRunner):  # type: ignore[misc]
+class SeveralWorkers(fn_runner.FnApiRunner):
     """The runner that the service hands its jobs to, with two workers."""
 
     def __init__(self, **keywords: Any) -> None:
@@ -26,8 +26,8 @@ class SeveralWorkers(fn_runner.FnApiRunner):  # type: ignore[misc]
 
 def serve(folder: str) -> None:
     """Serve jobs until the process is killed."""
-    vars(local_job_service.fn_runner)["FnApiRunner"] = SeveralWorkers
-    service = local_job_service.LocalJobServicer(folder)
+    vars(fn_runner)["FnApiRunner"] = SeveralWorkers
+    service = LocalJobServicer(folder)
     print(service.start_grpc_server(0), flush=True)
     threading.Event().wait()
 

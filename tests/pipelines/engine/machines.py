@@ -74,7 +74,7 @@ class Machine:
         self._log.close()
 
 
-class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):  # type: ignore[misc]
+class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Hands each request for a worker to the next pool that answers."""
 
     def __init__(self, pools: list[Machine]) -> None:

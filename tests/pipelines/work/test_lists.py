@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.work.lists import fan_out_listed, list_work, read_range
 from trajmill.warehouse.layout import StageRun, create_warehouse
 
