@@ -19,7 +19,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, StepLabel, StepVerdict, TrajectoryVerdict
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.warehouse.layout import StageRun, Warehouse
 
 RUN = "run-a"
@@ -30,7 +30,7 @@ STAGES = ("generate", "rollout", "judge", "guide", "rollout_guided", "derive", "
 
 def write_run(warehouse: Warehouse, rounds: int = 2) -> None:
     """Commit rounds of a run whose success rises."""
-    environment = SimulatedEnvironment(load_world(), query("q", stage_run()).platform)
+    environment = SimulatedEnvironment(shared_world(()), query("q", stage_run()).platform)
     known: set[str] = set()
     for number in range(1, rounds + 1):
         at = stage_run(number=number, run_id=RUN)

@@ -25,6 +25,7 @@ from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
+from trajmill.stages.training.embedded.optimiser import AdamW
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.strange_apps import apps_of, disguise
 from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
@@ -140,21 +141,19 @@ def _optimise(
     parameters = list(network.parameters())
     pairs = list(network.pairs.parameters())
     others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
-    groups = [{"params": others, "scale": 1.0}, {"params": pairs, "scale": recipe.pair_rate}]
-    optimiser = torch.optim.AdamW(groups, recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
+    groups = [(AdamW(others, recipe.weight_decay), 1.0), (AdamW(pairs, recipe.weight_decay), recipe.pair_rate)]
     order = torch.randperm(rows, generator=draw)
     losses = []
     for update in range(updates):
-        for group in optimiser.param_groups:
-            group["lr"] = group["scale"] * recipe.learning_rate * _rate(update / updates, recipe.final_rate)
         if len(order) < min(recipe.batch, rows):
             order = torch.cat([order, torch.randperm(rows, generator=draw)])
         chosen, order = order[: recipe.batch], order[recipe.batch :]
         loss = objective(chosen)
-        optimiser.zero_grad()
+        network.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(parameters, recipe.gradient_norm)
-        optimiser.step()
+        for optimiser, scale in groups:
+            optimiser.step(scale * recipe.learning_rate * _rate(update / updates, recipe.final_rate))
         losses.append(loss.item())
         if progress is not None:
             progress(update + 1, updates)

@@ -10,7 +10,7 @@ from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.spec import FaultRates
-from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
@@ -21,7 +21,7 @@ ORIGIN = Origin(round=0, run_id="test", code_version="test")
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return load_world()
+    return shared_world(())
 
 
 @pytest.fixture(scope="module")

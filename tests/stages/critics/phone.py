@@ -15,7 +15,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
@@ -60,7 +60,7 @@ class PhoneWalk:
 
 def walk_phone(train: int = 8, seed: int = 5) -> PhoneWalk:
     """The longest of some reference walks on the phone."""
-    return asyncio.run(_longest(load_world(), train, seed))
+    return asyncio.run(_longest(shared_world(()), train, seed))
 
 
 def notes_on(episode: Episode) -> list[StepResult]:

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.spec import FaultRates
-from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
@@ -43,7 +43,7 @@ class SeenScreens(dict[str, Observation]):
 
 def walks(screens: SeenScreens, each: int) -> list[Episode]:
     """So many walks on each platform; what is seen is added to the screens."""
-    world = load_world()
+    world = shared_world(())
     settings = GraphQueriesSpec(
         train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )

@@ -27,7 +27,7 @@ from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
 from trajmill.stages.guidance.model_guide import (
     LONGEST_LINE,
@@ -232,7 +232,7 @@ def test_several_episodes_are_in_work_at_once_and_one_that_fails_does_not_end_th
 
 
 def guided_rollout(query: Query, guidance: Guidance, policy: ScriptedModel) -> FinishedAttempt:
-    environment = SimulatedEnvironment(load_world(), query.platform)
+    environment = SimulatedEnvironment(shared_world(()), query.platform)
     attempt = Attempt(query, Purpose.GUIDED, 0, 0, guidance)
     agent = EndToEndAgent(policy, query.platform)
     return asyncio.run(run_episode(attempt, agent, environment, Limits(), ORIGIN))

@@ -16,7 +16,7 @@ from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.openenv.wire import WireAction
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
-from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, ShownStep
 from trajmill.stages.online.host import EpisodeHost, HostSettings
 from trajmill.stages.online.served_queries import ServedQueries
@@ -30,7 +30,7 @@ ORIGIN = Origin(round=0, run_id="test", code_version="test")
 
 @pytest.fixture(scope="module")
 def queries() -> list[Query]:
-    world = load_world()
+    world = shared_world(())
     settings = GraphQueriesSpec(
         train=6, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )

@@ -4,12 +4,12 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.record import Origin
-from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
+from trajmill.stages.environments.simulated.world import TaskGraph, World, shared_world
 
 
 @pytest.fixture(scope="session")
 def world() -> World:
-    return load_world()
+    return shared_world(())
 
 
 @pytest.fixture(scope="session")

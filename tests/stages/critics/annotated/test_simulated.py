@@ -17,7 +17,7 @@ from trajmill.stages.critics.annotated.judge import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.write import write_guidance
 from trajmill.stages.queries.graph.generate import generate_queries
@@ -46,7 +46,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return load_world()
+    return shared_world(())
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from trajmill.stages.critics.app_graph.channels import end_channel, way_channel
 from trajmill.stages.critics.app_graph.step_critic import GraphStepCritic
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.graphs.base import AppGraph, Mark, Recogniser
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.queries.live.drafting import draft_live
@@ -38,7 +38,7 @@ class Played(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return load_world()
+    return shared_world(())
 
 
 @pytest.fixture(scope="module")

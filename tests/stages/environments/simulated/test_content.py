@@ -15,9 +15,9 @@ from trajmill.stages.environments.simulated.app_files.binding import shown
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.goals.reference_path import resolve_slots
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
-from trajmill.stages.environments.simulated.world import TaskGraph, load_world
+from trajmill.stages.environments.simulated.world import TaskGraph, shared_world
 
-WORLD = load_world()
+WORLD = shared_world(())
 MOST_STEPS = 80
 EVERYDAY_WORDS = {"could", "you", "so", "were", "feel", "goes"}
 UNSEEN_WORDS = 1

@@ -15,7 +15,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.environments.webapp.environment import WebAppFactory
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
@@ -59,7 +59,7 @@ async def crash(factory: WebAppFactory) -> None:
 
 @pytest.mark.parametrize(("platform", "count"), [(Platform.PHONE, 10), (Platform.DESKTOP, 4)])
 def test_the_reference_agent_does_verified_queries(platform: Platform, count: int) -> None:
-    world = load_world()
+    world = shared_world(())
     done = roll_out(queries(world, platform, count), WebAppFactory(world, platform))
     assert len(done) == count
     for rollout in done:
@@ -69,6 +69,6 @@ def test_the_reference_agent_does_verified_queries(platform: Platform, count: in
 
 
 def test_a_browser_that_crashes_is_replaced_and_the_round_finishes() -> None:
-    world = load_world()
+    world = shared_world(())
     done = roll_out(queries(world, Platform.PHONE, 4), WebAppFactory(world, Platform.PHONE), crash_after=1)
     assert [rollout.episode.trajectory.reward for rollout in done] == [1.0] * 4

@@ -28,7 +28,7 @@ from trajmill.stages.environments.simulated.goals.reference_path import (
 )
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 from trajmill.stages.environments.simulated.spec import FaultRates
-from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
+from trajmill.stages.environments.simulated.world import TaskGraph, World, shared_world
 
 GARDEN = task_of(world_of(garden()), "garden.water")
 
@@ -107,7 +107,7 @@ def test_wrong_slots_are_bad_input(values: dict[str, Scalar], message: str) -> N
 
 
 def test_an_implied_slot_follows() -> None:
-    task = task_of(load_world(), "bites.order")
+    task = task_of(shared_world(()), "bites.order")
     assert resolve_slots(task, {"dish": "Greek Salad"})["category"] == "Salads"
 
 
