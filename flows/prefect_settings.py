@@ -72,8 +72,14 @@ def short_lived_server(log: Path) -> Iterator[None]:
         return
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
+    # No flow of ours uses Prefect's blocks, and to register them takes a second.
+    settings = {
+        "PREFECT__SERVER_EPHEMERAL": "1",
+        "PREFECT_UI_ENABLED": "0",
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",
+    }
     with (
-        _own_server(_free_port(), log, {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT_UI_ENABLED": "0"}),
+        _own_server(_free_port(), log, settings),
         # Each flow run waits up to a second for its heartbeat thread to end. Heartbeats tell a long-lived server
         # that a flow died; this server ends with its flows.
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),

@@ -128,8 +128,8 @@ def fan_out(
         pipeline = beam.Pipeline(options=settings.pipeline_options())
         _ = (
             pipeline
+            # It spreads several values over the workers, and does without the costs of that for one.
             | "Shards" >> beam.Create(list(shards.items()))
-            | "Spread" >> beam.Reshuffle()
             | at.stage >> beam.ParDo(do_shard)
         )
         return pipeline

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.small_run import small_config
+from tests.flows.served_judge import tiny_config
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
@@ -47,13 +47,13 @@ def warehouse(tmp_path: Path) -> Warehouse:
 
 
 def context(warehouse: Warehouse, number: int) -> RoundContext:
-    return RoundContext(small_config(warehouse.root, rounds=9), warehouse, number)
+    return RoundContext(tiny_config(warehouse.root), warehouse, number)
 
 
 def test_only_what_failed_and_is_neither_judged_nor_given_up_is_judged_again(
     warehouse: Warehouse,
 ) -> None:
-    run_id = small_config(warehouse.root, rounds=9).run_id
+    run_id = tiny_config(warehouse.root).run_id
 
     def at(number: int) -> StageRun:
         return stage_run(JUDGE, number, run_id)

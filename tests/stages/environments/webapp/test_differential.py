@@ -31,7 +31,7 @@ def test_the_reference_path_of_each_task_is_the_same_in_both_worlds(browser: Bro
 @pytest.mark.parametrize("app", _APPS)
 def test_every_path_on_more_devices(browser: Browser, app: str) -> None:
     tasks = [task for task in browser.world.tasks() if task.name.startswith(f"{app}.")]
-    walks = [(task, path) for task in tasks for path in list(paths_of(task)) * 2]
+    walks = [(task, path) for task in tasks for path in paths_of(task)]
     for number, (task, path) in enumerate(walks):
         _walk(browser, task, path, 1000 + number)
 
@@ -44,7 +44,7 @@ def test_walks_at_random_are_the_same_in_both_worlds(browser: Browser, platform:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 106))
 def test_more_walks_at_random(browser: Browser, platform: Platform, seed: int) -> None:
     _wander(browser, platform, seed)
 
