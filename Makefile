@@ -55,14 +55,17 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
+# One worker more than there are cores, because tests of servers, browsers and desktops wait for these much of the time.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
 # Real programs are slow to answer on a busy machine, so model servers and trainers come after them, not beside them;
 # without their environments, the tests of vLLM and of the trainers are skipped and say so.
 pytest: .venv/installed-dev
 	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows   # once, not by each worker
-	$(BIN)/pytest -n auto --durations=25 -m "not vllm and not trainers"
+	$(BIN)/pytest -n $(WORKERS) --durations=25 -m "not vllm and not trainers"
 	$(BIN)/pytest -n 2 -rs tests/vllm tests/trainers
 
-quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: a minute and a half
+quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: under a minute
 	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
