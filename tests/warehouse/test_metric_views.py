@@ -12,12 +12,12 @@ from tests.warehouse.samples import at_origin, commit_rows, judgement, query, st
 from trajmill.schemas.actions import Action, Answer, Click, Swipe, SystemButton, Terminate, TypeText, action_to_json
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.query import PathStep, Query, Split
+from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Query, Split
 from trajmill.schemas.tables.step import Step, TargetElement
-from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
 from trajmill.stages.metrics.pass_at_k import QueryAttempts, mean_pass_at_k
-from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, wpsr
+from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, walked_pathway, wpsr
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.sql import run_sql
 
@@ -105,6 +105,28 @@ def test_matcr_and_p_atsr_are_those_of_the_stage_and_of_the_paper(warehouse: War
     assert (heldout["matcr"], heldout["p_atsr"]) == pytest.approx((matcr(LEVEL_2), p_atsr(LEVEL_2)))
     assert (round(100 * heldout["matcr"], 1), round(100 * heldout["p_atsr"], 1)) == (57.5, 52.1)
     assert (other["matcr"], other["p_atsr"]) == (None, None)
+
+
+@pytest.mark.slow
+def test_of_causal_pathways_the_environment_says_what_was_done(warehouse: Warehouse) -> None:
+    made: list[Row] = []
+    pairs: list[tuple[Query, Trajectory]] = []
+    for number, walked in enumerate(LEVEL_2):
+        tasks = [
+            CausalTask(device=Platform.PHONE, app=f"app{place}", instruction="x", answer="", value="")
+            for place in range(len(walked.solved))
+        ]
+        apps = tuple(task.app for task in tasks)
+        asked = query(f"q{number}", AT).model_copy(update={"atomic_tasks": tuple(tasks), "apps": apps})
+        done = float(all(walked.solved))
+        pairs.append((asked, trajectory(number, AT, f"q{number}", reward=done, atomic_done=walked.completed)))
+        made += pairs[-1]
+    commit_rows(warehouse, AT, *made)
+    [found] = ask(warehouse, "FROM metrics_by_round")
+    level = [walked_pathway(asked, attempt) for asked, attempt in pairs]
+    assert level == LEVEL_2
+    assert (found["wpsr"], found["matcr"], found["p_atsr"]) == pytest.approx((wpsr(level), matcr(level), p_atsr(level)))
+    assert {row["said_by"] for row in ask(warehouse, "FROM atomic_outcomes")} == {"environment"}
 
 
 SAID: list[tuple[Action, Action]] = [

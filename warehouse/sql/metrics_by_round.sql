@@ -1,5 +1,6 @@
 -- How good a policy version is, and what its successes take: attempts that the environment itself checked.
--- WPSR is the success rate weighted by difficulty (NaturalGAIA 3.3): pages on which something is done plus apps.
+-- WPSR is the success rate weighted by difficulty (NaturalGAIA 3.3): atomic tasks, or else pages on which something
+-- is done, plus apps.
 -- column agent: The agent that acted.
 -- column policy_version: Version of the policy that acted.
 -- column purpose: Why the attempts were made.
@@ -22,9 +23,9 @@ WITH difficulties AS (
         run_id,
         query_id,
         any_value(split) AS split,
-        any_value(len(apps) + greatest(1, len(list_distinct(
+        any_value(len(apps) + coalesce(len(atomic_tasks), greatest(1, len(list_distinct(
             [step.page FOR step IN path IF step.operation IN ('tap', 'type')]
-        )))) AS difficulty
+        ))))) AS difficulty
     FROM queries
     GROUP BY ALL
 ),

@@ -18,6 +18,8 @@ from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.roles.spoken import spoken
 
 PLANNER = "planner"
+_HOME = "home"
+"""The variant of rows on the home screen, which is no app's."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ def _lesson(step: Step, call: ModelCall, guidance: str) -> Lesson | str:
     if step.action is None:
         return "unparsed"
     said = spoken(call, guidance)
-    return said if isinstance(said, str) else Lesson(said.messages, said.screens, step.app_before, call.made_by)
+    return (
+        said if isinstance(said, str) else Lesson(said.messages, said.screens, step.app_before or _HOME, call.made_by)
+    )
 
 
 def _not_clean(episode: Episode) -> str | None:
