@@ -39,7 +39,7 @@ def explore_graph(
     from trajmill.flows.graphs.explore import explore_app
 
     console = Console()
-    settings = load_config(config)
+    settings = load_config(config, before_exploring=True)
     with console.status(f"exploring {name}") as status:
         report = explore_app(
             settings, name, out, lambda pages, trials: status.update(f"{name}: {pages} pages, {trials} trials")

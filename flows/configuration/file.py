@@ -32,11 +32,18 @@ DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""
 
 
-def load_config(path: Path | None = None) -> Config:
+_GRAPHS = ("graphs", "files")
+
+
+def load_config(path: Path | None = None, before_exploring: bool = False) -> Config:
     """The configuration of a run.
 
     Without a file, `trajmill.toml` of the working folder is read if there is one. Paths in a file are relative to the
     file's folder.
+
+    Args:
+        path: the file.
+        before_exploring: whether the graphs that it names need not exist yet.
 
     Raises:
         BadInputError: the file cannot be read or has mistakes; one line for each mistake.
@@ -60,6 +67,8 @@ def load_config(path: Path | None = None) -> Config:
         *missing_for_training(config),
         *missing_runner(config),
     ]
+    if before_exploring:
+        missing = [each for each in missing if each.keys != _GRAPHS]
     if missing:
         raise BadInputError("\n".join(written.mistake(each.keys, each.message) for each in missing))
     config = with_paths_in(config, path.parent)

@@ -152,6 +152,9 @@ class GraphTransition(Record):
     """Elements that stand on the page afterwards; `{slot}` stands for the value of a slot set on the way."""
     lacks: tuple[Feature, ...] = ()
     """Elements that are gone afterwards."""
+    goal: dict[str, Any] = {}
+    """What it makes beside what the screen shows, as the environment's own goal (`docs/environments.md`), e.g. files or
+    settings; `{slot}` in its texts stands for the value of a slot."""
     marks: tuple[Mark, ...] = ()
     address: str = ""
     """For one that leaves: where it leads to, if that is known."""

@@ -60,7 +60,7 @@ class GraphEpisode(NamedTuple):
 
 def act_of(page: str, transition: GraphTransition) -> str:
     """Names what a transition does beside going to another page; empty if it does nothing else."""
-    stays = transition.to == page and bool(transition.shows or transition.lacks)
+    stays = transition.to == page and bool(transition.shows or transition.lacks or transition.goal)
     return (transition.by or transition.keys) if transition.slots or stays else ""
 
 

@@ -11,6 +11,7 @@ from trajmill.stages.graphs.base import Feature, GraphSlot, SlotKind
 from trajmill.stages.graphs.operations import OFF
 from trajmill.stages.graphs.recognise import filled
 from trajmill.stages.queries.live.base import LiveSample, Route, RouteMove, Setting
+from trajmill.stages.queries.live.own_goal import own_goal, texts_of
 
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 _MARKED = ("checked", "selected")
@@ -18,13 +19,16 @@ _MARKED = ("checked", "selected")
 
 
 def goal_json(sample: LiveSample) -> str:
-    """The goal check of a sample: its page is reached, and all values stand there."""
+    """The goal check of a sample: its page is reached, all values stand there, and what else was made is there."""
     goal = screen_goal(sample)
     return json.dumps(
         {
-            key: [each.model_dump(exclude_defaults=True) for each in elements]
-            for key, elements in ((KEY, goal.showing), (LACKING, goal.lacking))
-            if elements
+            **own_goal(sample.moves),
+            **{
+                key: [each.model_dump(exclude_defaults=True) for each in elements]
+                for key, elements in ((KEY, goal.showing), (LACKING, goal.lacking))
+                if elements
+            },
         },
         ensure_ascii=False,
     )
@@ -49,7 +53,7 @@ def screen_goal(sample: LiveSample) -> ScreenGoal:
 
 
 def checks_values(route: Route) -> bool:
-    """Whether the screen tells every value that is set on the way."""
+    """Whether the screen, or the environment's own goal, tells every value that is set on the way."""
     return all(set(slots_of(route, move)) <= _told(move) for move in route.moves)
 
 
@@ -71,7 +75,8 @@ def ending(moves: tuple[RouteMove, ...], end: str) -> tuple[RouteMove, ...]:
 
 
 def _told(move: RouteMove) -> set[str]:
-    return {name for feature in move.transition.shows for name in _names(feature)}
+    shown = {name for feature in move.transition.shows for name in _names(feature)}
+    return shown | set(_PLACE.findall(texts_of(move.transition.goal)))
 
 
 def _with_values(features: Iterable[Feature]) -> tuple[Feature, ...]:

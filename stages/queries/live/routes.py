@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx as nx
 
-from trajmill.stages.graphs.base import AppGraph, GraphTransition, SlotKind
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphTransition, SlotKind
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.queries.live.base import Route, RouteMove
 from trajmill.stages.queries.live.goal import checks_values
@@ -62,6 +62,8 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
     loops = [RouteMove(way.end, data["transition"]) for data in staying.values() if _changes(data["transition"])]
     for number in range(1, _REPEATS + 1):
         for chosen in combinations(loops * number, number):
+            if any(_exclude(one.transition, other.transition) for one, other in combinations(chosen, 2)):
+                continue
             yield way._replace(moves=(*way.moves, *chosen))
     used = {slot for move in loops for slot in (*move.transition.slots, move.transition.by)}
     settable = [name for name, slot in page.slots.items() if slot.kind is not SlotKind.LIST and name not in used]
@@ -75,5 +77,22 @@ def _transition(allowed: nx.MultiDiGraph[str], first: str, last: str, key: int) 
     return found
 
 
+def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
+    """Whether the effects of two transitions cannot stand on one screen, or the second one adds nothing."""
+    if first == second:
+        return not (first.slots or any("{" in f"{each.text}{each.value}" for each in first.shows))
+    if set(first.shows) & set(second.lacks) or set(first.lacks) & set(second.shows):
+        return True
+    return any(_differ(one, other) for one in first.shows for other in second.shows)
+
+
+def _differ(first: Feature, second: Feature) -> bool:
+    """Whether two features say different things of one element."""
+    if not first.id or (first.role, first.id) != (second.role, second.id):
+        return False
+    told = ((first.text, second.text), (first.value, second.value))
+    return any(None not in pair and pair[0] != pair[1] and "{" not in f"{pair}" for pair in told)
+
+
 def _changes(transition: GraphTransition) -> bool:
-    return bool(transition.shows or transition.lacks)
+    return bool(transition.shows or transition.lacks or transition.goal)

@@ -10,7 +10,7 @@ import pytest
 from tests.stages.queries.live.shop import LIST
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.graphs.base import GraphTransition
+from trajmill.stages.graphs.base import GraphPage, GraphTransition
 from trajmill.stages.queries.live.base import LiveSample
 from trajmill.stages.queries.live.drafting import draft_live, live_path
 from trajmill.stages.queries.live.routes import routes
@@ -69,6 +69,19 @@ def test_the_goal_names_the_page_and_the_values(origin: Origin) -> None:
     assert steps == [("tap", "new", ""), ("replace", "new", value), ("tap", "add", ""), ("finish", "", "")]
 
 
+def test_a_transition_can_be_checked_by_what_the_environment_finds(origin: Origin) -> None:
+    page = LIST.pages["things"]
+    own = {"all": [{"check": "storage", "key": "things", "contains": "{new}"}]}
+    saved = tuple(
+        each.model_copy(update={"shows": (), "goal": own}) if each.by == "add" else each for each in page.transitions
+    )
+    graph = LIST.model_copy(update={"pages": {**LIST.pages, "things": page.model_copy(update={"transitions": saved})}})
+    sample = samples_by_task(graph, 0)["list.things-add-add"][0]
+    goal = json.loads(query_for(sample, origin).goal)
+    assert goal["showing"] == [{"role": "heading", "text": "Things"}]
+    assert [each["contains"] for each in goal["all"]] == [setting.value for setting in sample.settings]
+
+
 def test_values_that_are_set_are_states_of_their_elements(origin: Origin) -> None:
     (sample,) = of("options-set-dark")
     assert json.loads(query_for(sample, origin).goal)["showing"][1] == {
@@ -105,3 +118,18 @@ def test_every_value_is_said(task: str, heldout: bool, origin: Origin) -> None:
 )
 def test_what_an_element_does_becomes_a_wish(does: str, wish: str) -> None:
     assert as_wish(does) == wish
+
+
+def test_effects_that_exclude_each_other_are_not_asked_for_together() -> None:
+    keys = [
+        {"by": key, "to": "things", "shows": [{"role": "text_field", "id": "line", "value": key}]} for key in ("1", "2")
+    ]
+    page = GraphPage.model_validate(
+        {
+            "recognise": {"shows": [{"role": "heading", "text": "Things"}]},
+            "elements": {key: {"target": f"button:{key}"} for key in ("1", "2")},
+            "transitions": keys,
+        }
+    )
+    found = samples_by_task(LIST.model_copy(update={"pages": {"things": page}}), 0)
+    assert set(found) == {"list.things-1", "list.things-2"}
