@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.deriving.kind_of_run import KindOfRun, kind_named
+from trajmill.flows.deriving.manual_trials import with_tried_manuals
 from trajmill.flows.deriving.sources import sources_of_round
 from trajmill.flows.deriving.task_sources import tasks_of_round
 from trajmill.flows.progress import progress
@@ -69,8 +71,11 @@ def derive_kind(config: Config, name: str) -> DerivedData:
         raise BadInputError(
             f"run {context.run_id} in {warehouse.address} has no judged trajectory; run `trajmill evolve` first"
         )
-    models = models_ready(config, warehouse.run(context.run_id), kind.models.values())
-    with sole_worker(warehouse, context.run_id), models:
+    with sole_worker(warehouse, context.run_id), ExitStack() as models:
+        models.enter_context(models_ready(config, warehouse.run(context.run_id), kind.models.values()))
+        if isinstance(kind.spec, PlanningSpec) and kind.spec.trials:
+            # The policy and the roles of its agent try the manuals.
+            models.enter_context(models_ready(config, warehouse.run(context.run_id)))
         done = [one for number in rounds for one in _Batches(context.in_round(number), kind).derive()]
     refresh_views(warehouse)
     return _sum(done)
@@ -129,7 +134,7 @@ class _Batches:
 
     def _sources(self, done: set[str]) -> list[DerivedFrom]:
         if isinstance(self.kind.spec, PlanningSpec):
-            return tasks_of_round(self.context, done, self.kind.spec.successes)
+            return tasks_of_round(self.context, done, self.kind.spec)
         return sources_of_round(self.context, done, self.kind.spec.once_per_screen)
 
     def _batch_name(self, attempt: int) -> str:
@@ -172,6 +177,8 @@ class _Batches:
                 encode=json.dumps,
                 decode=_read_source,
             )
+            if isinstance(self.kind.spec, PlanningSpec) and self.kind.spec.trials:
+                made = with_tried_manuals(context, at, made, self.kind.spec.trials)
             crops = write_screens(context.warehouse, at, context.origin, self.kind.made_by)
             commit_stage(context.warehouse, at, {**made.files, "screens": [crops]})
             advance(len(sources))

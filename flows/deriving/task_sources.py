@@ -15,6 +15,7 @@ from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
+from trajmill.stages.derive.planning.spec import PlanningSpec
 from trajmill.stages.derive.planning.task_sources import GuidanceLift
 from trajmill.warehouse.read import read_table
 
@@ -32,29 +33,37 @@ class Attempted(NamedTuple):
     reward: float | None
 
 
-def tasks_of_round(context: RoundContext, done: Collection[str], successes: int) -> list[DerivedFrom]:
+def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningSpec) -> list[DerivedFrom]:
     """One source for each task with a success in the round that has no manual from it yet, in the order of their ids.
+
+    Where plans are distilled, a task with attempts and without a success has one, too.
 
     Args:
         context: the round.
         done: trajectories of the round that a manual was derived from.
-        successes: most successes of a task; those without guidance come first, and of these the shortest. The first of
-            them is the source.
+        spec: says how many successes of a task are used; those without guidance come first, and of these the shortest.
+            The first of them is the source.
     """
     attempts = _attempts(context)
-    tasks = {one.trajectory_id: _task(context.all_queries[one.query_id]) for one in attempts}
+    tasks = {one.trajectory_id: task_of(context.all_queries[one.query_id]) for one in attempts}
     finished = {tasks[trajectory_id] for trajectory_id in done}
-    correct = _judged_correct(context)
+    judged = _judged(context)
     found: dict[str, list[Attempted]] = defaultdict(list)
+    failed: dict[str, Attempted] = {}
     for one in sorted(attempts, key=_plainest_first):
-        query = context.all_queries[one.query_id]
-        usable = one.trajectory_id in correct and one.purpose in LEARNED_FROM and query.split is Split.TRAIN
-        if usable and tasks[one.trajectory_id] not in finished:
-            found[tasks[one.trajectory_id]].append(one)
+        task, split = tasks[one.trajectory_id], context.all_queries[one.query_id].split
+        if one.purpose not in LEARNED_FROM or split is not Split.TRAIN or task in finished:
+            continue
+        if judged.get(one.trajectory_id):
+            found[task].append(one)
+        elif one.trajectory_id in judged:
+            failed.setdefault(task, one)
+    if spec.distil:
+        found.update({task: [one] for task, one in failed.items() if task not in found})
     lifts = lifts_by_task(attempts, tasks)
     sources = []
     for task, made in found.items():
-        first, *others = (one.trajectory_id for one in made[:successes])
+        first, *others = (one.trajectory_id for one in made[: spec.successes])
         sources.append(DerivedFrom(first, None, tuple(others), lifts.get(task)))
     return sorted(sources)
 
@@ -86,7 +95,8 @@ def _plainest_first(attempt: Attempted) -> tuple[bool, int, str]:
     return attempt.purpose == Purpose.GUIDED, attempt.steps, attempt.trajectory_id
 
 
-def _task(query: Query) -> str:
+def task_of(query: Query) -> str:
+    """The task of a query: its template, or the query itself where it has none."""
     return query.task if query.source in _NAMED_TASKS else query.query_id
 
 
@@ -97,7 +107,8 @@ def _attempts(context: RoundContext) -> list[Attempted]:
     return [Attempted(*values) for values in zip(*(column.to_pylist() for column in finished.columns), strict=True)]
 
 
-def _judged_correct(context: RoundContext) -> frozenset[str]:
+def _judged(context: RoundContext) -> Mapping[str, bool]:
+    """By judged trajectory, whether it is correct."""
     # A late judgement stands in a later round than its trajectory.
     rows = read_verdicts(context.warehouse, "judgements", ["trajectory_id", "correct"], run_id=context.run_id)
-    return frozenset(rows.filter(rows["correct"])["trajectory_id"].to_pylist())
+    return dict(zip(rows["trajectory_id"].to_pylist(), rows["correct"].to_pylist(), strict=True))

@@ -19,6 +19,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import ReferenceSpec
 from trajmill.stages.curate.history import History
+from trajmill.stages.derive.planning.trials import MANUAL
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
 from trajmill.stages.guidance.sources import choose_sources, queries_to_walk
@@ -170,5 +171,6 @@ def _reference_walks(context: RoundContext, rounds: range) -> _Walks:
 
 
 def _guidance(context: RoundContext, rounds: range) -> list[Guidance]:
+    """The hints that were written for hard queries; manuals that are tried are none."""
     rows = read_rows(context.warehouse, Guidance, rounds=rounds, run_id=context.run_id)
-    return sorted(rows, key=lambda row: row.guidance_id)
+    return sorted((row for row in rows if row.source != MANUAL), key=lambda row: row.guidance_id)

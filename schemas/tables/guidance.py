@@ -26,7 +26,7 @@ class Guidance(Row):
     source_trajectory: str
     """The trajectory that it was written from."""
     source: str
-    """`own_success` or `reference_path`."""
+    """`own_success` or `reference_path`; `manual` for a manual that was tried."""
     step_descriptions: tuple[str, ...]
     """The outcome of each kept step, in order."""
     dropped_steps: tuple[DroppedStep, ...]

@@ -37,7 +37,8 @@ class Purpose(StrEnum):
     ONLINE = "online"
     """Stepped by a trainer from outside, which learns from it itself; no round trains on it."""
     TRIAL = "trial"
-    """Decides whether a proposed task is feasible; no training and no figure of a policy counts it."""
+    """Decides whether a proposed task is feasible, or whether a manual helps; no training and no figure of a policy
+    counts it."""
     IMPORTED = "imported"
     """Recorded elsewhere; trained on if it is judged correct, but no figure of a policy counts it."""
 

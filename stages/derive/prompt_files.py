@@ -28,6 +28,8 @@ class DerivePromptFiles(Spec):
     """For `derive.writer`, which merges the outputs of several agents into one thought."""
     manual: Path | None = None
     """For `derive.writer`, which writes the manual of a task from its successes."""
+    plan: Path | None = None
+    """For `derive.writer`, which plans a task without a success from the task alone."""
 
 
 class DerivePrompts(NamedTuple):
@@ -40,6 +42,7 @@ class DerivePrompts(NamedTuple):
     act: Prompt
     merge: Prompt
     manual: Prompt
+    plan: Prompt
 
 
 def derive_prompts(files: DerivePromptFiles | None = None) -> DerivePrompts:
@@ -57,6 +60,7 @@ def derive_prompts(files: DerivePromptFiles | None = None) -> DerivePrompts:
         act=_prompt(own.act, "describer_act-1", "thought"),
         merge=_prompt(own.merge, "writer_merge-1", "prompt", "roles"),
         manual=_prompt(own.manual, "writer_manual-1", "task", "successes"),
+        plan=_prompt(own.plan, "writer_plan-1", "task", "apps"),
     )
 
 

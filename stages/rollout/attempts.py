@@ -62,6 +62,18 @@ def plan_once(queries: Sequence[Query], purpose: Purpose, run_seed: int, round_n
     return [_attempt(query, purpose, 0, run_seed, round_number, None) for query in queries]
 
 
+def plan_trials(guided: Sequence[tuple[Query, Guidance]], run_seed: int, round_number: int) -> list[Attempt]:
+    """Plan two attempts at each query with the same seed, one without its guidance and one with it.
+
+    A query that comes twice, with two texts, has one attempt without them.
+    """
+    # Number 0 is the trial of a proposed task.
+    number = 1
+    queries = {query.query_id: query for query, _ in guided}.values()
+    alone = [_attempt(query, Purpose.TRIAL, number, run_seed, round_number, None) for query in queries]
+    return alone + [_attempt(query, Purpose.TRIAL, number, run_seed, round_number, hint) for query, hint in guided]
+
+
 def _attempt(
     query: Query, purpose: Purpose, number: int, run_seed: int, round_number: int, guidance: Guidance | None
 ) -> Attempt:

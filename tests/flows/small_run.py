@@ -16,6 +16,8 @@ from trajmill.flows.configuration.config import (
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
 from trajmill.flows.round_stages import STAGES
+from trajmill.stages.derive.planning.spec import PlanningSpec
+from trajmill.stages.derive.spec import DeriveSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse
 
@@ -30,6 +32,8 @@ def small_config(root: Path, rounds: int = 2) -> Config:
         guidance=GuidanceSection(after_failures=1, share=0.4),
         train=EmbeddedSftSpec(min_updates=5, max_updates=10),
         evaluate=EvaluateSection(episodes=6, train_sample=6),
+        # Trials of manuals would double the attempts of each test that derives them.
+        derive=DeriveSpec(planning=PlanningSpec(trials=0)),
     )
 
 

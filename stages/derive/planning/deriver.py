@@ -1,13 +1,15 @@
 """Derives the manual of a task from its successes: a row with the task as question and the plan as answer.
 
-A manual is not tried by an agent. What is known from stored rows is how guidance did at its task (see `GuidanceLift`):
-where it did not raise success the manual is refused, and where nothing was compared its variant is `unmeasured`.
+The policy tries a manual after it is derived (see `trials`). Where it is not asked to, all that is known is how stored
+guidance did at its task (see `GuidanceLift`): where it did not raise success the manual is refused, and where nothing
+was compared its variant is `unmeasured`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import StageError
@@ -23,17 +25,29 @@ from trajmill.stages.derive.planning.named_values import names_in, with_names
 from trajmill.stages.derive.planning.plain_manual import plain_steps
 from trajmill.stages.derive.planning.spec import PlanningSpec
 from trajmill.stages.derive.planning.task_sources import GuidanceLift
-from trajmill.stages.derive.planning.writer import ManualWriter
+from trajmill.stages.derive.planning.writer import ManualWriter, PlanWriter
 from trajmill.stages.guidance.strip import quotes_guidance
 
 GUIDANCE_HELPED = "guidance_helped"
 """The sort of a manual at whose task guided attempts succeeded more often than unguided ones of the same round."""
 UNMEASURED = "unmeasured"
+DISTILLED = "distilled"
+"""The sort of a plan that a language model wrote for a task without a success, from the task alone."""
 SYSTEM = (
     "You plan the work of an agent that operates a phone, a desktop or a web page. Answer with the steps that lead to "
     "the goal, numbered, one on each line. A name in braces stands for a value that the user chooses."
 )
 _QUOTED = re.compile(r'"([^"]+)"')
+
+
+class _Draft(NamedTuple):
+    """A manual that is not checked yet."""
+
+    steps: Sequence[str]
+    used: tuple[Episode, ...]
+    """The trajectories that it is about."""
+    variant: str
+    author: str
 
 
 class Planning:
@@ -45,53 +59,61 @@ class Planning:
         self._writer = None
         if tools.writer is not None:
             self._writer = ManualWriter(tools.writer, tools.prompts.manual, seen(tools.screens))
+        self._planner = None
+        if tools.writer is not None and spec.distil:
+            self._planner = PlanWriter(tools.writer, tools.prompts.plan)
 
     async def derive(self, episode: Episode, only: frozenset[int] | None = None) -> DerivedRows:
-        """The manual of the task of an episode, which is the shortest of its successes."""
+        """The manual of the task of an episode, which is the shortest of its successes, or an attempt without one."""
         collected = Collected(self._tools.maker, episode)
         reason = self._unusable(episode)
         if reason is not None:
             collected.refuse(reason)
             return collected.rows()
-        successes = (episode, *self._others(episode))
         try:
-            plain = self._writer is None
-            said = plain_steps(episode) if self._writer is None else await self._writer.steps(successes)
+            draft = await self._draft(episode)
         except StageError as error:
             collected.fail(error)
             return collected.rows()
-        used = successes[:1] if plain else successes
-        manual = _numbered(said, used)
+        manual = _numbered(draft.steps, draft.used)
         question = f"Task: {with_names(episode.query.instruction, episode.query.slots)}"
-        variant = UNMEASURED if self._lift(episode) is None else GUIDANCE_HELPED
-        refused = self._refused(said, manual, question, used)
+        refused = self._refused(draft.steps, manual, question, draft.used)
         if refused is not None:
-            collected.refuse(refused, variant=variant, detail=manual)
+            collected.refuse(refused, variant=draft.variant, detail=manual)
             return collected.rows()
         messages = (
             Message(role="system", content=SYSTEM),
             Message(role="user", content=question),
             Message(role="assistant", content=manual),
         )
-        author = TEMPLATE if self._writer is None else self._writer.version
-        names = [one.trajectory.trajectory_id for one in used]
-        collected.add(Lesson(messages, (), variant, author, trajectories=names), None)
+        names = [one.trajectory.trajectory_id for one in draft.used]
+        collected.add(Lesson(messages, (), draft.variant, draft.author, trajectories=names), None)
         return collected.rows()
+
+    async def _draft(self, episode: Episode) -> _Draft:
+        """The steps of a task; raises ModelFailure if the writer gives no valid answer."""
+        if self._planner is not None and not _is_success(episode):
+            return _Draft(await self._planner.steps(episode), (episode,), DISTILLED, self._planner.version)
+        variant = UNMEASURED if self._lift(episode) is None else GUIDANCE_HELPED
+        if self._writer is None:
+            return _Draft(plain_steps(episode), (episode,), variant, TEMPLATE)
+        successes = (episode, *self._others(episode))
+        return _Draft(await self._writer.steps(successes), successes, variant, self._writer.version)
 
     def _unusable(self, episode: Episode) -> str | None:
         """Why an episode gives no manual; None if it does."""
         reason = unfit(episode, LEARNED_FROM)
         if reason is not None:
             return reason
-        if episode.judgement is None or not episode.judgement.correct:
-            return "judged_incorrect"
+        if not _is_success(episode):
+            return "judged_incorrect" if self._planner is None else None
         lift = self._lift(episode)
         if lift is not None and lift.guided <= lift.without:
             return "guidance_did_not_help"
         return None
 
     def _lift(self, episode: Episode) -> GuidanceLift | None:
-        of_tasks = self._tools.of_tasks
+        of_tasks = None if self._spec.trials else self._tools.of_tasks
         lift = None if of_tasks is None else of_tasks.lifts.get(episode.trajectory.trajectory_id)
         return None if lift is None or lift.tells_nothing else lift
 
@@ -117,6 +139,10 @@ class Planning:
         texts = [TrainingText("", used[0].query.query_id, text) for text in (question, manual, *said)]
         found = {} if of_tasks is None else of_tasks.leaks.in_texts(texts)
         return found[""].reason if found else None
+
+
+def _is_success(episode: Episode) -> bool:
+    return episode.judgement is not None and episode.judgement.correct
 
 
 def _numbered(said: Sequence[str], used: Sequence[Episode]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -47,15 +47,8 @@ class ManualWriter:
         Raises:
             ModelFailure: no valid answer.
         """
-        first = successes[0]
-        fields = {
-            "task": untrusted(with_names(first.query.instruction, first.query.slots)),
-            "successes": "\n\n".join(self._told(number, one) for number, one in enumerate(successes, start=1)),
-        }
-        request = self._prompted.request("writer", fields, sampling=Sampling(max_tokens=2048), layout=on_lines)
-        asked = replace(request, trajectory_id=first.trajectory.trajectory_id)
-        answer = await self._prompted.ask(asked, ManualAnswer)
-        return [" ".join(step.split()) for step in answer.steps]
+        told = "\n\n".join(self._told(number, one) for number, one in enumerate(successes, start=1))
+        return await written_steps(self._prompted, successes[0], {"successes": told})
 
     def _told(self, number: int, success: Episode) -> str:
         slots = success.query.slots
@@ -63,3 +56,36 @@ class ManualWriter:
         listed = "\n".join(f"{place}. {untrusted(effect, _LONGEST)}" for place, effect in enumerate(effects, start=1))
         task = untrusted(with_names(success.query.instruction, slots))
         return f"Success {number}, of the task {task}:\n{listed}"
+
+
+class PlanWriter:
+    """Asks a language model for the plan of a task that has no success (GUI-Owl 2.2.2, distilled plans)."""
+
+    def __init__(self, model: ChatModel, prompt: Prompt) -> None:
+        self._prompted = PromptedModel(model, prompt)
+
+    @property
+    def version(self) -> str:
+        """Prompt and model."""
+        return self._prompted.version
+
+    async def steps(self, attempt: Episode) -> list[str]:
+        """The steps of the plan, from the task of an attempt alone; what the attempt did is not told.
+
+        Raises:
+            ModelFailure: no valid answer.
+        """
+        return await written_steps(self._prompted, attempt, {"apps": untrusted(", ".join(attempt.query.apps))})
+
+
+async def written_steps(prompted: PromptedModel, first: Episode, fields: Mapping[str, str]) -> list[str]:
+    """Ask for the steps of the task of an episode, with names in the place of its values.
+
+    Raises:
+        ModelFailure: no valid answer.
+    """
+    task = untrusted(with_names(first.query.instruction, first.query.slots))
+    request = prompted.request("writer", {"task": task, **fields}, sampling=Sampling(max_tokens=2048), layout=on_lines)
+    asked = replace(request, trajectory_id=first.trajectory.trajectory_id)
+    answer = await prompted.ask(asked, ManualAnswer)
+    return [" ".join(step.split()) for step in answer.steps]

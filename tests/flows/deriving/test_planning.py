@@ -6,9 +6,11 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.deriving.derive_kind import derive_kind
 from trajmill.flows.deriving.task_sources import Attempted, lifts_by_task
 from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.derive.planning.task_sources import GuidanceLift
+from trajmill.stages.derive.planning.trials import MANUAL, MANUAL_HELPED
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -42,4 +44,23 @@ def test_each_task_of_a_round_has_one_manual_and_a_second_call_makes_none(copied
     known = {row.trajectory_id for row in read_rows(warehouse, Trajectory, run_id=copied.run_id)}
     assert all(row.source_trajectories and set(row.source_trajectories) <= known for row in rows)
     again = derive_kind(copied, "planning")
+    assert (again.trajectories, again.examples) == (0, 0)
+
+
+@pytest.mark.slow
+def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> None:
+    planning = copied.derive.planning.model_copy(update={"trials": 2})
+    config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
+    made = derive_kind(config, "planning")
+    warehouse = open_warehouse(config.run.root)
+    trials = [row for row in read_rows(warehouse, Trajectory, run_id=config.run_id) if row.purpose is Purpose.TRIAL]
+    hints = {row.guidance_id: row for row in read_rows(warehouse, Guidance) if row.source == MANUAL}
+    with_manual = [row for row in trials if row.guidance_id is not None]
+    assert with_manual and {row.guidance_id for row in with_manual} == set(hints)
+    alone = {(row.round, row.query_id, row.seed) for row in trials if row.guidance_id is None}
+    assert {(row.round, row.query_id, row.seed) for row in with_manual} == alone
+    rows = [row for row in read_rows(warehouse, Example, run_id=config.run_id) if row.kind == "planning"]
+    assert len(rows) == made.examples and {row.variant for row in rows} <= {MANUAL_HELPED, "unmeasured"}
+    assert made.trajectories == made.examples + sum(made.refused.values())
+    again = derive_kind(config, "planning")
     assert (again.trajectories, again.examples) == (0, 0)

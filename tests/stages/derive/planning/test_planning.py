@@ -9,6 +9,7 @@ from tests.stages.derive.asked_models import OK, derived_with, words
 from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step
 from tests.stages.derive.screens import DrawnScreens
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Slot, Split
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.near_leaks import NearLeaks
@@ -52,7 +53,7 @@ def plain(given: Episode, of_tasks: TaskSources | None = None, spec: PlanningSpe
     screens = DrawnScreens({})
     maker = Maker("planning", "test", ORIGIN)
     tools = Tools(maker, screens, screens.kept.append, derive_prompts(), of_tasks=of_tasks or sources(given))
-    return asyncio.run((spec or PlanningSpec()).open(tools).derive(given, None))
+    return asyncio.run((spec or PlanningSpec(trials=0)).open(tools).derive(given, None))
 
 
 def reason(rows: DerivedRows) -> str:
@@ -132,7 +133,7 @@ def test_a_writer_makes_one_manual_of_several_successes() -> None:
     given, other = success(*STEPS), success(OPEN, OPEN, ENLARGE, name="other")
     answer = {"steps": ['Open the app "Bites".', "Choose Margherita from the menu.", "Set the size to {size}."]}
     rows, requests = derived_with(
-        PlanningSpec(), given, lambda body: json.dumps(answer), writer=True, of_tasks=sources(given, other)
+        PlanningSpec(trials=0), given, lambda body: json.dumps(answer), writer=True, of_tasks=sources(given, other)
     )
     (row,) = rows.examples
     assert row.messages[2].content == (
@@ -149,5 +150,27 @@ def test_a_writer_makes_one_manual_of_several_successes() -> None:
 
 def test_a_writer_without_a_valid_answer_is_a_failure() -> None:
     given = success(*STEPS)
-    rows, _ = derived_with(PlanningSpec(), given, lambda body: "no idea", writer=True, of_tasks=sources(given))
+    rows, _ = derived_with(PlanningSpec(trials=0), given, lambda body: "no idea", writer=True, of_tasks=sources(given))
     assert (rows.examples, rows.refusals, len(rows.failures)) == ((), (), 1)
+
+
+def test_a_plan_is_distilled_from_the_task_alone_where_nobody_succeeded() -> None:
+    failed = success(*STEPS).model_copy(
+        update={"judgement": success(*STEPS).judgement.model_copy(update={"correct": False})}  # type: ignore[union-attr]
+    )
+    answer = {"steps": ['Open "Bites".', "Choose Margherita.", "Set the size to {size}."]}
+    spec = PlanningSpec(trials=0, distil=True)
+    rows, (request,) = derived_with(
+        spec, failed, lambda body: json.dumps(answer), writer=True, of_tasks=sources(failed)
+    )
+    (row,) = rows.examples
+    assert (row.variant, row.written_by) == ("distilled", "writer_plan-1@tiny")
+    assert row.messages[2].content.splitlines()[1] == "2. Choose {dish}."
+    told = words(request)
+    assert "Order a {size} {dish}" in told and "Tapped" not in told
+    assert row.trajectory_id == failed.trajectory.trajectory_id, "the attempt names its query and its task"
+
+
+def test_distilled_plans_need_a_writer() -> None:
+    with pytest.raises(BadInputError, match=r"derive\.planning\.distil asks a model: set derive\.writer"):
+        PlanningSpec(distil=True).refuse_without({"writer": "embedded"}, "embedded")

@@ -1,0 +1,139 @@
+"""Tries manuals: attempts at queries of their tasks, with the manual as guidance and without (GUI-Owl 2.2.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
+from typing import Final, NamedTuple
+
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Refusal
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.derive.planning.named_values import names_in
+
+MANUAL: Final = "manual"
+"""`source` of the guidance that a manual gives."""
+MANUAL_HELPED: Final = "manual_helped"
+"""The sort of a manual with which attempts succeeded more often than without."""
+_NAME = re.compile(r"\{([^{}\s]+)\}")
+
+
+class TriedManual(NamedTuple):
+    """Success at some queries with and without a manual, each query by one attempt of either sort."""
+
+    queries: int
+    """Queries whose attempts were both scored."""
+    without: float
+    with_manual: float
+
+    @property
+    def helped(self) -> bool:
+        """Whether it raised success."""
+        return self.with_manual > self.without
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether nothing could be compared: no attempt was scored, or all succeeded without it."""
+        return not self.queries or self.without >= 1.0
+
+    def in_words(self) -> str:
+        """The figures, for a refusal."""
+        return f"{self.with_manual:.0%} with, {self.without:.0%} without, at {self.queries} queries"
+
+
+def filled_manual(manual: str, query: Query) -> str | None:
+    """The steps of a manual with the values of a query; None if the query lacks a value that it names."""
+    values = {slot.name: slot.value for slot in query.slots}
+    if names_in(manual) - values.keys():
+        return None
+    return _NAME.sub(lambda name: values[name[1]], manual)
+
+
+def guidance_by(manual: Example, queries: Sequence[Query], most: int, origin: Origin) -> list[tuple[Query, Guidance]]:
+    """The queries at which a manual is tried, each with the manual as its guidance.
+
+    The query that the manual was made from comes last: a manual should help with others.
+
+    Args:
+        manual: a row of the kind `planning`.
+        queries: those of its task, in order of id.
+        most: how many of them.
+        origin: common columns of the guidance.
+    """
+    text = manual.messages[-1].content
+    found = []
+    for query in sorted(queries, key=lambda query: query.query_id == manual.query_id):
+        filled = filled_manual(text, query)
+        if filled is None:
+            continue
+        guidance = Guidance(
+            guidance_id=Guidance.make_id(query.query_id, filled),
+            query_id=query.query_id,
+            source_trajectory=manual.trajectory_id,
+            source=MANUAL,
+            step_descriptions=(),
+            dropped_steps=(),
+            text=filled,
+            **origin.common(manual.made_by),
+        )
+        found.append((query, guidance))
+    return found[:most]
+
+
+def tried_manual(
+    pairs: Collection[tuple[str, str]],
+    without: Mapping[str, float | None],
+    guided: Mapping[str, float | None],
+) -> TriedManual:
+    """Compare the attempts at the queries of a manual; a query counts if both of its attempts were scored.
+
+    Args:
+        pairs: query and guidance of each.
+        without: the reward without guidance, by query.
+        guided: the reward with it, by guidance.
+    """
+    scored = [
+        (before >= 1.0, after >= 1.0)
+        for query, guidance in pairs
+        if (before := without.get(query)) is not None and (after := guided.get(guidance)) is not None
+    ]
+    if not scored:
+        return TriedManual(0, 0.0, 0.0)
+    return TriedManual(len(scored), fmean(one for one, _ in scored), fmean(two for _, two in scored))
+
+
+def kept_manuals(
+    manuals: Sequence[Example], tried: Mapping[str, TriedManual], origin: Origin
+) -> tuple[list[Example], list[Refusal]]:
+    """The manuals that helped, or of which nothing is known, and the refusals of the others.
+
+    Args:
+        manuals: rows of the kind `planning`.
+        tried: by example id.
+        origin: common columns of the refusals.
+    """
+    kept, refused = [], []
+    for manual in manuals:
+        found = tried[manual.example_id]
+        if found.helped:
+            kept.append(manual.model_copy(update={"variant": MANUAL_HELPED}))
+        elif found.tells_nothing:
+            kept.append(manual)
+        else:
+            refused.append(
+                Refusal(
+                    kind=manual.kind,
+                    trajectory_id=manual.trajectory_id,
+                    variant=manual.variant,
+                    step_index=None,
+                    screen_id=None,
+                    reason="manual_did_not_help",
+                    detail=f"{found.in_words()}: {' '.join(manual.messages[-1].content.split())}",
+                    count=1,
+                    **origin.common(manual.made_by),
+                )
+            )
+    return kept, refused
