@@ -16,14 +16,23 @@ _COMPOSE = yaml.safe_load((_ROOT / "compose.yaml").read_text(encoding="utf-8"))
 _OWN = [name for name, service in _COMPOSE["services"].items() if "entrypoint" not in service]
 
 
-def test_the_image_copies_what_there_is_and_what_is_sent() -> None:
-    lines = (_ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    copied = [name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]]
+@pytest.mark.parametrize("image", ["Dockerfile", "Dockerfile.worker"])
+def test_the_image_copies_what_there_is_and_what_is_sent(image: str) -> None:
+    lines = (_ROOT / image).read_text(encoding="utf-8").splitlines()
+    copies = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from=" not in line]
+    copied = [name for names in copies for name in names]
     assert copied and all((_ROOT / name).exists() for name in copied)
     sent = (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert {f"!{name.removeprefix('./')}" for name in copied} == {line for line in sent if line.startswith("!")}
     links = {path.name for path in (_ROOT / "trajmill").iterdir() if path.is_symlink()}
     assert links <= set(copied)
+
+
+def test_the_worker_image_has_the_beam_that_was_tested() -> None:
+    base = (_ROOT / "Dockerfile.worker").read_text(encoding="utf-8")
+    pinned = (_ROOT / "constraints.txt").read_text(encoding="utf-8")
+    found = re.search(r"^FROM apache/beam_python3\.11_sdk:(\S+)$", base, re.MULTILINE)
+    assert found is not None and f"apache-beam=={found[1]}" in pinned.splitlines()
 
 
 @pytest.mark.parametrize("service", _OWN)
