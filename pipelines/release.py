@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.pipelines.deriving.release_kinds import (
@@ -27,7 +28,7 @@ from trajmill.stages.curate.leak_check import LeakCheck, without_rows
 from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
 from trajmill.stages.curate.reflector import with_equal_reflections
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
+from trajmill.stages.curate.training_set import Alike, TrainingSet, chosen_trajectories, training_set
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.base import ExportedFile, Exporter
@@ -92,18 +93,12 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     """
     origin = request.origin
     versions = _versions(warehouse, request.name)
-    examples = read_table(warehouse, "examples", rounds=range(origin.round + 1), run_id=origin.run_id)
-    offered = examples.filter(pc.equal(examples["kind"], END_TO_END))
+    alike = _alike(queries, request.curate, WarehouseScreens(warehouse))
+    offered = _offered(warehouse, origin, request.keep_per_query, alike)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
-    chosen = training_set(
-        offered,
-        request.averages,
-        request.keep_per_query,
-        request.keep_per_reply,
-        _alike(queries, request.curate, WarehouseScreens(warehouse)),
-    )
+    chosen = training_set(offered.rows, request.averages, request.keep_per_query, request.keep_per_reply, alike)
     clean = check.examples(chosen.examples)
-    curated = chosen._replace(examples=clean.rows)
+    curated = chosen._replace(examples=clean.rows, longer_success=offered.total - offered.rows.num_rows)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
     kinds = [_curated_kind(kind, check) for kind in derived_rows(warehouse, origin, request.kinds)]
     folder = _emptied(warehouse, request.name)
@@ -121,7 +116,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     shared = _write_supervised(
         warehouse,
         folder,
-        SharedRelease(origin.run_id, origin.round, curated.examples, offered),
+        SharedRelease(origin.run_id, origin.round, curated.examples, offered.rows),
         [each for each in exporters if each.table == "examples"],
         guidance,
     )
@@ -149,7 +144,32 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         previous=request.previous,
         shards={*shared.files, *(file for kind in released for file in kind.shared.files)},
     )
-    return Released(offered.num_rows, curated.examples.num_rows, _rows_of(files, RL_FILE))
+    return Released(offered.total, curated.examples.num_rows, _rows_of(files, RL_FILE))
+
+
+class _Offered(NamedTuple):
+    """The supervised rows of all rounds so far."""
+
+    total: int
+    rows: pa.Table
+    """Those of the trajectories that are learned from: at most some of each query, however many rounds there were."""
+
+
+def _offered(warehouse: Warehouse, origin: Origin, per_query: int, alike: Alike) -> _Offered:
+    """Choose trajectories by narrow columns, then read the texts of no others."""
+    rounds, own = range(origin.round + 1), END_TO_END
+    names = ["kind", "query_id", "trajectory_id", "step_index"]
+    keys = read_table(warehouse, "examples", names, rounds=rounds, run_id=origin.run_id)
+    keys = keys.filter(pc.equal(keys["kind"], own))
+    chosen = pa.array(sorted(chosen_trajectories(keys, per_query, alike)), pa.string())
+    batches = read_batches(warehouse, "examples", rounds=rounds, run_id=origin.run_id)
+    wanted = (
+        batch.filter(pc.and_(pc.equal(batch["kind"], own), pc.is_in(batch["trajectory_id"], chosen)))
+        for batch in batches
+    )
+    kept = [batch for batch in wanted if batch.num_rows]
+    rows = pa.Table.from_batches(kept) if kept else read_table(warehouse, "examples", rounds=[])
+    return _Offered(keys.num_rows, rows)
 
 
 def _alike(queries: Sequence[Query], spec: CurateSpec, screens: WarehouseScreens) -> Alike:

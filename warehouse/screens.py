@@ -23,6 +23,7 @@ from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen, journal_paths
 from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
+from trajmill.warehouse.store.base import FileStore
 
 _SCREENS_PER_BATCH = 64
 _DECODED_TREES = 4096
@@ -170,9 +171,9 @@ class _ScreenFile:
         self._sizes: pa.Table | None = None
         self._trees: pa.ChunkedArray | None = None
 
-    def ids(self) -> list[str]:
-        ids: list[str] = self._read("screen_id").column(0).to_pylist()
-        return ids
+    def ids(self) -> Sequence[str]:
+        with damage_as_error(self.path):
+            return _ids_in(self._store, self._name, self.path.stat().st_mtime_ns if self.path.exists() else 0)
 
     def size(self, row: int) -> Size:
         if self._sizes is None:
@@ -201,10 +202,8 @@ class _ScreenFile:
         return [found[row] for row in rows]
 
     def _read(self, *columns: str) -> pa.Table:
-        """Read columns, of a file in a bucket without fetching the rest of it."""
-        system, before = self._store.arrow_files()
-        with self._store.one_line(self._name), damage_as_error(self.path):
-            return pq.read_table(before + self._name, columns=list(columns), filesystem=system, partitioning=None)
+        with damage_as_error(self.path):
+            return _read(self._store, self._name, columns)
 
     def _footer(self) -> pq.FileMetaData:
         system, before = self._store.arrow_files()
@@ -216,6 +215,19 @@ class _ScreenFile:
             self._store.fetch(self._name)
             self._fetched = True
         return self.path
+
+
+def _read(store: FileStore, name: str, columns: Sequence[str]) -> pa.Table:
+    """Read columns, of a file in a bucket without fetching the rest of it."""
+    system, before = store.arrow_files()
+    with store.one_line(name):
+        return pq.read_table(before + name, columns=list(columns), filesystem=system, partitioning=None)
+
+
+@lru_cache(maxsize=1024)
+def _ids_in(store: FileStore, name: str, modified: int) -> tuple[str, ...]:
+    """The ids of a committed file, read once in a process: all shards of a stage look for screens in the same files."""
+    return tuple(_read(store, name, ["screen_id"]).column(0).to_pylist())
 
 
 def _group_ends(footer: pq.FileMetaData) -> list[int]:

@@ -50,6 +50,8 @@ def derived_rows(warehouse: Warehouse, origin: Origin, versions: Collection[str]
         origin: the run and the round of the release.
         versions: `made_by` of the rows to take; those that other settings have made stay in the table.
     """
+    if not versions:
+        return []
     rounds = range(origin.round + 1)
     wanted = pa.array(sorted(versions), pa.string())
     batches = [

@@ -35,6 +35,20 @@ class Alike(NamedTuple):
     """Leaves out rows whose screens look like those of others; None keeps all."""
 
 
+def chosen_trajectories(examples: pa.Table, per_query: int, alike: Alike = Alike()) -> frozenset[str]:
+    """Ids of the trajectories that a training set learns from.
+
+    Args:
+        examples: only the columns `query_id`, `trajectory_id` and `step_index` are read.
+        per_query: how many successes of a query are learned from.
+        alike: queries that share `per_query`.
+    """
+    successes = [
+        each._replace(query_id=alike.queries.get(each.query_id, each.query_id)) for each in successes_in(examples)
+    ]
+    return shortest_successes(successes, per_query)
+
+
 def training_set(
     examples: pa.Table,
     averages: Mapping[str, float] | None,
@@ -53,10 +67,7 @@ def training_set(
         per_reply: how many steps with the same reply are learned from; None for all.
         alike: queries that share `per_query`, and screens of which one is enough.
     """
-    successes = [
-        each._replace(query_id=alike.queries.get(each.query_id, each.query_id)) for each in successes_in(examples)
-    ]
-    chosen = shortest_successes(successes, per_query)
+    chosen = chosen_trajectories(examples, per_query, alike)
     kept = examples.filter(pc.is_in(examples["trajectory_id"], pa.array(sorted(chosen), pa.string())))
     ordered = kept.sort_by([("query_id", "ascending"), ("trajectory_id", "ascending"), ("step_index", "ascending")])
     distinct = without_duplicates(ordered)

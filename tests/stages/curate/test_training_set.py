@@ -3,13 +3,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.curate.dedup import without_duplicates
-from trajmill.stages.curate.training_set import training_set
+from trajmill.stages.curate.training_set import chosen_trajectories, training_set
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 
@@ -64,6 +65,14 @@ def test_a_training_set_does_not_depend_on_the_order_of_storage() -> None:
     assert made.examples.equals(again.examples)
     assert len(rows) == made.examples.num_rows + made.longer_success + made.duplicate
     assert made.longer_success > 0 and made.duplicate > 0
+
+
+def test_trajectories_that_narrow_columns_choose_give_the_same_training_set() -> None:
+    rows = table(*(e for i in range(6) for e in examples_of(i % 4 + 2, f"t{i}", "ab"[i % 2])))
+    chosen = chosen_trajectories(rows.select(["query_id", "trajectory_id", "step_index"]), per_query=2)
+    assert len(chosen) == 4
+    narrowed = rows.filter(pc.is_in(rows["trajectory_id"], pa.array(sorted(chosen))))
+    assert training_set(narrowed, None, per_query=2).examples.equals(training_set(rows, None, per_query=2).examples)
 
 
 def test_weights_follow_the_success_of_the_query() -> None:
