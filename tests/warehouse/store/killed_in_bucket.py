@@ -1,0 +1,146 @@
+"""Processes at work in a bucket: killed after a named step of a commit or of a release, or at the same time as others.
+
+For `test_killed_in_bucket.py`. The environment leads to the server.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.warehouse.samples import observation, stage_run, step_verdicts
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.warehouse import commit as commits
+from trajmill.warehouse import releases
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.delta_log import table_versions
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.releases import write_release
+from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.screens import write_screens
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.staging import mark_done, read_marker
+from trajmill.warehouse.store.base import LeaseLostError
+from trajmill.warehouse.store.bucket import BucketStore
+from trajmill.warehouse.store.lease import leased
+
+ROWS, SCREENS = 6, 3
+AT = stage_run("judge")
+KEY, RELEASE = "key", "first"
+STEPS = (
+    "screens written",
+    "rows written",
+    "screens committed",
+    "rows committed",
+    "marked",
+    "release file 1",
+    "release file 2",
+    "manifest",
+)
+"""After each of them a process is killed."""
+
+
+def kill_after(step: str, url: str) -> None:
+    """Do the stage and the release, but die after a step; an empty step lets the process live."""
+
+    def after(name: str) -> None:
+        if name == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    _watch_store(after)
+    warehouse = create_warehouse(url)
+    with sole_worker(warehouse, AT.run_id):
+        if read_marker(warehouse, AT.staging(warehouse), KEY) is None:
+            make_stage(warehouse, AT, after)
+        make_release(warehouse)
+
+
+def make_stage(warehouse: Warehouse, at: StageRun, after: Callable[[str], None] = lambda step: None) -> None:
+    """Write a few screens and verdicts, commit them, and mark the stage as done."""
+    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
+    for number in range(SCREENS):
+        journal.append(observation(number))
+    origin = Origin(round=at.round, run_id=at.run_id, code_version="test")
+    screens = write_screens(warehouse, at, origin, "draw-v1")
+    after("screens written")
+    rows = rows_to_arrow("step_verdicts", step_verdicts(ROWS, at))
+    verdicts = write_shard(warehouse, "step_verdicts", at, rows)
+    after("rows written")
+    commit_stage(warehouse, at, {"screens": [screens], "step_verdicts": [verdicts]})
+    mark_done(warehouse, at.staging(warehouse), KEY, {"rows": ROWS})
+    after("marked")
+
+
+def make_release(warehouse: Warehouse) -> None:
+    """Make a release of two files."""
+    folder = warehouse.release(RELEASE)
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"a": [1, 2, 3]}), folder / "train.parquet")
+    (folder / "README.md").write_text("# card\n")
+    versions = releases.read_release(warehouse, RELEASE).tables if RELEASE in releases.release_names(warehouse) else {}
+    write_release(
+        warehouse,
+        RELEASE,
+        tables=versions or table_versions(warehouse),
+        run_id=AT.run_id,
+        round=1,
+        code_version="test",
+        created_at="2026-11-20T00:00:00Z",
+    )
+
+
+def _watch_store(after: Callable[[str], None]) -> None:
+    """Tell of the steps within a commit and within a release."""
+    make_durable, publish, put = commits.make_log_durable, BucketStore.publish, BucketStore.put
+    files = 0
+
+    def committed(warehouse: Warehouse, table: str) -> None:
+        after("screens committed" if table == "screens" else "rows committed")
+        make_durable(warehouse, table)
+
+    def published(store: BucketStore, name: str) -> None:
+        nonlocal files
+        publish(store, name)
+        if name.startswith("releases/"):
+            files += 1
+            after(f"release file {files}")
+
+    def was_put(store: BucketStore, name: str, data: bytes) -> None:
+        put(store, name, data)
+        if name.endswith(releases.MANIFEST):
+            after("manifest")
+
+    patch.object(commits, "make_log_durable", committed).start()
+    patch.object(BucketStore, "publish", published).start()
+    patch.object(BucketStore, "put", was_put).start()
+
+
+def commit_some(run_id: str, rounds: int, url: str) -> None:
+    """Do the stage of some rounds of a run, beside another process."""
+    warehouse = create_warehouse(url)
+    for number in range(1, rounds + 1):
+        make_stage(warehouse, stage_run("judge", number, run_id))
+
+
+def hold_and_stand_still(ready: str, url: str) -> None:
+    """Take a short lease, tell it by a file, and try to go on with it after having been stopped."""
+    warehouse = create_warehouse(url)
+    try:
+        with leased(warehouse.store, "staging/run-a/lock", wait=False, seconds=2.0):
+            Path(ready).touch()
+            while not Path(f"{ready}-go").exists():
+                time.sleep(0.05)
+            time.sleep(60.0)
+    except LeaseLostError as error:
+        Path(f"{ready}-lost").write_text(str(error))
+        sys.exit(3)
