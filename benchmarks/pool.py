@@ -38,7 +38,7 @@ _EPISODES_PER_INSTANCE = 4
 _TAPS = 7
 _STEP_SECONDS, _RESET_SECONDS = (0.05, 0.3), (0.2, 1.0)
 _SCREEN_BYTES, _ELEMENTS = 30_000, 25
-_ORIGIN = Origin(round=1, run_id="benchmark", code_version="benchmark")
+ORIGIN = Origin(round=1, run_id="benchmark", code_version="benchmark")
 
 
 class _Times(NamedTuple):
@@ -61,7 +61,7 @@ class _Spent(NamedTuple):
     processor: float
 
 
-class _SleepingEnvironment:
+class SleepingEnvironment:
     """Takes its time, and shows something new after every step."""
 
     platform = Platform.WEB
@@ -76,31 +76,37 @@ class _SleepingEnvironment:
         )
 
     async def reset(self, query: Query, seed: int) -> Observation:
+        """Take the time of the seed's reset."""
         times = _Times.of(seed)
         self._seed, self._left = seed, list(reversed(times.steps))
         await asyncio.sleep(times.reset)
         return self._look()
 
     async def step(self, action: Action) -> Observation:
+        """Take the time of the seed's next step."""
         await asyncio.sleep(self._left.pop())
         return self._look()
 
     async def score(self) -> float | None:
+        """Every episode succeeds."""
         return 1.0
 
     async def close(self) -> None:
-        pass
+        """Nothing is open."""
 
     def _look(self) -> Observation:
-        name = f"{self._seed}-{len(self._left)}"
+        return self.screen(f"{self._seed}-{len(self._left)}")
+
+    def screen(self, name: str) -> Observation:
+        """A screen of its own for each name."""
         # Made at no cost: the CPU time is to be that of the rollout.
         png = name.encode().ljust(_SCREEN_BYTES)
         return Observation(ScreenHandle(name, Size(1280, 720), lambda: png), self._elements, "sleeping")
 
 
 class _SleepingFactory:
-    async def __call__(self) -> _SleepingEnvironment:
-        return _SleepingEnvironment()
+    async def __call__(self) -> SleepingEnvironment:
+        return SleepingEnvironment()
 
     async def close(self) -> None:
         pass
@@ -118,7 +124,7 @@ def main() -> None:
     head = ("instances", "episodes", "steps", "ideal s", "took s", "efficiency", "overhead", "ms per step", "CPU ms")
     print(*(f"{word:>11}" for word in head))
     for instances in _INSTANCES:
-        attempts = [_attempt(number) for number in range(instances * _EPISODES_PER_INSTANCE)]
+        attempts = [attempt_at(number) for number in range(instances * _EPISODES_PER_INSTANCE)]
         ideal, (took, processor) = _ideal_seconds(attempts, instances), _seconds(attempts, instances)
         steps = len(attempts) * (_TAPS + 1)
         cells = (
@@ -140,7 +146,7 @@ def _seconds(attempts: list[Attempt], instances: int) -> _Spent:
         work = RunAttempts(
             warehouse=create_warehouse(Path(folder) / "root"),
             at=StageRun("benchmark", 1, "rollout"),
-            origin=_ORIGIN,
+            origin=ORIGIN,
             environment=_SleepingSpec(),
             agent=ActingAgent(ReferenceSpec()),
             limits=Limits(),
@@ -162,7 +168,8 @@ def _ideal_seconds(attempts: list[Attempt], instances: int) -> float:
     return max(free)
 
 
-def _attempt(number: int) -> Attempt:
+def attempt_at(number: int) -> Attempt:
+    """An attempt at a query of its own, whose seed is its number."""
     query = Query(
         query_id=f"q{number}",
         platform=Platform.WEB,
@@ -182,7 +189,7 @@ def _attempt(number: int) -> Attempt:
         max_steps=_TAPS + 1,
         split=Split.TRAIN,
         validation="passed",
-        **_ORIGIN.common(made_by="benchmark"),
+        **ORIGIN.common(made_by="benchmark"),
     )
     return Attempt(query, Purpose.REFERENCE, 0, number)
 
