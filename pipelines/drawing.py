@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import threading
 from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from time import sleep
 
+from trajmill.pipelines.work.processes import end_with
 from trajmill.schemas.observation import Observation
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
@@ -23,7 +22,6 @@ from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.store.parts import JournalParts
 
 _MOST_PROCESSES = 4
-_CHECK_OWNER_SECONDS = 1.0
 
 
 @contextmanager
@@ -51,7 +49,7 @@ def drawing_processes() -> Executor:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["trajmill.stages.environments.simulated.drawing.draw"])
     return ProcessPoolExecutor(
-        min(os.cpu_count() or 1, _MOST_PROCESSES), context, initializer=_end_with, initargs=(os.getpid(),)
+        min(os.cpu_count() or 1, _MOST_PROCESSES), context, initializer=end_with, initargs=(os.getpid(),)
     )
 
 
@@ -86,22 +84,3 @@ class ScreenWriter:
     async def _draw(self, observation: Observation, executor: Executor) -> None:
         image = await asyncio.get_running_loop().run_in_executor(executor, observation.screen.encode)
         self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
-
-
-def _end_with(owner: int) -> None:
-    """End this process when its owner ends, because a killed owner cannot end the processes that it started."""
-
-    def watch() -> None:
-        while _is_alive(owner):
-            sleep(_CHECK_OWNER_SECONDS)
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True

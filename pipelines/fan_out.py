@@ -23,6 +23,7 @@ from trajmill.pipelines.engine.packing import PackedWork, packed
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.engine.signs import Signs
 from trajmill.pipelines.engine.watch import run_watched
+from trajmill.pipelines.work.processes import side_by_side
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -90,14 +91,21 @@ class _DoShard(beam.DoFn, Generic[P]):
         self._sent, self._warehouse, self._at, self._signs = work, warehouse, at, signs
 
     def process(self, element: tuple[str, Any]) -> Iterable[str]:
-        shard, payload = element
-        marker = _ShardMarker(self._warehouse, self._at, shard)
-        if marker.read() is None:
-            written = self._done(shard, payload)
-            marker.write(written)
+        written = self.do(element)
+        if written is not None:
             for table in written.files:
                 Metrics.counter("trajmill", f"{table}_rows").inc(written.rows(table))
-        yield shard
+        yield element[0]
+
+    def do(self, element: tuple[str, Any]) -> WrittenFiles | None:
+        """Do a shard and write its marker; None if it has one already."""
+        shard, payload = element
+        marker = _ShardMarker(self._warehouse, self._at, shard)
+        if marker.read() is not None:
+            return None
+        written = self._done(shard, payload)
+        marker.write(written)
+        return written
 
     def _done(self, shard: str, payload: Any) -> WrittenFiles:
         if self._signs is None:
@@ -112,17 +120,26 @@ class _DoShard(beam.DoFn, Generic[P]):
 
 
 def fan_out(
-    warehouse: Warehouse, at: StageRun, payloads: Sequence[P], work: ShardWork[P], settings: BeamSettings
+    warehouse: Warehouse,
+    at: StageRun,
+    payloads: Sequence[P],
+    work: ShardWork[P],
+    settings: BeamSettings,
+    workers: int = 1,
 ) -> WrittenFiles:
     """Do `work` on every payload, each a shard of the stage, and return the files.
 
-    A shard that an earlier call has finished with the same payload and work is kept.
+    A shard that an earlier call has finished with the same payload and work is kept. With more than one worker, Beam's
+    in-process runner, which has one, is replaced by processes of our own; other runners bring their workers.
 
     Raises:
         TrajmillError: `work` raised it, workers on other machines were lost too often, or a worker has written to a
             folder that this process does not see.
     """
     shards = {_shard_name(number, work.identity(payload)): payload for number, payload in enumerate(payloads)}
+    if workers > 1 and len(shards) > 1 and settings.on_this_machine and not settings.options:
+        side_by_side(_DoShard(work, warehouse, at).do, list(shards.items()), workers)
+        return _joined(_written(_ShardMarker(warehouse, at, shard)) for shard in shards)
 
     def build(do_shard: _DoShard[P]) -> beam.Pipeline:
         pipeline = beam.Pipeline(options=settings.pipeline_options())

@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
+from uuid import uuid4
 
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.engine.settings import BeamSettings
-from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.fan_out import WrittenFiles, fan_out
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.reading.slots import shown_slots
+from trajmill.pipelines.work.attempts import (
+    AttemptQueue,
+    QueuedAttempts,
+    attempt_from_text,
+    attempt_key,
+    attempt_to_text,
+    queue_attempts,
+)
+from trajmill.pipelines.work.journals import journaled_records
+from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
 from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.online.base import AttemptVerdicts
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -38,6 +50,9 @@ from trajmill.warehouse.staging import Journal, RecordCounter
 from trajmill.warehouse.store.parts import USUAL, Durability, JournalParts, stored_in_time, stored_journals
 
 _JOURNALS = "episodes-*.jsonl"
+
+PlatformAttempts = tuple[Platform, Sequence[Attempt] | AttemptSource]
+"""Attempts at queries of one platform."""
 
 
 class JournaledAttempt(Record):
@@ -123,7 +138,7 @@ class RunAttempts:
     def identity(self, attempts: Sequence[Attempt]) -> object:
         """The attempts, the environment and the agent."""
         return [
-            [_identity(attempt) for attempt in attempts],
+            [attempt_key(attempt) for attempt in attempts],
             identity_of(self.environment),
             self.agent.identity(),
         ]
@@ -142,25 +157,49 @@ class RunAttempts:
             attempts: its attempts.
             judge: judges each attempt as soon as it is finished; None judges nothing.
         """
+        by_id: dict[str, Attempt] = {}
+
+        def remaining(make_agent: AgentMaker) -> list[PlatformAttempts]:
+            by_id.update({attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts})
+            finished = self._finished(by_id)
+            left = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]
+            return list(_by_platform(left).items())
+
+        self.roll(shard, remaining, judge)
+        finished = self._finished(by_id)
+        return [finished[trajectory_id] for trajectory_id in sorted(by_id)]
+
+    def roll(
+        self,
+        shard: str,
+        plan: Callable[[AgentMaker], Sequence[PlatformAttempts]],
+        judge: AttemptJudge | None = None,
+    ) -> None:
+        """Run attempts into the journals of a shard.
+
+        Args:
+            shard: name of the shard.
+            plan: gives the attempts, once the agents can be made.
+            judge: judges each attempt as soon as it is finished; None judges nothing.
+        """
         journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
         parts = JournalParts(self.warehouse, self.at, [journal_path(self.warehouse, self.at, shard), journal.path])
         with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             try:
-                finished = asyncio.run(self._run(attempts, journal, screens, parts, judge))
+                asyncio.run(self._run(plan, journal, screens, parts, judge))
             finally:
                 journal.close()
         # The process that commits the stage writes the screens, from the journals of all shards.
         parts.publish(parts.sizes())
-        return finished
 
     async def _run(
         self,
-        attempts: Sequence[Attempt],
+        plan: Callable[[AgentMaker], Sequence[PlatformAttempts]],
         journal: Journal,
         screens: ScreenWriter,
         parts: JournalParts,
         judge: AttemptJudge | None,
-    ) -> Sequence[JournaledAttempt]:
+    ) -> None:
         board = SlotBoard()
         storing = stored_in_time(parts, self.durability)
         opened = AsyncExitStack()
@@ -174,16 +213,21 @@ class RunAttempts:
                 journal.append(JournaledAttempt.of(rollout, judged).model_dump_json().encode())
                 await one_more()
 
-            by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts}
-            finished = {one.trajectory_id: one for one in _journaled(self._journals(), by_id)}
-            remaining = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]
-            for platform, of_platform in _by_platform(remaining).items():
+            for platform, of_platform in plan(make_agent):
                 factory = self.environment.factory(platform)
                 await run_attempts(
                     of_platform, make_agent, factory, self.limits, self.origin, record, self.concurrency, board
                 )
-        finished |= {one.trajectory_id: one for one in _journaled([journal.path], by_id)}
-        return [finished[trajectory_id] for trajectory_id in sorted(by_id)]
+
+    def _finished(self, wanted: Collection[str]) -> dict[str, JournaledAttempt]:
+        records = map(JournaledAttempt.model_validate_json, journaled_records(self._journals(), wanted))
+        return {one.trajectory_id: one for one in records}
+
+    def left(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """The attempts that are in no journal of the stage."""
+        records = (record for path in self._journals() for record in Journal(path).read())
+        finished = {_key_of(JournaledAttempt.model_validate_json(record)) for record in records}
+        return [attempt for attempt in attempts if attempt_key(attempt) not in finished]
 
     def _journals(self) -> list[Path]:
         """All journals of the stage, because an earlier try may have divided the attempts into other shards."""
@@ -194,28 +238,78 @@ class RunAttempts:
         return WrittenFiles(files, Counter(one.failure.failure_class.value for one in finished if one.failure))
 
 
-def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], shards: int, beam: BeamSettings) -> WrittenFiles:
-    """Run attempts in `shards` shards and return the files; a screen of several shards is written once."""
-    made = fan_out(work.warehouse, work.at, split_evenly(attempts, shards), work, beam)
+class Lane(NamedTuple):
+    """One of the workers that take attempts from queues until none is left."""
+
+    number: int
+    queues: tuple[AttemptQueue, ...]
+
+
+@dataclass(frozen=True)
+class RollLane:
+    """Runs what a lane takes into journals; no slot of it waits for others to end as long as there are attempts."""
+
+    work: RunAttempts
+
+    def identity(self, lane: Lane) -> object:
+        """The lane of this call: its queues have a name that no other call's have."""
+        return list(lane)
+
+    def __call__(self, shard: str, lane: Lane) -> WrittenFiles:
+        """Run attempts; their rows are written later, from the journals of all lanes."""
+
+        def taken(make_agent: AgentMaker) -> list[PlatformAttempts]:
+            of = self.work
+            return [(queue.platform, QueuedAttempts(of.warehouse, of.at, queue)) for queue in lane.queues]
+
+        self.work.roll(shard, taken)
+        return WrittenFiles({})
+
+
+def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, beam: BeamSettings) -> WrittenFiles:
+    """Run attempts with some workers and return the files; a screen of several attempts is written once.
+
+    Where there is more than one worker or range, the workers first take attempts from a common queue. A shard then
+    finds its attempts finished, except those of a worker that died, and writes their rows.
+    """
+    if workers > 1 or len(attempts) > MOST_IN_RANGE:
+        _roll_in_lanes(work, attempts, workers, beam)
+    made = fan_out_listed(
+        work.warehouse,
+        work.at,
+        attempts,
+        work,
+        beam,
+        workers=workers,
+        encode=attempt_to_text,
+        decode=attempt_from_text,
+    )
     screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
     return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
+
+
+def _roll_in_lanes(work: RunAttempts, attempts: Sequence[Attempt], workers: int, beam: BeamSettings) -> None:
+    left = work.left(attempts)
+    claims = f"claims-{uuid4().hex[:12]}"
+    queues = tuple(
+        queue_attempts(
+            work.warehouse, work.at, platform, of_platform, claims, workers=workers, concurrency=work.concurrency
+        )
+        for platform, of_platform in _by_platform(left).items()
+    )
+    if queues:
+        lanes = [Lane(number, queues) for number in range(min(workers, len(left)))]
+        fan_out(work.warehouse, work.at, lanes, RollLane(work), beam, workers)
+
+
+def _key_of(one: JournaledAttempt) -> tuple[str, Purpose, int, int, str | None]:
+    made = one.trajectory
+    return made.query_id, made.purpose, made.attempt, made.seed, made.guidance_id
 
 
 def attempt_counter(warehouse: Warehouse, at: StageRun) -> RecordCounter:
     """A counter of the finished attempts of a stage."""
     return RecordCounter(at.staging(warehouse), _JOURNALS)
-
-
-def _journaled(journals: Sequence[Path], wanted: Collection[str]) -> Iterator[JournaledAttempt]:
-    for path in journals:
-        for one in map(JournaledAttempt.model_validate_json, Journal(path).read()):
-            if one.trajectory_id in wanted:
-                yield one
-
-
-def _identity(attempt: Attempt) -> object:
-    guidance_id = attempt.guidance.guidance_id if attempt.guidance else None
-    return [attempt.query.query_id, attempt.purpose, attempt.attempt, attempt.seed, guidance_id]
 
 
 def _by_platform(attempts: Sequence[Attempt]) -> dict[Platform, list[Attempt]]:

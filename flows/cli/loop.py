@@ -28,8 +28,14 @@ NewRun = Annotated[
 ]
 
 
-@app.command(epilog="Example: trajmill evolve --config trajmill.toml")
-def evolve(config: ConfigFile = None, new_run: NewRun = False) -> None:
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, max=256, help="Worker processes side by side, instead of rollout.workers."),
+]
+
+
+@app.command(epilog="Example: trajmill evolve --config trajmill.toml --workers 2")
+def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers = None) -> None:
     """Run the loop, round after round; a second call continues where the first stopped."""
     from rich.console import Console
 
@@ -38,7 +44,7 @@ def evolve(config: ConfigFile = None, new_run: NewRun = False) -> None:
     from trajmill.flows.prefect_settings import set_quiet_defaults
     from trajmill.flows.progress import ConsoleWatcher, watched_by
 
-    settings = load_config(config)
+    settings = with_workers(load_config(config), workers)
     begin_or_ask(settings, new_run)
     set_quiet_defaults()
     from trajmill.flows.evolve import evolve as run_rounds
@@ -136,6 +142,13 @@ def _stage_command(stage: StageCommand) -> Callable[[Path | None, bool], None]:
 
 for _stage in STAGE_COMMANDS:
     app.command(_stage.name, epilog=f"Example: trajmill {_stage.name} --config trajmill.toml")(_stage_command(_stage))
+
+
+def with_workers(config: Config, workers: int | None) -> Config:
+    """The configuration with another number of workers; the same one for None."""
+    if workers is None:
+        return config
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"workers": workers})})
 
 
 def begin_or_ask(config: Config, new_run: bool) -> None:

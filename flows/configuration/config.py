@@ -119,7 +119,8 @@ class RolloutSection(Spec):
     recycle_after: PositiveInt = 1000
     """Episodes after which an environment is replaced."""
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
-    """Worker processes."""
+    """Worker processes that work side by side on this machine, each with `concurrency` episodes; a killed one is
+    replaced. With another Beam runner, whose workers are its own, the least number of shards."""
     store_after: Annotated[PositiveInt, OPERATIONAL] = 16
     """Finished episodes after which a worker stores them, if the warehouse is in a bucket. A killed worker costs at
     most those that it has not stored; in a folder, each is stored when it is finished."""

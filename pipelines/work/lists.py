@@ -77,30 +77,40 @@ def fan_out_listed(
         items: what to do; neighbours come into one shard, so sort them as their rows are stored.
         work: done on the items of each range.
         settings: the Beam runner.
-        workers: the least number of ranges, if there are as many items.
+        workers: worker processes on this machine; there are at least as many ranges, if there are as many items.
         most: the most items of a range.
         encode: writes an item as text.
         decode: reads it; picklable.
     """
-    ranges = list_work(warehouse, at, items, work, workers=workers, most=most, encode=encode)
-    return fan_out(warehouse, at, ranges, ListedWork(warehouse, at, work, decode), settings)
+    ranges = list_work(warehouse, at, items, work.identity, workers=workers, most=most, encode=encode)
+    return fan_out(warehouse, at, ranges, ListedWork(warehouse, at, work, decode), settings, workers)
 
 
 def list_work(
     warehouse: Warehouse,
     at: StageRun,
     items: Sequence[T],
-    work: ShardWork[Sequence[T]],
+    identity: Callable[[Sequence[T]], object],
     *,
     workers: int,
     most: int = MOST_IN_RANGE,
     encode: Callable[[T], str] = str,
 ) -> list[WorkRange]:
-    """Write the list of a stage and return its ranges; arguments as above."""
+    """Write the list of a stage and return its ranges.
+
+    Args:
+        warehouse: where the list is.
+        at: the stage.
+        items: the items of the list.
+        identity: everything that decides the rows of some items, as JSON values.
+        workers: as in `fan_out_listed`.
+        most: as there.
+        encode: as there.
+    """
     parts = split_evenly(items, max(workers, ceil(len(items) / most)))
     if not parts:
         return []
-    identities = [content_id("range", work.identity(part)) for part in parts]
+    identities = [content_id("range", identity(part)) for part in parts]
     file = f"list-{content_id('list', identities)}.parquet"
     path = at.staging(warehouse) / file
     with replacing(path) as temporary, pq.ParquetWriter(temporary, _ITEM, compression="ZSTD") as writer:

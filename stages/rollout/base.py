@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
@@ -60,6 +61,14 @@ class FinishedAttempt:
     """The failure of a void attempt, with the number of tries; else None."""
     earlier_failure: Failure | None = None
     """The failure of the tries before the last one, with their number; None if there was one try."""
+
+
+class AttemptSource(Protocol):
+    """Gives attempts one by one, to whichever slot is free."""
+
+    async def take(self) -> Attempt | None:
+        """The next attempt; None if there is none left."""
+        ...
 
 
 Recorder = Callable[[FinishedAttempt], Awaitable[None]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -12,7 +12,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.agents.base import Agent, AgentMaker
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, Recorder
+from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits, Recorder
 from trajmill.stages.rollout.episode import run_episode, void_attempt
 from trajmill.stages.rollout.slots import RolloutSlot, SlotBoard, SlotState
 
@@ -20,7 +20,7 @@ _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
 
 
 async def run_attempts(
-    attempts: Sequence[Attempt],
+    attempts: Sequence[Attempt] | AttemptSource,
     make_agent: AgentMaker,
     factory: EnvironmentFactory,
     limits: Limits,
@@ -31,16 +31,18 @@ async def run_attempts(
 ) -> None:
     """Run all attempts, `concurrency` at a time; the board shows what each waits for.
 
+    A source is asked for the next attempt whenever a slot is free, so that no slot waits for a slow episode elsewhere.
     `record` gets each finished attempt once, also void ones, in the order in which they finish. After an environment
     failure, the attempt is tried again on a fresh instance, at most `limits.environment_tries` times in total. An error
     of `record` ends all attempts and is raised.
     """
     pool = EnvironmentPool(factory, concurrency, limits.environment)
-    queue, slots = iter(attempts), board or SlotBoard()
+    source = _Planned(attempts) if isinstance(attempts, Sequence) else attempts
+    slots, most = board or SlotBoard(), len(attempts) if isinstance(attempts, Sequence) else concurrency
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(concurrency, len(attempts))):
-                group.create_task(_run_queue(queue, make_agent, pool, limits, origin, record, slots.add()))
+            for _ in range(min(concurrency, most)):
+                group.create_task(_run_source(source, make_agent, pool, limits, origin, record, slots.add()))
     except ExceptionGroup as errors:
         # The errors of all tasks have one cause, e.g. a full disk.
         raise errors.exceptions[0] from None
@@ -48,8 +50,18 @@ async def run_attempts(
         await pool.close()
 
 
-async def _run_queue(
-    queue: Iterator[Attempt],
+class _Planned:
+    """Attempts that are known from the beginning."""
+
+    def __init__(self, attempts: Sequence[Attempt]) -> None:
+        self._left = iter(attempts)
+
+    async def take(self) -> Attempt | None:
+        return next(self._left, None)
+
+
+async def _run_source(
+    source: AttemptSource,
     make_agent: AgentMaker,
     pool: EnvironmentPool,
     limits: Limits,
@@ -57,7 +69,7 @@ async def _run_queue(
     record: Recorder,
     slot: RolloutSlot,
 ) -> None:
-    for attempt in queue:
+    while (attempt := await source.take()) is not None:
         finished = await _with_retries(attempt, make_agent, pool, limits, origin, slot)
         with slot.waiting(SlotState.STORING):
             await record(finished)

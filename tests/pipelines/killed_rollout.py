@@ -1,4 +1,4 @@
-"""A rollout of small attempts that kills itself (SIGKILL, as `kill -9`) at its n-th episode, for `test_rollout.py`."""
+"""A rollout of small attempts that is killed (SIGKILL, as `kill -9`) at its n-th episode, for `test_rollout.py`."""
 
 from __future__ import annotations
 
@@ -30,19 +30,26 @@ ATTEMPTS = tuple(Attempt(toy_query(f"q{number:02d}"), Purpose.TRAIN, 0, number) 
 CONCURRENCY = 2
 
 
-def run_rollout(root: Path, shards: int, kill_at: int) -> None:
-    """Roll out and commit all attempts, but die at the `kill_at`-th episode; 0 lets the process live."""
-    made = roll_out(root, shards, kill_at)
+def run_rollout(root: Path, workers: int, kill_at: int, kills_worker: bool = False) -> None:
+    """Roll out and commit all attempts, but die at the `kill_at`-th episode; 0 lets the process live.
+
+    Args:
+        root: the warehouse.
+        workers: worker processes; a single one is this process.
+        kill_at: the episode.
+        kills_worker: whether the process dies that runs the episode, not this one.
+    """
+    made = roll_out(root, workers, kill_at, 0 if kills_worker else os.getpid())
     commit_stage(create_warehouse(root), AT, made.files)
 
 
-def roll_out(root: Path, shards: int, kill_at: int = 0) -> WrittenFiles:
-    """Roll out all attempts without a commit."""
-    environment = CountingEnvironments(episodes=root.with_suffix(".episodes"), kill_at=kill_at)
+def roll_out(root: Path, workers: int, kill_at: int = 0, victim: int = 0) -> WrittenFiles:
+    """Roll out all attempts without a commit; `victim` is killed, 0 for the process of the episode."""
+    environment = CountingEnvironments(episodes=root.with_suffix(".episodes"), kill_at=kill_at, victim=victim)
     work = RunAttempts(
         create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
     )
-    return run_in_shards(work, ATTEMPTS, shards, BeamSettings())
+    return run_in_shards(work, ATTEMPTS, workers, BeamSettings())
 
 
 class PressingAgents(AgentSpec):
@@ -60,9 +67,10 @@ class CountingEnvironments(EnvironmentSpec):
     kind: str = "toy"
     episodes: Annotated[Path, OPERATIONAL]
     kill_at: Annotated[int, OPERATIONAL]
+    victim: Annotated[int, OPERATIONAL]
 
     def factory(self, platform: Platform) -> CountingFactory:
-        return CountingFactory(self.episodes, self.kill_at)
+        return CountingFactory(self.episodes, self.kill_at, self.victim)
 
 
 @dataclass
@@ -71,7 +79,7 @@ class CountingFactory:
 
     episodes: Path
     kill_at: int
-    begun: int = 0
+    victim: int
 
     async def __call__(self) -> ToyEnvironment:
         return CountingEnvironment(factory=self)
@@ -83,7 +91,7 @@ class CountingFactory:
         with self.episodes.open("a") as episodes:
             episodes.write(f"{query.query_id}\n")
         if len(self.episodes.read_text().split()) == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(self.victim or os.getpid(), signal.SIGKILL)
 
 
 @dataclass

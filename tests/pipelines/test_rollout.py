@@ -24,8 +24,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.pipelines.killed_rollout"])
 
 
-def run(root: Path, shards: int, kill_at: int) -> int | None:
-    process = PROCESSES.Process(target=run_rollout, args=(root, shards, kill_at))
+def run(root: Path, workers: int, kill_at: int, kills_worker: bool = False) -> int | None:
+    process = PROCESSES.Process(target=run_rollout, args=(root, workers, kill_at, kills_worker))
     process.start()
     process.join()
     return process.exitcode
@@ -48,18 +48,18 @@ def episodes(root: Path) -> Counter[str]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
     root = tmp_path_factory.mktemp("undisturbed") / "warehouse"
-    assert run(root, shards=1, kill_at=0) == 0
+    assert run(root, workers=1, kill_at=0) == 0
     assert set(episodes(root).values()) == {1}
     found = rows(root)
     assert len(found["trajectories"]) == len(ATTEMPTS) and len(found["screens"]) == len(ATTEMPTS) + 1
     return found
 
 
-@pytest.mark.parametrize(("shards", "kill_at"), [((1, 2), 13), ((3, 1), 13), ((2, 3), 1), ((2, 2), 13)])
+@pytest.mark.parametrize(("workers", "kill_at"), [((1, 2), 13), ((1, 1), 1)])
 def test_a_killed_rollout_goes_on_with_another_number_of_workers(
-    tmp_path: Path, undisturbed: Mapping[str, list[str]], shards: tuple[int, int], kill_at: int
+    tmp_path: Path, undisturbed: Mapping[str, list[str]], workers: tuple[int, int], kill_at: int
 ) -> None:
-    root, (before, after) = tmp_path / "warehouse", shards
+    root, (before, after) = tmp_path / "warehouse", workers
     assert run(root, before, kill_at) == -signal.SIGKILL
     finished = attempt_counter(open_warehouse(root), AT).count()
     assert kill_at - CONCURRENCY <= finished < kill_at
@@ -69,9 +69,20 @@ def test_a_killed_rollout_goes_on_with_another_number_of_workers(
     assert episodes(root).total() == len(ATTEMPTS) + kill_at - finished
 
 
-def test_the_number_of_workers_may_change_twice(tmp_path: Path, undisturbed: Mapping[str, list[str]]) -> None:
+def test_a_worker_process_that_is_killed_costs_what_was_under_way(
+    tmp_path: Path, undisturbed: Mapping[str, list[str]]
+) -> None:
     root = tmp_path / "warehouse"
-    assert run(root, 2, kill_at=6) == run(root, 1, kill_at=14) == -signal.SIGKILL
+    assert run(root, 2, kill_at=9, kills_worker=True) == 0
+    assert rows(root) == undisturbed
+    assert len(ATTEMPTS) < episodes(root).total() <= len(ATTEMPTS) + CONCURRENCY
+
+
+def test_a_killed_process_takes_its_workers_along_and_the_next_one_finishes(
+    tmp_path: Path, undisturbed: Mapping[str, list[str]]
+) -> None:
+    root = tmp_path / "warehouse"
+    assert run(root, 3, kill_at=5) == -signal.SIGKILL
     assert run(root, 2, kill_at=0) == 0
     assert rows(root) == undisturbed
 
@@ -90,7 +101,7 @@ def test_files_that_another_number_of_workers_has_left_are_not_committed(
 
 def test_finished_attempts_are_counted_as_their_journals_grow(tmp_path: Path) -> None:
     root = tmp_path / "warehouse"
-    run(root, 2, kill_at=9)
+    run(root, 1, kill_at=9)
     counter = attempt_counter(open_warehouse(root), AT)
     assert 9 - CONCURRENCY <= counter.count() == counter.count() < 9
     roll_out(root, 1)

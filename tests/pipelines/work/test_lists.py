@@ -45,13 +45,13 @@ def test_each_item_is_done_once_in_order_and_a_second_call_does_nothing(tmp_path
 
 def test_the_name_of_a_range_does_not_grow_with_its_items(tmp_path: Path) -> None:
     warehouse, work = create_warehouse(tmp_path / "warehouse"), NoteItems(tmp_path)
-    [small] = list_work(warehouse, AT, ITEMS[:1], work, workers=1)
-    [large] = list_work(warehouse, AT, ITEMS, work, workers=1)
+    [small] = list_work(warehouse, AT, ITEMS[:1], work.identity, workers=1)
+    [large] = list_work(warehouse, AT, ITEMS, work.identity, workers=1)
     assert len(pickle.dumps(small)) == len(pickle.dumps(large)) < 300
     assert read_range(warehouse, AT, small) == ITEMS[:1] and read_range(warehouse, AT, large) == ITEMS
 
 
 def test_nothing_to_do_needs_no_list(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
-    assert list_work(warehouse, AT, [], NoteItems(tmp_path), workers=3) == []
+    assert list_work(warehouse, AT, [], NoteItems(tmp_path).identity, workers=3) == []
     assert not AT.staging(warehouse).exists()

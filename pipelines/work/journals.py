@@ -1,0 +1,45 @@
+"""Finds finished attempts in the journals of a stage by id, without reading the others whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from trajmill.warehouse.staging import Journal
+
+_ID = re.compile(rb'"trajectory_id":"([^"\\]+)"')
+"""The first of a record is that of its trajectory; a quotation mark within a text has a backslash before it."""
+
+
+class _Span(NamedTuple):
+    """Where a record is, in bytes."""
+
+    start: int
+    length: int
+
+
+def journaled_records(journals: Sequence[Path], trajectory_ids: Collection[str]) -> Iterator[bytes]:
+    """The records of some trajectories, in the order of the journals and, in a journal, of the records."""
+    for path in journals:
+        spans = _spans(path, path.stat().st_size)
+        wanted = sorted(spans[name] for name in spans.keys() & set(trajectory_ids))
+        with path.open("rb") as file:
+            for span in wanted:
+                file.seek(span.start)
+                yield file.read(span.length)
+
+
+@lru_cache(maxsize=64)
+def _spans(path: Path, size: int) -> Mapping[str, _Span]:
+    """The places of a journal's records by trajectory id; a journal of another size is looked through again."""
+    spans: dict[str, _Span] = {}
+    start = 0
+    for line in Journal(path).read():
+        found = _ID.search(line)
+        if found is not None:
+            spans[found[1].decode()] = _Span(start, len(line))
+        start += len(line) + 1
+    return spans

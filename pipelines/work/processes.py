@@ -1,0 +1,186 @@
+"""Worker processes on this machine that do shards side by side; one that dies is replaced, and its shard done again.
+
+Beam's in-process runner does one shard after the other, and its own mode with several processes waits for ever for one
+that was killed. The processes stay until the driver ends, so that what they import and the models they open are paid
+for once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
+from time import sleep
+from typing import TypeVar
+
+from trajmill.schemas.errors import TrajmillError
+
+S = TypeVar("S")
+
+_TRIES = 3
+"""Processes that may die at one shard before it is given up."""
+_CHECK_OWNER_SECONDS = 1.0
+_PRELOADED = ["trajmill.pipelines.fan_out", "trajmill.stages.environments.simulated.drawing.draw"]
+
+
+class WorkerDiedError(TrajmillError):
+    """A worker process ended in the middle of its work."""
+
+
+def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -> None:
+    """Call `do` with each shard, in worker processes that each take the next one as soon as they are free.
+
+    Args:
+        do: picklable; called in a worker process.
+        shards: picklable, in the order in which they are begun.
+        workers: how many processes work at the same time.
+
+    Raises:
+        TrajmillError: `do` raised it, or the processes of one shard died again and again.
+    """
+    waiting, failed = deque(shards), threading.Event()
+    lanes = [_lane(number) for number in range(min(workers, len(shards)))]
+
+    def drain(lane: WorkerLane) -> None:
+        while not failed.is_set():
+            try:
+                shard = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                _do_with_patience(lane, do, shard)
+            except BaseException:
+                failed.set()
+                raise
+
+    with ThreadPoolExecutor(len(lanes) or 1) as threads:
+        try:
+            done = [threads.submit(drain, lane) for lane in lanes]
+            for each in done:
+                each.result()
+        except BaseException:
+            # Also after Ctrl-C: the threads wait for their processes, which would go on.
+            failed.set()
+            for lane in lanes:
+                lane.end()
+            raise
+
+
+def _do_with_patience(lane: WorkerLane, do: Callable[[S], object], shard: S) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            lane.do(do, shard)
+            return
+        except WorkerDiedError:
+            if not left:
+                raise
+
+
+class WorkerLane:
+    """A place for one worker process at a time."""
+
+    def __init__(self) -> None:
+        """Begin without a process; the first work starts one."""
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._ours: Connection | None = None
+
+    def do(self, do: Callable[[S], object], shard: S) -> None:
+        """Call `do` in the process and wait for its end.
+
+        Raises:
+            WorkerDiedError: the process died; the next call starts another.
+        """
+        ours = self._ours or self._start()
+        try:
+            ours.send((dict(os.environ), do, shard))
+            error = ours.recv()
+        except (EOFError, OSError) as lost:
+            code = self.end()
+            raise WorkerDiedError(
+                f"a worker process died again and again (exit code {code}); look for what kills it (memory?), "
+                "then run the same command again: nothing was lost"
+            ) from lost
+        if error is not None:
+            raise error
+
+    def end(self) -> int | None:
+        """Kill the process, if there is one; returns its exit code."""
+        process, self._process, self._ours = self._process, None, None
+        if process is None:
+            return None
+        # A process that has died by itself keeps its code.
+        process.kill()
+        process.join()
+        return process.exitcode
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_PRELOADED)
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, os.getpid()), name="trajmill worker")
+        self._process.start()
+        # Otherwise this process would wait at its end for one that waits for work.
+        Finalize(None, self.end, exitpriority=1)
+        # The last copy of that end is the process's own, so that its death is noticed.
+        theirs.close()
+        return self._ours
+
+
+@lru_cache(maxsize=256)
+def _lane(number: int) -> WorkerLane:
+    return WorkerLane()
+
+
+def end_with(owner: int) -> None:
+    """End this process when its owner ends, because a killed owner cannot end the processes that it started."""
+
+    def watch() -> None:
+        while _is_alive(owner):
+            sleep(_CHECK_OWNER_SECONDS)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _serve(work: Connection, owner: int) -> None:
+    """Do what comes, one after the other, until the owner ends."""
+    # Ctrl-C reaches all processes of a terminal; the owner ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(owner)
+    while True:
+        try:
+            environment, do, shard = work.recv()
+        except EOFError:
+            return
+        # Processes are kept; credentials and addresses may have changed in their owner since they were started.
+        os.environ.clear()
+        os.environ.update(environment)
+        work.send(_error_of(do, shard))
+
+
+def _error_of(do: Callable[[S], object], shard: S) -> Exception | None:
+    try:
+        do(shard)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            return TrajmillError(f"{type(error).__name__}: {error}")
+        return error
+    return None
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
