@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from benchmarks.pool import ORIGIN, SleepingEnvironment, attempt_at
 from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.fan_out import BeamSettings, split_evenly
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import split_evenly
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.actions import Click, Terminate
 from trajmill.schemas.observation import Observation

@@ -76,10 +76,6 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
     splits = tuple(_split(name) for name in options.splits)
     judge = judge_named(config, options.judge) if options.judge else None
     warehouse = create_warehouse(config.run.root)
-    if not warehouse.store.is_local:
-        raise BadInputError(
-            f"{warehouse.address}: episodes for outside trainers are stored in a folder only; name one in run.root"
-        )
     context = RoundContext(config, warehouse, _OUTSIDE_ROUNDS)
     with (
         listening(options.host, options.port) as listener,

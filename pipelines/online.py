@@ -20,6 +20,7 @@ from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import Journal, mark_done, sweep
+from trajmill.warehouse.store.parts import JournalParts
 
 ONLINE = "online"
 """The stage of the rows."""
@@ -63,6 +64,8 @@ class OnlineRecorder:
                 if seen.screen.screen_id not in self._committed:
                     self._screens.append(seen)
             self._episodes.append(JournaledAttempt.of(made, judged).model_dump_json().encode())
+            # Where there is only a bucket, a killed server has lost what is not put.
+            await asyncio.to_thread(self._parts.publish, self._parts.sizes())
             self._waiting += 1
             if self._waiting >= _BATCH:
                 await asyncio.to_thread(self._commit)
@@ -81,8 +84,10 @@ class OnlineRecorder:
 
     def _begin(self, attempt: int) -> None:
         self._at = StageRun(self._origin.run_id, self._origin.round, ONLINE, attempt)
-        self._episodes = Journal(self._at.staging(self._warehouse) / _EPISODES)
-        self._screens = ScreenJournal(journal_path(self._warehouse, self._at, ONLY_SHARD))
+        episodes = self._at.staging(self._warehouse) / _EPISODES
+        screens = journal_path(self._warehouse, self._at, ONLY_SHARD)
+        self._parts = JournalParts(self._warehouse, self._at, [screens, episodes])
+        self._episodes, self._screens = Journal(episodes), ScreenJournal(screens)
         self._committed.refresh()
         self._waiting = 0
 

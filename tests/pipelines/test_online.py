@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -78,6 +79,19 @@ def test_what_a_killed_server_has_left_is_committed_by_the_next_one(warehouse: W
     record(recorder, 3)
     asyncio.run(recorder.commit())
     assert seeds(warehouse) == dict.fromkeys(range(4), 1)
+
+
+@pytest.mark.slow
+def test_in_a_bucket_another_machine_commits_what_a_killed_server_has_left(bucket_url: str) -> None:
+    here = create_warehouse(bucket_url)
+    record(open_recorder(here), 1, 2)
+    shutil.rmtree(here.root)
+    elsewhere = create_warehouse(bucket_url)
+    recorder = open_recorder(elsewhere)
+    assert seeds(elsewhere) == {1: 1, 2: 1}
+    record(recorder, 3)
+    asyncio.run(recorder.commit())
+    assert seeds(elsewhere) == {1: 1, 2: 1, 3: 1}
 
 
 def test_a_commit_that_was_broken_off_between_two_tables_is_completed(warehouse: Warehouse) -> None:
