@@ -27,7 +27,7 @@ S = TypeVar("S")
 
 _TRIES = 3
 """Processes that may die at one shard before it is given up."""
-_CHECK_OWNER_SECONDS = 1.0
+_CHECK_OWNER_SECONDS = 0.1
 _PRELOADED = ["trajmill.pipelines.fan_out", "trajmill.stages.environments.simulated.drawing.draw"]
 
 
@@ -56,7 +56,7 @@ def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -
             except IndexError:
                 return
             try:
-                _do_with_patience(lane, do, shard)
+                _do_with_patience(lane, do, shard, failed)
             except BaseException:
                 failed.set()
                 raise
@@ -74,13 +74,13 @@ def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -
             raise
 
 
-def _do_with_patience(lane: WorkerLane, do: Callable[[S], object], shard: S) -> None:
+def _do_with_patience(lane: WorkerLane, do: Callable[[S], object], shard: S, failed: threading.Event) -> None:
     for left in reversed(range(_TRIES)):
         try:
             lane.do(do, shard)
             return
         except WorkerDiedError:
-            if not left:
+            if not left or failed.is_set():
                 raise
 
 
