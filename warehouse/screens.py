@@ -164,7 +164,7 @@ class _ScreenFile:
 
     def __init__(self, warehouse: Warehouse, path: Path) -> None:
         self.path = path
-        self._store, self._name = warehouse.store, warehouse.name(path)
+        self._warehouse, self._store, self._name = warehouse, warehouse.store, warehouse.name(path)
         self._fetched = False
         with self._store.one_line(self._name), damage_as_error(path):
             self.rows = self._footer().num_rows
@@ -173,7 +173,7 @@ class _ScreenFile:
 
     def ids(self) -> Sequence[str]:
         with damage_as_error(self.path):
-            return _ids_in(self._store, self._name, self.path.stat().st_mtime_ns if self.path.exists() else 0)
+            return _ids_in(self._warehouse, self._name, self.path.stat().st_mtime_ns if self.path.exists() else 0)
 
     def size(self, row: int) -> Size:
         if self._sizes is None:
@@ -225,9 +225,9 @@ def _read(store: FileStore, name: str, columns: Sequence[str]) -> pa.Table:
 
 
 @lru_cache(maxsize=1024)
-def _ids_in(store: FileStore, name: str, modified: int) -> tuple[str, ...]:
+def _ids_in(warehouse: Warehouse, name: str, modified: int) -> tuple[str, ...]:
     """The ids of a committed file, read once in a process: all shards of a stage look for screens in the same files."""
-    return tuple(_read(store, name, ["screen_id"]).column(0).to_pylist())
+    return tuple(_read(warehouse.store, name, ["screen_id"]).column(0).to_pylist())
 
 
 def _group_ends(footer: pq.FileMetaData) -> list[int]:

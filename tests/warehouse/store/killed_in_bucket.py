@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from tests.warehouse.samples import observation, stage_run, step_verdicts
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.warehouse import commit as commits
 from trajmill.warehouse import releases
+from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
@@ -101,12 +101,12 @@ def make_release(warehouse: Warehouse) -> None:
 
 def _watch_store(after: Callable[[str], None]) -> None:
     """Tell of the steps within a commit and within a release."""
-    make_durable, publish, put = commits.make_log_durable, BucketStore.publish, BucketStore.put
+    publish, put = BucketStore.publish, BucketStore.put
     files = 0
 
     def committed(warehouse: Warehouse, table: str) -> None:
         after("screens committed" if table == "screens" else "rows committed")
-        make_durable(warehouse, table)
+        make_log_durable(warehouse, table)
 
     def published(store: BucketStore, name: str) -> None:
         nonlocal files
@@ -120,7 +120,7 @@ def _watch_store(after: Callable[[str], None]) -> None:
         if name.endswith(releases.MANIFEST):
             after("manifest")
 
-    patch.object(commits, "make_log_durable", committed).start()
+    patch("trajmill.warehouse.commit.make_log_durable", committed).start()
     patch.object(BucketStore, "publish", published).start()
     patch.object(BucketStore, "put", was_put).start()
 
