@@ -1,4 +1,4 @@
-"""Channels of critics, put together in one line."""
+"""Builds channels of critics for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class HeldPass(NamedTuple):
 
 
 def channel_of(*passes: HeldPass, tries: int = 1) -> ChannelCritics:
-    """A channel of passes, cheapest first."""
+    """A channel that asks these passes in their order, the cheapest first."""
     rules = tuple(PassRule(one.votes, one.quorum, one.resolution, len(one.critics)) for one in passes)
     channel = passes[0].critics[0].channel
     return ChannelCritics(ChannelRule(channel, rules), tuple(one.critics for one in passes), tries)

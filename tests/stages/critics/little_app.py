@@ -1,4 +1,4 @@
-"""A small hand-made food app as bare trees, and episodes in it: nothing of the simulator is used."""
+"""A small food app of hand-made accessibility trees, and episodes in it; the simulator is not used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRESS = ("clickable",)
 
 @dataclass(slots=True)
 class Trees:
-    """A screen reader over hand-made trees; pixels are forbidden, so that a critic that decodes them fails."""
+    """Reads hand-made trees; it refuses to read pixels, so that a critic that decodes them fails."""
 
     known: dict[str, tuple[UIElement, ...]] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ def food_query(**changes: object) -> Query:
 
 
 class Walk:
-    """An episode in the making: each step says what is pressed or typed and which screen follows."""
+    """Builds an episode: each call adds a step, with what is pressed or typed and the screen that follows."""
 
     def __init__(self, start: tuple[UIElement, ...], trees: Trees) -> None:
         self.trees = trees
@@ -157,11 +157,11 @@ class Walk:
         return self
 
     def stay(self, action: Action | None) -> Walk:
-        """An action after which the screen is the same."""
+        """Add an action that does not change the screen."""
         return self.do(action, self._screen)
 
     def end(self, query: Query | None = None, status: str | None = "success", **changes: object) -> Episode:
-        """End the episode, by default with the agent's word that it is done."""
+        """End the episode; by default the agent says that the task is done."""
         query = query or food_query()
         if status is not None:
             self.stay(Terminate.model_validate({"status": status}))
@@ -222,7 +222,7 @@ class Walk:
 
 
 def right_walk(trees: Trees) -> Walk:
-    """The whole order as asked, up to the receipt."""
+    """The complete order as the instruction asks, up to the receipt."""
     return (
         Walk(launcher(), trees)
         .tap("Food", menu())

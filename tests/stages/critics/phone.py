@@ -1,4 +1,4 @@
-"""Walks on the simulated phone with the screens they saw, pixels and trees, for critics that ask a model."""
+"""Walks on the simulated phone with their screens, pixels and trees, for critics that ask a model."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def walk_phone(train: int = 8, seed: int = 5) -> PhoneWalk:
 
 
 def notes_on(episode: Episode) -> list[StepResult]:
-    """What a step critic might have said."""
+    """Step verdicts as a step critic might give them."""
     return [StepResult(step.index, "seen", f"summary of {step.index}", StepLabel.GOOD) for step in episode.steps]
 
 
 def repeated(episode: Episode, times: int) -> Episode:
-    """The walk over and over, as one long episode."""
+    """One long episode of the steps of a walk, repeated."""
     steps = [step for _ in range(times) for step in episode.steps]
     return episode.model_copy(
         update={"steps": tuple(step.model_copy(update={"index": at}) for at, step in enumerate(steps))}

@@ -1,4 +1,4 @@
-"""How votes become a decision, and what becomes of critics that fail."""
+"""Votes are combined to a decision, and a critic that fails gives none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from trajmill.stages.critics.voting import single_vote
 
 
 @dataclass(frozen=True)
-class Says:
+class FixedChannel:
     """A channel with a fixed opinion, or one that fails."""
 
     channel: Channel
@@ -55,7 +55,7 @@ class Says:
         return vote_of(self, self.opinion, "so", (), None if self.opinion else 0)
 
 
-def run(episodes: Sequence[Episode], trees: Trees, *channels: Says) -> Judged:
+def run(episodes: Sequence[Episode], trees: Trees, *channels: FixedChannel) -> Judged:
     judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, channels))) if channels else annotated_judge()
     return asyncio.run(judge_episodes(episodes, judge, trees, ORIGIN))
 
@@ -63,7 +63,9 @@ def run(episodes: Sequence[Episode], trees: Trees, *channels: Says) -> Judged:
 @pytest.mark.parametrize(("text", "multimodal"), [(True, True), (True, False), (False, True), (False, False)])
 def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
     trees = Trees()
-    judged = run([right_walk(trees).end()], trees, Says(Channel.TEXT, text), Says(Channel.MULTIMODAL, multimodal))
+    judged = run(
+        [right_walk(trees).end()], trees, FixedChannel(Channel.TEXT, text), FixedChannel(Channel.MULTIMODAL, multimodal)
+    )
     (episode,) = judged.episodes
     assert episode.judgement is not None
     assert episode.judgement.correct == (text and multimodal)
@@ -74,7 +76,7 @@ def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
 
 def test_one_channel_alone_decides_where_it_is_alone() -> None:
     trees = Trees()
-    (episode,) = run([right_walk(trees).end()], trees, Says(Channel.TEXT, True)).episodes
+    (episode,) = run([right_walk(trees).end()], trees, FixedChannel(Channel.TEXT, True)).episodes
     assert episode.judgement is not None and episode.judgement.correct
     assert episode.judgement.rule == "consensus(text)"
 
@@ -83,7 +85,7 @@ def test_one_channel_alone_decides_where_it_is_alone() -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_a_failed_critic_is_never_a_verdict(error: StageError, first: bool) -> None:
     trees = Trees()
-    failing, other = Says(Channel.TEXT, error), Says(Channel.MULTIMODAL, True)
+    failing, other = FixedChannel(Channel.TEXT, error), FixedChannel(Channel.MULTIMODAL, True)
     channels = (failing, other) if first else (other, failing)
     judged = run([right_walk(trees).end(), Walk(launcher(), trees).end()], trees, *channels)
     assert len(judged.episodes) == 2 and len(judged.failures) == 2
@@ -136,11 +138,11 @@ def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
         assert correct == votes(noisy, episodes)
         return sum(correct) / len(correct)
 
-    text = NoisyChannel(Says(Channel.TEXT, True), 0.3, 0.1, seed=1)
+    text = NoisyChannel(FixedChannel(Channel.TEXT, True), 0.3, 0.1, seed=1)
     assert 0.85 < share(text, right) < 0.95
-    assert 0.22 < share(NoisyChannel(Says(Channel.TEXT, False), 0.3, 0.1, seed=1), wrong) < 0.38
-    assert share(NoisyChannel(Says(Channel.TEXT, True), 0.0, 0.0, seed=1), right) == 1.0
-    other = NoisyChannel(Says(Channel.MULTIMODAL, True), 0.3, 0.1, seed=1)
+    assert 0.22 < share(NoisyChannel(FixedChannel(Channel.TEXT, False), 0.3, 0.1, seed=1), wrong) < 0.38
+    assert share(NoisyChannel(FixedChannel(Channel.TEXT, True), 0.0, 0.0, seed=1), right) == 1.0
+    other = NoisyChannel(FixedChannel(Channel.MULTIMODAL, True), 0.3, 0.1, seed=1)
     assert votes(text, right) != votes(other, right)
 
 

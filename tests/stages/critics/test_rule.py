@@ -1,4 +1,4 @@
-"""How votes are combined, as text and as counting."""
+"""Rules that combine votes are read from text and counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which judge comes of a specification, and what its models leave behind."""
+"""A specification opens its judge, whose models leave a row for each call."""
 
 from __future__ import annotations
 

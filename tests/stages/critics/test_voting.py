@@ -1,4 +1,4 @@
-"""Who is asked, when it stops, and what becomes of votes that fail."""
+"""Which critics are asked, when asking stops, and how failed votes are handled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Answer = bool | StageError
 
 @dataclass
 class Scripted:
-    """Answers by the number of the draw, and takes down what it was asked for."""
+    """Answers by the number of the draw, and records what it was asked for."""
 
     answers: Sequence[Answer]
     channel: Channel = Channel.TEXT
@@ -56,10 +56,10 @@ def said(correct: bool, redundant: tuple[int, ...], first_error: int | None) -> 
     return Vote(Channel.TEXT, "full", "opinion", correct, "", redundant, first_error)
 
 
-def judged(ask: Ask, *plans: ChannelCritics) -> Judged:
+def judged(ask: Ask, *channels: ChannelCritics) -> Judged:
     trees = Trees()
     return asyncio.run(
-        judge_episodes([right_walk(trees).end()], Judge(AnnotatedStepCritic(), plans, ask), trees, ORIGIN)
+        judge_episodes([right_walk(trees).end()], Judge(AnnotatedStepCritic(), channels, ask), trees, ORIGIN)
     )
 
 
@@ -134,8 +134,8 @@ def test_a_cascade_checks_again_only_accepted_episodes() -> None:
         full = Scripted([YES, NO, YES], Channel.MULTIMODAL, "full", "big")
         return low, full, channel_of(HeldPass((low,), resolution="0.5"), HeldPass((full,), 3, 2))
 
-    _, full, plan = channel(YES)
-    result = judged(Ask.NEEDED, plan)
+    _, full, only = channel(YES)
+    result = judged(Ask.NEEDED, only)
     assert outcome(result) is True
     assert votes_of(result) == [
         (0, "0.5", "small", YES),
@@ -147,8 +147,8 @@ def test_a_cascade_checks_again_only_accepted_episodes() -> None:
     assert result.episodes[0].judgement.rule == "consensus(multimodal:0.5>full:2of3)"
     assert result.episodes[0].judgement.made_by.endswith("+small+big")
     for ask, asked in ((Ask.NEEDED, 0), (Ask.CHANNELS, 0), (Ask.ALL, 3)):
-        _, full, plan = channel(NO)
-        result = judged(ask, plan)
+        _, full, only = channel(NO)
+        result = judged(ask, only)
         assert outcome(result) is False and len(full.draws) == asked
         assert len(votes_of(result)) == 1 + asked
 
@@ -182,8 +182,8 @@ def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
 def test_a_failed_channel_leaves_the_decision_to_a_no_and_never_to_a_yes(ask: Ask, failing_first: bool) -> None:
     for answer, expected in ((NO, False), (YES, FailureClass.JUDGE)):
         failing, other = Scripted([GARBAGE]), Scripted([answer], Channel.MULTIMODAL)
-        plans = [channel_of(HeldPass((failing,))), channel_of(HeldPass((other,)))]
-        result = judged(ask, *(plans if failing_first else plans[::-1]))
+        channels = [channel_of(HeldPass((failing,))), channel_of(HeldPass((other,)))]
+        result = judged(ask, *(channels if failing_first else channels[::-1]))
         assert outcome(result) == expected
         if expected is False:
             assert [channel for _, _, channel, _ in votes_of(result)] == ["scripted"]
@@ -213,7 +213,7 @@ def test_the_signals_of_several_votes_are_weighed() -> None:
 
 @dataclass
 class Gate:
-    """Votes once it is let; counts who waits at once."""
+    """Votes when it is opened; counts the votes that wait at the same time."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: int = 0
@@ -288,7 +288,7 @@ def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running
 
 @dataclass
 class Together(Scripted):
-    """Casts several votes in one request, and takes down the draws of each."""
+    """Casts several votes in one request, and records the draws of each."""
 
     votes_together: bool = True
     requests: list[list[int]] = field(default_factory=list)

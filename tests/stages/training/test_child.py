@@ -36,7 +36,7 @@ def test_a_failure_gives_one_error_line_with_its_last_words(tmp_path: Path) -> N
         run("import os; os._exit(1)", tmp_path)
 
 
-def test_a_killed_trainer_ran_out_of_memory_as_a_rule(tmp_path: Path) -> None:
+def test_a_killed_trainer_is_reported_as_probably_out_of_memory(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailedError, match="was killed, as it is when memory runs out"):
         run("import os; os.kill(os.getpid(), 9)", tmp_path)
 
@@ -53,7 +53,7 @@ def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_trainer_that_goes_on_and_on_is_ended(tmp_path: Path) -> None:
+def test_a_trainer_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     script = "while true; do echo working; sleep 0.05; done"
     with pytest.raises(TrainingFailedError, match="took over 2 s, and was ended; its last line is 'working'"):
         run_child(["sh", "-c", script], tmp_path / "log", ChildLimits(60.0, 2.0), tmp_path)

@@ -53,8 +53,8 @@ class Launcher(NamedTuple):
     def words(self) -> Bags:
         return bags(self.reader.lexicon, range(len(self.reader.lexicon.buckets)))
 
-    def chance(self, network: PolicyNetwork, app: str, instruction: str) -> float:
-        """How likely the policy opens an app."""
+    def probability(self, network: PolicyNetwork, app: str, instruction: str) -> float:
+        """The probability that the policy opens an app."""
         asked, words = self.asked(instruction), self.words()
         with torch.no_grad():
             logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
@@ -90,6 +90,6 @@ def test_an_app_that_no_lesson_opens_is_found_by_its_name_and_by_exclusion() -> 
     lessons = launcher.lessons()
     network = untrained_network(0, SMALL)
     train_network(network, lessons, EmbeddedSftSpec(min_updates=80, max_updates=80), seed=0)
-    assert launcher.chance(network, "Mail", "write a letter") > 0.5
-    assert launcher.chance(network, "Stride", "use Stride to write a letter") > 0.5
-    assert launcher.chance(network, "Stride", "join a plan") > 0.05, "no lesson says that it is wrong"
+    assert launcher.probability(network, "Mail", "write a letter") > 0.5
+    assert launcher.probability(network, "Stride", "use Stride to write a letter") > 0.5
+    assert launcher.probability(network, "Stride", "join a plan") > 0.05, "no lesson says that it is wrong"

@@ -1,4 +1,4 @@
-"""Verdicts on hand-made episodes: right ones, and each way of being wrong."""
+"""Verdicts on hand-made episodes: correct ones, and one for each kind of mistake."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("make", WRONG, ids=lambda make: make.__name__)
-def test_every_way_of_being_wrong_is_seen_by_each_channel(make: object) -> None:
+def test_each_channel_finds_every_kind_of_mistake(make: object) -> None:
     trees = Trees()
     assert callable(make)
     episode = judged(make(trees), trees)
@@ -193,7 +193,7 @@ def test_labels_of_single_steps() -> None:
     assert "no action" in episode.step_verdicts[3].analysis
 
 
-def test_sending_off_what_is_not_ready_is_harmful() -> None:
+def test_placing_an_incomplete_order_is_harmful() -> None:
     trees = Trees()
     episode = judged(size_left_alone(trees), trees)
     assert episode.step_verdicts[-2].label is StepLabel.HARMFUL

@@ -1,4 +1,4 @@
-"""Critics that err at known rates: what voting on their votes gives can then be computed."""
+"""Critics with known error rates, so that the result of voting can be computed."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ PASSED = 1.0
 
 
 class SilentStepCritic:
-    """Has nothing to say of any step."""
+    """Labels every step as neutral."""
 
     version = "silent"
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
-        """Neutral, step by step."""
+        """Label every step as neutral."""
         return [StepResult(step.index, "", "", StepLabel.NEUTRAL) for step in episode.steps]
 
 
 @dataclass(frozen=True, slots=True)
 class TruthCritic:
-    """Votes what the environment's own check found, in the name of a channel."""
+    """Votes as the environment's own check decided, for one channel."""
 
     channel: Channel
     resolution: str = "full"
     version: str = "truth"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        """The truth.
+        """Vote as the environment's own check decided.
 
         Raises:
             JudgeFailure: the environment has no check.
@@ -49,19 +49,19 @@ class TruthCritic:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How often a critic is wrong, independently in each vote."""
+    """The error rates of a critic, whose votes err independently."""
 
     false_positive: float
     false_negative: float
 
     def critic(self, channel: Channel, resolution: str = "full", version: str = "truth", seed: int = 0) -> NoisyChannel:
-        """A critic that is wrong that often."""
+        """A critic with these error rates."""
         truth = TruthCritic(channel, resolution, version)
         return NoisyChannel(truth, self.false_positive, self.false_negative, seed)
 
 
 def repeated(episodes: Sequence[Episode], count: int) -> Iterator[Episode]:
-    """So many trajectories with these outcomes, each with an id of its own, so that noise on each is its own."""
+    """Trajectories with these outcomes, each with its own id, from which its noise is drawn."""
     for number, episode in enumerate(islice(cycle(episodes), count)):
         name = content_id("copy", number, episode.trajectory.trajectory_id)
         trajectory = episode.trajectory.model_copy(update={"trajectory_id": name})

@@ -1,4 +1,4 @@
-"""Files in AgentRewardBench's layout, as small as they can be."""
+"""Writes the smallest files in AgentRewardBench's layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def label_row(task_id: str, success: str) -> str:
 
 
 def write_set(folder: Path, labels: Mapping[str, str], actions: Sequence[str]) -> None:
-    """A set whose trajectories all do the same."""
+    """Writes a set whose trajectories have the same actions."""
     rows = [label_row(task_id, success) for task_id, success in labels.items()]
     folder.mkdir(exist_ok=True)
     (folder / "annotations.csv").write_text("\n".join([HEADER, *rows]) + "\n")
@@ -30,7 +30,7 @@ def write_set(folder: Path, labels: Mapping[str, str], actions: Sequence[str]) -
 
 
 def write_trajectory(folder: Path, task_id: str, actions: Sequence[str], **changes: object) -> Path:
-    """A trajectory file with its screenshots, one more than it has actions; `drop` names a key to leave out."""
+    """Writes a trajectory file without the key `drop`, and its screenshots, one more than its actions."""
     pictures = folder / "screenshots" / "webarena" / AGENT / task_id
     pictures.mkdir(parents=True)
     steps: list[dict[str, object]] = []

@@ -1,4 +1,4 @@
-"""Ingredients are counted from the votes of one asking."""
+"""Every ingredient of a judge is measured on votes that are asked for once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AgentRewardBench's layout, read from files written as its public descriptions have them."""
+"""Reads AgentRewardBench's layout from files that follow its public description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voting, cascades, ensembles and consensus on critics of known error rates: what comes out is what probability says.
+"""Voting, cascades, ensembles and consensus have the rates that probability theory predicts from those of the critics.
 
 The trajectories differ in nothing but the environment's own verdict; each vote errs independently.
 """
@@ -63,8 +63,8 @@ def ensemble(*models: Rates, count: int, quorum: int) -> HeldPass:
     return HeldPass(critics, count, quorum)
 
 
-def judged(episodes: Sequence[Episode], *plans: ChannelCritics, ask: Ask = Ask.NEEDED) -> list[Episode]:
-    judge = Judge(SilentStepCritic(), plans, ask)
+def judged(episodes: Sequence[Episode], *channels: ChannelCritics, ask: Ask = Ask.NEEDED) -> list[Episode]:
+    judge = Judge(SilentStepCritic(), channels, ask)
     result = asyncio.run(judge_episodes(episodes, judge, Trees(), ORIGIN, concurrency=64))
     assert not result.failures
     return result.episodes
@@ -112,7 +112,7 @@ def check(quality: JudgeQuality, expected: Expected) -> None:
 
 ONE_TEXT = channel_of(votes(WEAK, TEXT))
 ONE_VISUAL = channel_of(votes(BETTER, MULTIMODAL))
-PLANS = {
+JUDGES = {
     "single": ((ONE_TEXT,), of_pass([WEAK], 1, 1)),
     "2 of 3": ((channel_of(votes(WEAK, TEXT, 3, 2)),), of_pass([WEAK], 3, 2)),
     "4 of 4": ((channel_of(votes(WEAK, TEXT, 4, 4)),), of_pass([WEAK], 4, 4)),
@@ -138,13 +138,13 @@ PLANS = {
 
 @pytest.fixture(scope="module")
 def decided(trajectories: list[Episode]) -> dict[str, list[Episode]]:
-    """By plan, all trajectories judged with no vote more than decides."""
-    return {name: judged(trajectories, *plans) for name, (plans, _) in PLANS.items()}
+    """The trajectories as each judge has judged them, which stopped asking when the decision was clear."""
+    return {name: judged(trajectories, *channels) for name, (channels, _) in JUDGES.items()}
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", JUDGES)
 def test_precision_and_recall_are_what_probability_says(name: str, decided: dict[str, list[Episode]]) -> None:
-    check(levels(decided[name])["trajectory"], PLANS[name][1])
+    check(levels(decided[name])["trajectory"], JUDGES[name][1])
 
 
 def test_each_ingredient_raises_precision(decided: dict[str, list[Episode]]) -> None:
@@ -161,9 +161,9 @@ def test_each_ingredient_raises_precision(decided: dict[str, list[Episode]]) -> 
 
 @pytest.fixture(scope="module")
 def asked(trajectories: list[Episode], decided: dict[str, list[Episode]]) -> dict[Ask, list[Episode]]:
-    """By how much was asked for, the plan of everything."""
-    plans, _ = PLANS["everything"]
-    more = {ask: judged(trajectories, *plans, ask=ask) for ask in (Ask.CHANNELS, Ask.ALL)}
+    """The trajectories as the judge with everything has judged them, by how many votes it asked for."""
+    channels, _ = JUDGES["everything"]
+    more = {ask: judged(trajectories, *channels, ask=ask) for ask in (Ask.CHANNELS, Ask.ALL)}
     return {Ask.NEEDED: decided["everything"], **more}
 
 

@@ -1,4 +1,4 @@
-"""The channels by a model: words alone or screens too, CODA's signals, and what is cut from a long trajectory."""
+"""Channels that ask a model: text alone or with screens, CODA's signals, and how a long trajectory is cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is cut from a long trajectory: never the first and the last."""
+"""A long trajectory is cut, but never its first and last steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.stages.models.context_budget import ContextBudget
 
 
 @given(some.integers(1, 300), some.integers(0, 300))
-def test_so_many_stay_and_the_ends_among_them(count: int, wanted: int) -> None:
+def test_the_wanted_number_is_kept_with_both_ends(count: int, wanted: int) -> None:
     found = kept(count, wanted)
     assert len(found) == min(count, wanted)
     assert list(found) == sorted(set(found)) and all(0 <= at < count for at in found)
@@ -35,7 +35,7 @@ def test_half_of_the_room_goes_to_the_end_and_the_rest_is_spread() -> None:
     some.lists(some.integers(1, 50), min_size=1, max_size=60),
     some.integers(0, 30_000),
 )
-def test_what_is_kept_fits_or_it_is_said_that_nothing_does(screens: list[int], steps: list[int], room: int) -> None:
+def test_what_is_kept_fits_or_an_error_says_that_nothing_does(screens: list[int], steps: list[int], room: int) -> None:
     try:
         found = fit(screens, steps, room, "t")
     except JudgeFailure:
@@ -59,7 +59,7 @@ def test_pictures_are_estimated_at_the_size_they_are_sent() -> None:
     assert 3.5 < full / half < 4.5
 
 
-def test_text_without_spaces_is_not_taken_for_short() -> None:
+def test_text_without_spaces_is_not_estimated_as_short() -> None:
     assert text_tokens("订" * 300) > 300
     assert text_tokens("\ud800") > 0
 

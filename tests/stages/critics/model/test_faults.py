@@ -1,4 +1,4 @@
-"""Critics on a server that misbehaves: whatever it does, no verdict comes of it that it did not give."""
+"""Critics whose server misbehaves: no verdict is stored that the server did not give."""
 
 from __future__ import annotations
 

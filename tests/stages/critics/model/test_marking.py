@@ -1,4 +1,4 @@
-"""Marks are on the right place and show on any background."""
+"""Marks are at the right place and visible on any background."""
 
 from __future__ import annotations
 

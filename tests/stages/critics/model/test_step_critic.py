@@ -1,4 +1,4 @@
-"""The step critic by a model: what it is shown, what it may not know, and what is made of its answers."""
+"""The step critic that asks a model: what its prompt shows and must not show, and how answers are read."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_the_packaged_prompt_has_its_fields() -> None:
 
 
 def hidden_from_critics(walk: PhoneWalk) -> Sequence[str]:
-    """What only the environment, or a person, may know of the task."""
+    """What no critic may know of the task, because only the environment or a person does."""
     query = walk.episode.query
     return [
         query.goal,

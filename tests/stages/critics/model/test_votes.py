@@ -1,4 +1,4 @@
-"""Votes on the same screenshots at a server: one request where it gives several answers, whatever else it does."""
+"""Several votes on the same screenshots are one request to a server that gives several answers."""
 
 from __future__ import annotations
 

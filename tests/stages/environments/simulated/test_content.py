@@ -27,7 +27,7 @@ by_task = pytest.mark.parametrize("task", WORLD.tasks(), ids=lambda task: task.n
 
 
 def asked(task: TaskGraph, number: int) -> dict[str, Scalar]:
-    """A value for every slot, others for another number."""
+    """A value for every slot; another number gives other values."""
     return {slot.spec.name: slot.values[number % len(slot.values)] for slot in task.slots if slot.is_free}
 
 
@@ -55,7 +55,7 @@ def seen_on_the_way(task: TaskGraph, pages: tuple[str, ...], values: dict[str, S
 
 
 def wanted(task: TaskGraph, values: dict[str, Scalar]) -> Iterator[str]:
-    """What the goal checks, as a screen would show it; what is to stay empty cannot be seen."""
+    """The values that the goal checks, as a screen shows them; values that must stay empty are left out."""
     resolved = resolve_slots(task, values)
     for change in task.spec.goal.values():
         fields = {**(change.append or {}), **(change.update or {})} if isinstance(change, ListChange) else {"": change}

@@ -199,8 +199,8 @@ def walk(env: SimulatedEnvironment, query: Query, seed: int, limit: int = 80) ->
     raise AssertionError(f"the walk of {query.task} does not end: {actions[-3:]}")
 
 
-class Hand:
-    """Operates an environment by what is written on the screen."""
+class ScreenOperator:
+    """Operates an environment by the texts on its screen."""
 
     def __init__(self, world: World, platform: Platform = Platform.PHONE, seed: int = 0, goal: str = "{}") -> None:
         self.env = SimulatedEnvironment(world, platform, NO_FAULTS)

@@ -1,4 +1,4 @@
-"""A release of few short rows with small pictures, as its files: what a tiny model can learn in a second."""
+"""The files of a release with a few short rows and small pictures, which a tiny model learns in a second."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def picture(number: int, width: int = 84, height: int = 112) -> bytes:
 
 
 def write_supervised(release: Path, weights: tuple[float, ...], text: str = "Press the switch.") -> Path:
-    """The supervised file, one row for each weight; every third row shows no picture, every fourth two."""
+    """Writes the supervised file, one row for each weight; every third row has no picture, every fourth has two."""
     rows = []
     for number, weight in enumerate(weights):
         shown = _shown(number)
@@ -52,7 +52,7 @@ def write_supervised(release: Path, weights: tuple[float, ...], text: str = "Pre
 
 
 def write_rl(release: Path, rows: list[dict[str, Any]]) -> Path:
-    """The RL file; what a row does not say is the default."""
+    """Writes the RL file; keys that a row lacks have their defaults."""
     made = []
     for number, row in enumerate(rows):
         shown = _shown(number)

@@ -1,4 +1,4 @@
-"""The process of its own."""
+"""A training runs in a process of its own."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Replies(NamedTuple):
 
 
 def replies(seed: int = 0) -> Replies:
-    """Replies of several lengths, right-aligned; what stands in the padding must not matter."""
+    """Replies of several lengths, aligned to the right; the values in the padding must have no effect."""
     draw = torch.Generator().manual_seed(seed)
     rows, longest = len(LENGTHS), max(LENGTHS)
     logits = torch.randn(rows, longest, WORDS, generator=draw, dtype=torch.float64)
@@ -47,7 +47,7 @@ def replies(seed: int = 0) -> Replies:
 
 
 def written_out(made: Replies, term: Callable[[int, float, float], float]) -> float:
-    """The sum over all tokens of a term of the row, the log probability now, and the old one."""
+    """The sum of a term over all tokens; it takes the row, the log-probability now, and the old one."""
     total = 0.0
     for row, length in enumerate(LENGTHS):
         for place in range(max(LENGTHS) - length, max(LENGTHS)):

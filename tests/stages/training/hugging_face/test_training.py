@@ -1,4 +1,4 @@
-"""Trainings of a tiny Qwen2.5-VL in this process, by both recipes."""
+"""Both recipes train a tiny Qwen2.5-VL in this process."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def history(folder: Path) -> list[dict[str, float]]:
 
 @torch.no_grad()
 def log_probs(parent: ParentPolicy, release: Path, cache: Path, supervised: bool) -> list[Tensor]:
-    """Of each row's reply, under the parent, in double precision."""
+    """The log-probability of each row's reply under the parent, in double precision."""
     model = load_trained(SFT, parent, 0)
     network = model.network.double().eval()
     read = supervised_reply if supervised else rl_reply
@@ -174,7 +174,7 @@ def test_a_training_that_was_stopped_goes_on_bit_for_bit(
     with pytest.raises(KeyboardInterrupt):
         trained(recipe, parent, release, tmp_path / "stopped", stop)
     assert (tmp_path / "stopped" / "checkpoints" / "checkpoint-4").is_dir()
-    # As a `kill -9` leaves it that comes while a checkpoint is written.
+    # What a `kill -9` leaves while a checkpoint is written.
     broken = tmp_path / "stopped" / "checkpoints" / "checkpoint-6"
     broken.mkdir()
     (broken / "trainer_state.json").write_text('{"cut')
@@ -188,7 +188,7 @@ def test_a_training_that_was_stopped_goes_on_bit_for_bit(
     assert not (tmp_path / "stopped" / "checkpoints").exists()
 
 
-def test_what_another_training_has_left_is_not_gone_on_with(
+def test_the_checkpoint_of_another_training_is_not_continued(
     parent: ParentPolicy, release: Path, tmp_path: Path
 ) -> None:
     def stop(done: int, _: int) -> None:
@@ -203,7 +203,7 @@ def test_what_another_training_has_left_is_not_gone_on_with(
     assert done == [1, 2, 3]
 
 
-def test_an_adapter_is_all_that_changes_and_is_gone_on_with(
+def test_only_the_adapter_changes_and_the_next_training_continues_it(
     parent: ParentPolicy, release: Path, tmp_path: Path
 ) -> None:
     before = weights(parent.folder)

@@ -1,4 +1,4 @@
-"""Devices differ as much as the configuration says, and evaluation meets orders of its own."""
+"""Devices vary as the configuration says, and evaluation uses list orders that training does not."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def met(devices: DevicesSpec, purpose: Purpose) -> set[DeviceProfile]:
     return {profile_of(episode_seed(0, 1, f"q{at}", purpose, 0), devices) for at in range(400)}
 
 
-def test_without_a_wish_there_are_eight_devices_as_ever() -> None:
+def test_by_default_there_are_eight_devices() -> None:
     assert [profile_of(seed) for seed in range(20)] == [DeviceProfile(seed % 8) for seed in range(20)]
 
 
-def test_evaluation_meets_no_device_and_no_long_order_of_training() -> None:
+def test_evaluation_uses_no_device_and_no_long_list_order_of_training() -> None:
     devices = DevicesSpec(orders=70)
     trained, measured = met(devices, Purpose.TRAIN), met(devices, Purpose.EVALUATE)
     assert len(trained) > 200 and len(measured) > 100 and not trained & measured
