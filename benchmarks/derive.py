@@ -2,7 +2,10 @@
 
 `python -m benchmarks.derive` makes a run of one round and derives each kind from it in a process of its own, the kinds
 that ask a model with a loopback server that answers at once. `--episodes` sets the size of the round, about six steps
-an episode. What a screen, a step or a trajectory was refused for counts as often as table `refusals` says.
+an episode; `--copies` adds copies of its judged attempts under other ids, which show the same screens. `--workers 2`
+has Beam work in two processes. What a screen, a step or a trajectory was refused for counts as often as table
+`refusals` says. CPU seconds are those of all processes, the start included; they matter on a machine that does other
+things too.
 """
 
 from __future__ import annotations
@@ -12,15 +15,22 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from tests.stages.models.fault_server import running_server
-from trajmill.warehouse.layout import open_warehouse
-from trajmill.warehouse.read import read_table
+import pyarrow as pa
+import pyarrow.compute as pc
 
-KINDS = ("step", "grounding", "action_semantics", "reasoning")
+from tests.stages.models.fault_server import running_server
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
+from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.shards import write_shard
+
+KINDS = ("step", "grounding", "action_semantics", "reasoning", "planning", "ces", "rft")
+_COPIED = ("trajectories", "steps", "judgements", "step_verdicts")
 _CONFIG = """\
 [run]
 rounds = 1
@@ -37,6 +47,8 @@ demonstrate = true
 [evaluate]
 episodes = 2
 train_sample = 2
+[beam]
+options = {options}
 """
 _MODEL = """\
 [derive]
@@ -55,7 +67,9 @@ class Measured(NamedTuple):
     examples: int
     refused: int
     seconds: float
+    cpu_seconds: float
     peak_mib: float
+    """Of the largest process."""
 
 
 def answer(body: dict[str, Any]) -> str:
@@ -84,13 +98,31 @@ def measured(kind: str, folder: Path, config: Path) -> Measured:
     kinds = read_table(warehouse, "examples", ["kind"])["kind"].to_pylist()
     refusals = read_table(warehouse, "refusals", ["kind", "count"]).to_pylist()
     refused = sum(row["count"] for row in refusals if row["kind"] == kind)
-    return Measured(kind, kinds.count(kind), refused, seconds, used.ru_maxrss / 1024)
+    cpu = used.ru_utime + used.ru_stime
+    return Measured(kind, kinds.count(kind), refused, seconds, cpu, used.ru_maxrss / 1024)
+
+
+def add_copies(warehouse: Warehouse, copies: int) -> None:
+    """Commit copies of all attempts with their verdicts, in constant memory."""
+    run_id = read_table(warehouse, "trajectories", ["run_id"])["run_id"][0].as_py()
+    at = StageRun(run_id=run_id, round=1, stage="copies", attempt=0)
+    files = {table: [write_shard(warehouse, table, at, _copies(warehouse, table, copies))] for table in _COPIED}
+    commit_stage(warehouse, at, files)
+
+
+def _copies(warehouse: Warehouse, table: str, copies: int) -> Iterator[pa.RecordBatch]:
+    for number in range(copies):
+        for batch in read_batches(warehouse, table, rounds=[1]):
+            ids = pc.binary_join_element_wise(batch["trajectory_id"], f"copy{number}", "-")
+            yield batch.set_column(batch.schema.get_field_index("trajectory_id"), "trajectory_id", ids)
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=160)
+    parser.add_argument("--copies", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made, running_server() as server:
@@ -98,20 +130,28 @@ def main() -> None:
         folder = Path(made)
         os.environ["PREFECT_HOME"] = str(folder / "prefect")
         config = folder / "trajmill.toml"
-        settings = _CONFIG.format(episodes=arguments.episodes, queries=arguments.episodes)
+        parallel = [f"--direct_num_workers={arguments.workers}", "--direct_running_mode=multi_processing"]
+        options = json.dumps(parallel if arguments.workers > 1 else [])
+        settings = _CONFIG.format(episodes=arguments.episodes, queries=arguments.episodes, options=options)
         settings += _MODEL.format(url=server.url)
         config.write_text(settings.replace("[run]\n", f'[run]\nroot = "{folder / "root"}"\n'))
         os.chdir(folder)
         for stage in ("generate", "rollout", "judge", "guide"):
             if os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", _COMMAND, stage, "-c", str(config)):
                 raise SystemExit(f"trajmill {stage} failed")
+        add_copies(open_warehouse(folder / "root"), arguments.copies)
         steps = read_table(open_warehouse(folder / "root"), "steps", ["index"]).num_rows
-        print(f"{steps:,} steps\n\n| kind | examples | share kept | examples/s | peak MiB |\n|---|---|---|---|---|")
+        print(f"{steps:,} steps\n\n| kind | examples | share kept | s | CPU s | examples/CPU s | peak MiB |")
+        print("|---|---|---|---|---|---|---|")
         for kind in arguments.kinds:
             found = measured(kind, folder, config)
             share = found.examples / max(1, found.examples + found.refused)
-            speed = found.examples / found.seconds
-            print(f"| `{kind}` | {found.examples:,} | {share:.0%} | {speed:,.0f} | {found.peak_mib:,.0f} |", flush=True)
+            speed = found.examples / found.cpu_seconds
+            print(
+                f"| `{kind}` | {found.examples:,} | {share:.0%} | {found.seconds:.1f} | {found.cpu_seconds:.1f} "
+                f"| {speed:,.0f} | {found.peak_mib:,.0f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Walks in the simulator, exported in every format for two families: what the trainers are given."""
+"""Walks in the simulator and rows of every derived kind, exported in every format for two families."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.stages.export.derived_rows import derived_rows
 from tests.stages.export.walks import SeenScreens, walks
 from tests.trainers.loaded import Job
 from tests.trainers.tiny_processor import build_tiny_processor
@@ -15,6 +16,7 @@ from trajmill.stages.export.formats.card import ExportedRelease
 from trajmill.stages.export.formats.exported import ReleaseSteps
 from trajmill.stages.export.formats.kinds import format_spec
 from trajmill.stages.export.formats.repetition import repeated_by_weight
+from trajmill.stages.export.formats.rows.kind_example import kind_example
 from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
 from trajmill.stages.export.formats.write import write_folder
 
@@ -45,7 +47,9 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
         chat_templates: folder with the published templates.
     """
     screens = SeenScreens()
-    steps = [(walk, step.index) for walk in walks(screens, each=1) for step in walk.steps[:_STEPS]]
+    walked = walks(screens, each=1)
+    steps = [(walk, step.index) for walk in walked for step in walk.steps[:_STEPS]]
+    derived = derived_rows(walked, screens, each=1)
     made = []
     for family in FAMILIES:
         found = [
@@ -64,6 +68,8 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
         ]
         examples = [example for example in found if isinstance(example, StepExample)]
         assert len(examples) == len(steps)
+        of_kinds = [kind_example(family, row.episode, row.example, 1.0, screens) for row in derived]
+        examples += [example for example in of_kinds if isinstance(example, StepExample)]
         texts = [message.content for example in examples for message in example.messages]
         template = (chat_templates / _TEMPLATES[family.name]).read_text(encoding="utf-8")
         processor = build_tiny_processor(folder / family.name, family, template, texts)
@@ -71,9 +77,11 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
             path = folder / f"{kind}-{family.name}"
             path.mkdir()
             form = format_spec(kind).open()
-            write_folder(path, form, family, _SOURCE, ReleaseSteps(examples), screens)
-            weighty = [example for example in examples if example.loss_weight]
-            rows = list(repeated_by_weight(examples)) if form.weights_as_rows else weighty
+            # A format for RL compares replies with a target, so it takes no reply that is plain text.
+            given = [example for example in examples if example.target is not None or form.rl_steps is None]
+            write_folder(path, form, family, _SOURCE, ReleaseSteps(given), screens)
+            weighty = [example for example in given if example.loss_weight]
+            rows = list(repeated_by_weight(given)) if form.weights_as_rows else weighty
             figures = json.loads((path / "export.json").read_text())
             job = Job(
                 format=kind,

@@ -9,7 +9,7 @@ from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
 from llamafactory.hparams import get_train_args
 from llamafactory.model import load_tokenizer
 
-from tests.trainers.loaded import Job, LoadedRow, loaded_row, run
+from tests.trainers.loaded import Job, LoadedRow, grids_of, loaded_row, run
 
 
 def supervised(job: Job) -> list[LoadedRow]:
@@ -37,11 +37,11 @@ def supervised(job: Job) -> list[LoadedRow]:
     rows = get_dataset(template, model, data, training, stage="sft", **loaded)["train_dataset"]
     told = []
     for row in rows:
+        images = row["images"] or []
         pictures = template.mm_plugin.get_mm_inputs(
-            row["images"], [], [], [len(row["images"])], [0], [0], [row["input_ids"]], processor
+            images, [], [], [len(images)], [0], [0], [row["input_ids"]], processor
         )
-        grids = pictures["image_grid_thw"].tolist()
-        told.append(loaded_row(tokenizer, row["input_ids"], row["labels"], grids))
+        told.append(loaded_row(tokenizer, row["input_ids"], row["labels"], grids_of(pictures)))
     return told
 
 

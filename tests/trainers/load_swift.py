@@ -11,7 +11,7 @@ from swift.dataset import load_dataset
 from swift.model import get_processor
 from swift.template import get_template
 
-from tests.trainers.loaded import IGNORED, Job, loaded_row, run
+from tests.trainers.loaded import IGNORED, Job, grids_of, loaded_row, run
 
 
 def supervised(job: Job) -> dict[str, Any]:
@@ -27,8 +27,7 @@ def supervised(job: Job) -> dict[str, Any]:
     told, scales = [], []
     for row in rows:
         encoded = template.encode(dict(row))
-        grids = encoded["image_grid_thw"].tolist()
-        told.append(loaded_row(processor.tokenizer, encoded["input_ids"], encoded["labels"], grids))
+        told.append(loaded_row(processor.tokenizer, encoded["input_ids"], encoded["labels"], grids_of(encoded)))
         scales.append(_scales(encoded, processor.tokenizer.eos_token_id))
     return {"rows": told, "scales": scales}
 

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.data_utils import prepare_multimodal_messages
 
-from tests.trainers.loaded import IGNORED, Job, LoadedRow, loaded_row, run
+from tests.trainers.loaded import IGNORED, Job, LoadedRow, grids_of, loaded_row, run
 from trajmill.stages.export.rewards import ces_rewards
 
 
@@ -38,8 +38,9 @@ def supervised(job: Job) -> list[LoadedRow]:
     for batch in trainer.get_train_dataloader():
         kept = batch["attention_mask"][0].bool()
         ids, labels = batch["input_ids"][0][kept].tolist(), batch["labels"][0][kept].tolist()
-        assert batch["pixel_values"].shape[0] == sum(time * high * wide for time, high, wide in batch["image_grid_thw"])
-        rows.append(loaded_row(processor.tokenizer, ids, labels, batch["image_grid_thw"].tolist()))
+        grids = grids_of(batch)
+        assert not grids or batch["pixel_values"].shape[0] == sum(time * high * wide for time, high, wide in grids)
+        rows.append(loaded_row(processor.tokenizer, ids, labels, grids))
     return rows
 
 

@@ -13,7 +13,7 @@ from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.utils.import_utils import load_extern_object
 
-from tests.trainers.loaded import IGNORED, Job, LoadedRow, loaded_row, run
+from tests.trainers.loaded import IGNORED, Job, LoadedRow, grids_of, loaded_row, run
 
 
 def supervised(job: Job) -> list[LoadedRow]:
@@ -27,7 +27,7 @@ def supervised(job: Job) -> list[LoadedRow]:
 def _row(processor: Any, item: dict[str, Any]) -> LoadedRow:
     ids, learned = item["input_ids"].tolist(), item["loss_mask"].tolist()
     labels = [token if mask else IGNORED for token, mask in zip(ids, learned, strict=True)]
-    return loaded_row(processor.tokenizer, ids, labels, item["multi_modal_inputs"]["image_grid_thw"].tolist())
+    return loaded_row(processor.tokenizer, ids, labels, grids_of(item.get("multi_modal_inputs", {})))
 
 
 def with_rewards(job: Job) -> dict[str, Any]:

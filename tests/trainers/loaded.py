@@ -70,6 +70,12 @@ def loaded_row(tokenizer: Any, ids: Iterable[int], labels: Iterable[int], grids:
     )
 
 
+def grids_of(inputs: Mapping[str, Any]) -> list[list[int]]:
+    """The patches of each image of a model's inputs, as time, height and width; none where there is no image."""
+    grids = inputs.get("image_grid_thw")
+    return [] if grids is None else [list(map(int, grid)) for grid in grids]
+
+
 def run(loaders: Mapping[str, Callable[[Job], Any]]) -> None:
     """Load what the first argument's file asks for, and write what came of it into the second's.
 

@@ -33,7 +33,8 @@ def assert_prompts(exported: Exported, rows: Sequence[LoadedRow]) -> None:
 
 def assert_images(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     """As many images as placeholders, each of as many tokens as the family's pixel budget says."""
-    assert max(row.images for row in rows) == 1 + exported.family.past_screens
+    # Rows of action semantics show two screens.
+    assert max(row.images for row in rows) == max(2, 1 + exported.family.past_screens)
     for example, row in zip(exported.examples, rows, strict=True):
         tokens = sum(_tokens(exported.family, size) for size in example.lineage.image_sizes)
         assert row.images == len(example.lineage.screen_ids) == row.text.count(_IMAGE)

@@ -25,6 +25,9 @@ _PAIR = f"Before: {IMAGE_PLACEHOLDER}\nAfter: {IMAGE_PLACEHOLDER}"
 _ASK_ACTION = (
     f"Which action led from the first screen to the second? Answer with its call alone, without a thought.\n{_PAIR}"
 )
+_EFFECT_SYSTEM = (
+    "You are shown two screens of a phone, a desktop or a web page. Say in a sentence what happened between them."
+)
 _ASK_EFFECT = f"Describe the action that led from the first screen to the second, and what it changed.\n{_PAIR}"
 
 
@@ -115,7 +118,11 @@ class ActionSemantics:
         if any(placeholder in text for placeholder in PLACEHOLDERS):
             collected.refuse("placeholder_in_text", step, variant=EFFECT)
             return
-        messages = (Message(role="user", content=_ASK_EFFECT), Message(role="assistant", content=text))
+        messages = (
+            Message(role="system", content=_EFFECT_SYSTEM),
+            Message(role="user", content=_ASK_EFFECT),
+            Message(role="assistant", content=text),
+        )
         collected.add(Lesson(messages, (step.screen_before, step.screen_after), EFFECT, author), step)
 
 
