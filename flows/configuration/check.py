@@ -136,8 +136,19 @@ def missing_for_groups(config: Config) -> list[Missing]:
 
 
 def missing_for_training(config: Config) -> list[Missing]:
-    """Roles of the recipe that name no model with weights: what is embedded reads no pictures."""
-    return [
+    """Roles of the recipe that name no model with weights, and models that its derived kind cannot do without."""
+    kind = config.train.learns_kind
+    needed = config.derive.kind(kind).needs if kind else ()
+    found = [
+        Missing(
+            ("train",),
+            f"train.kind {config.train.kind!r} derives {kind}, which asks a model: set derive.{role} to the NAME of an "
+            "[endpoints.NAME]",
+        )
+        for role in needed
+        if (getattr(config.derive, role) or getattr(config.models, role)) == EMBEDDED
+    ]
+    return found + [
         Missing(("train", role), f"train.{role}: the frozen {role} must read images; name an [endpoints.NAME]")
         for role, name in config.train.roles().items()
         if name == EMBEDDED or getattr(config.endpoints.get(name), "kind", "") == EMBEDDED

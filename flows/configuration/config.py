@@ -281,8 +281,16 @@ class Config(Spec):
                 yield ("agent", role), name
         for role, name in self.train.roles().items():
             yield ("train", role), name
+        for role in self.roles_of_trained_kind():
+            if getattr(self.derive, role):
+                yield ("derive", role), getattr(self.derive, role)
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
+
+    def roles_of_trained_kind(self) -> tuple[str, ...]:
+        """The models that each round asks for the derived kind that the recipe trains on."""
+        kind = self.train.learns_kind
+        return self.derive.kind(kind).roles if kind else ()
 
     def _identity_behind(self, name: str) -> object:
         return self.endpoints[name].identity() if name in self.endpoints else name

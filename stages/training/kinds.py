@@ -15,6 +15,8 @@ RECIPES: Final = PartGroup(
         "trl-sft": "trajmill.stages.training.trl_sft.spec:TrlSftSpec",
         "rft": "trajmill.stages.training.trl_sft.role_specs:RftSpec",
         "coda-generalist": "trajmill.stages.training.trl_sft.role_specs:CodaGeneralistSpec",
+        "online-rejection": "trajmill.stages.training.trl_sft.role_specs:OnlineRejectionSpec",
+        "role-rejection": "trajmill.stages.training.trl_sft.role_specs:RoleRejectionSpec",
         "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
         "ces-stage1": "trajmill.stages.training.execution_feedback.spec:CesStage1Spec",
         "ces-stage2": "trajmill.stages.training.execution_feedback.spec:CesStage2Spec",

@@ -25,8 +25,8 @@ class RecipeSpec(Spec):
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
     """The table whose rows it trains on."""
     learns_kind: ClassVar[str] = ""
-    """The derived kind whose rows it trains on, one that asks no model; each round derives it before its release. Empty
-    for the steps of judged attempts."""
+    """The derived kind whose rows it trains on; each round derives it before its release, with the models of `[derive]`
+    if it asks any. Empty for the steps of judged attempts."""
     role_names: ClassVar[tuple[str, ...]] = ()
     """The fields that name the endpoints of frozen models, which give the reward. They are operational, because the
     name of an endpoint decides nothing; its model is part of a run's identity."""

@@ -65,18 +65,22 @@ def rl_files(release: Path) -> list[Path]:
     return _existing([release / RL_FILE], f"{release} has no RL rows: {advice}")
 
 
-def supervised_rows(files: Sequence[Path], cache: Path) -> Dataset:
+def supervised_rows(files: Sequence[Path], cache: Path, only_newest_round: bool = False) -> Dataset:
     """The supervised rows with a weight above 0.
 
     Args:
         files: Parquet files.
         cache: folder for a copy that can be read in any order.
+        only_newest_round: whether the rows of earlier rounds are left out; the files are then those of an export.
 
     Raises:
         BadInputError: a file is damaged or was not written by trajmill, or no row is left.
     """
-    rows = read_rows(files, _SUPERVISED, cache)
-    kept = [number for number, weight in enumerate(rows["loss_weight"]) if weight > 0]
+    rows = read_rows(files, [*_SUPERVISED, "round"] if only_newest_round else _SUPERVISED, cache)
+    rounds = rows["round"] if only_newest_round else [0] * len(rows)
+    newest = max(rounds, default=0)
+    weighed = enumerate(zip(rows["loss_weight"], rounds, strict=True))
+    kept = [number for number, (weight, made_in) in weighed if weight > 0 and made_in == newest]
     if not kept:
         raise BadInputError(f"{files[0].parent.parent} has no accepted row that weighs anything: nothing to learn from")
     return rows if len(kept) == len(rows) else rows.select(kept)

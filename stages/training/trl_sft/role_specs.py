@@ -40,3 +40,28 @@ class CodaGeneralistSpec(SupervisedRecipe):
     learns_kind: ClassVar[str] = "coda"
     kind: Literal["coda-generalist"] = "coda-generalist"
     """Supervised training on the Planners' thoughts that `trajmill derive coda` keeps."""
+
+
+class OnlineRejectionSpec(SupervisedRecipe):
+    """Iterative online rejection sampling of the agent's own thoughts (GUI-Owl 2.2.3, mode 1).
+
+    Each round's policy acts, and the next one learns from the round's thoughts that passed: those of correct
+    trajectories and useful steps, from which the action follows. It trains on the kind `reasoning` of the release.
+    """
+
+    learns_kind: ClassVar[str] = "reasoning"
+    only_newest_round: ClassVar[bool] = True
+    kind: Literal["online-rejection"] = "online-rejection"
+    """Supervised training on the thoughts of the newest round that `trajmill derive reasoning` keeps."""
+
+
+class RoleRejectionSpec(SupervisedRecipe):
+    """Iterative online rejection sampling of what the roles of an agent say (GUI-Owl 2.2.3, mode 2).
+
+    It trains on the kind `roles` of the release: the policy plays its role, or several, in the next round.
+    """
+
+    learns_kind: ClassVar[str] = "roles"
+    only_newest_round: ClassVar[bool] = True
+    kind: Literal["role-rejection"] = "role-rejection"
+    """Supervised training on what roles said in the newest round, as `trajmill derive roles` keeps it."""

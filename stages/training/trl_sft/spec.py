@@ -13,6 +13,8 @@ class SupervisedRecipe(HuggingFaceRecipe):
 
     trainer: ClassVar[str] = "trajmill.stages.training.trl_sft.train:train_supervised"
     needs: ClassVar[tuple[str, ...]] = ("trl", "accelerate")
+    only_newest_round: ClassVar[bool] = False
+    """Whether only the rows of the release's newest round are learned from; else those of all rounds."""
 
     @property
     def takes(self) -> FormatSpec:

@@ -25,6 +25,7 @@ from trajmill.stages.training.hugging_face.trainer import (
     trainer_settings,
     use_one_device,
 )
+from trajmill.stages.training.trl_sft.spec import SupervisedRecipe
 
 
 class WeightedSftTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
@@ -48,7 +49,8 @@ def train_supervised(job: TrainingJob, processes: int = 1, progress: Progress | 
     """
     files = supervised_files(job.release)
     version = begin(job, files)
-    rows = supervised_rows(files, job.folder / ROWS)
+    assert isinstance(job.recipe, SupervisedRecipe)
+    rows = supervised_rows(files, job.folder / ROWS, job.recipe.only_newest_round)
     settings = SFTConfig(
         **trainer_settings(job.recipe, len(rows), job.seed, job.folder, processes),
         max_length=None,

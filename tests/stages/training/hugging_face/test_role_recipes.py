@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
@@ -12,10 +14,16 @@ from tests.stages.training.hugging_face.small_release import FAMILY, write_super
 from trajmill.stages.derive.kinds import DERIVED_KINDS
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.rows import supervised_rows
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
 from trajmill.stages.training.kinds import RECIPES
 from trajmill.stages.training.spec import RecipeSpec
-from trajmill.stages.training.trl_sft.role_specs import CodaGeneralistSpec, RftSpec
+from trajmill.stages.training.trl_sft.role_specs import (
+    CodaGeneralistSpec,
+    OnlineRejectionSpec,
+    RftSpec,
+    RoleRejectionSpec,
+)
 from trajmill.stages.training.trl_sft.spec import SupervisedRecipe
 
 
@@ -26,7 +34,7 @@ def test_rft_has_the_settings_of_the_paper() -> None:
     assert (recipe.batch, recipe.epochs, recipe.freeze_vision) == (128, 1.0, True)
 
 
-@pytest.mark.parametrize("kind", ["rft", "coda-generalist"])
+@pytest.mark.parametrize("kind", ["rft", "coda-generalist", "role-rejection", "ces-stage1", "coda-specialist"])
 def test_a_recipe_trains_on_a_kind_that_can_be_derived_without_a_model(kind: str) -> None:
     recipe = RECIPES.spec_class(kind)
     assert issubclass(recipe, RecipeSpec) and DERIVED_KINDS[recipe.learns_kind].needs == ()
@@ -45,3 +53,15 @@ def test_a_tiny_model_learns_for_a_few_updates(recipe: SupervisedRecipe, tmp_pat
     assert (report.updates, report.rows) == (2, 4)
     assert (tmp_path / "new" / "adapter_config.json").is_file() is bool(recipe.lora_rank)
     assert len(json.loads((tmp_path / "new" / "metrics.json").read_text())["history"]) == 2
+
+
+@pytest.mark.slow
+def test_an_iteration_of_online_rejection_sampling_learns_from_its_own_round(tmp_path: Path) -> None:
+    pytest.importorskip("datasets", reason="the extra `train` is not installed")
+    file = write_supervised(tmp_path, (1.0, 0.5, 2.0, 1.0))
+    rows = pq.read_table(file)
+    in_rounds = rows.drop_columns(["round"]) if "round" in rows.column_names else rows
+    pq.write_table(in_rounds.append_column("round", pa.array([1, 2, 2, 1])), file)
+    assert len(supervised_rows([file], tmp_path / "all")) == 4
+    assert supervised_rows([file], tmp_path / "new", only_newest_round=True)["loss_weight"] == [0.5, 2.0]
+    assert OnlineRejectionSpec.only_newest_round and RoleRejectionSpec.only_newest_round
