@@ -19,8 +19,6 @@ from trajmill.stages.export.formats.tally import RLTally, Tally
 
 SIMULATED: Final = frozenset({"simulated", "webapp"})
 """Environments whose apps are trajmill's own app files."""
-_EMBEDDED = "embedded-"
-_RULE_AGENTS = frozenset({"explorer", "reference", "element_walk"})
 
 
 class ExportedRelease(NamedTuple):
@@ -89,13 +87,10 @@ def _what(source: ExportedRelease, settings: TrainerSettings, tally: Tally, writ
 
 def _origin(tally: Tally) -> str:
     simulated = sum(count for name, count in tally.environments.items() if name in SIMULATED)
-    made_up = sum(count for name, count in tally.policies.items() if name.startswith(_EMBEDDED))
-    ruled = sum(count for name, count in tally.agents.items() if name in _RULE_AGENTS)
-    templated = max(made_up, ruled)
     return (
         f"{_share(simulated, tally.examples)} of the steps were made in simulated apps, the rest in real programs. "
-        f"The thoughts and conclusions of {_share(templated, tally.examples)} were filled into templates by the "
-        "built-in policy or a rule; the rest were written by a model. "
+        f"The words of {_share(tally.templated, tally.examples)} were filled into templates by the built-in policy or "
+        "a rule; the rest were written by a model. "
         f"{_share(tally.guided, tally.examples)} of the steps are of attempts that were made with hints, which stand "
         "in no prompt (column `guided`)."
     )

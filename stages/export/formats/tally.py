@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from trajmill.schemas.geometry import Size
+from trajmill.stages.derive.collected import TEMPLATE, writes_templates
 from trajmill.stages.export.formats.rows.parquet import RowWithImages
 from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
 from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
@@ -57,6 +58,8 @@ class Tally(ExampleTally[StepExample]):
     def __init__(self) -> None:
         super().__init__()
         self.guided = 0
+        self.templated = 0
+        """Rows whose words code has written."""
         self.images = 0
         self.queries: set[str] = set()
         self.labels: Counter[str] = Counter()
@@ -91,6 +94,8 @@ class Tally(ExampleTally[StepExample]):
     def _add(self, example: StepExample) -> None:
         lineage = example.lineage
         self.guided += lineage.guided
+        author = example.written_by or lineage.policy_version
+        self.templated += author == TEMPLATE or writes_templates(author)
         self.images += len(lineage.image_sizes)
         self.queries.add(lineage.query_id)
         self.labels[lineage.step_label or "none"] += 1

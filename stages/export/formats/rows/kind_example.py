@@ -47,15 +47,22 @@ def kind_example(
         weight: what it counts in the release.
         screens: reads sizes and accessibility trees of the stored screens.
     """
-    if example.kind in STEP_KINDS and example.step_index is not None:
-        row = ReleasedStep(example.example_id, example.trajectory_id, example.step_index, weight)
-        return step_example(family, _with_reply(episode, example), row, screens)
     try:
-        return _other_example(family, episode, example, weight, screens.size)
+        made = _made(family, episode, example, weight, screens)
     except NotExpressible:
         return LeftOutStep("not_expressible")
     except ModelFailure:
         return LeftOutStep("screen_outside_budget")
+    return made if isinstance(made, LeftOutStep) else made._replace(written_by=example.written_by or "")
+
+
+def _made(
+    family: Family, episode: Episode, example: Example, weight: float, screens: ScreenReader
+) -> StepExample | LeftOutStep:
+    if example.kind in STEP_KINDS and example.step_index is not None:
+        row = ReleasedStep(example.example_id, example.trajectory_id, example.step_index, weight)
+        return step_example(family, _with_reply(episode, example), row, screens)
+    return _other_example(family, episode, example, weight, screens.size)
 
 
 def _with_reply(episode: Episode, example: Example) -> Episode:

@@ -50,6 +50,8 @@ class StepExample(NamedTuple):
     """0 for the first row of the step; a step of weight 2 has two rows where a trainer reads no weights."""
     leads_to: LedAction | None = None
     """For a role's words that another role acts on: the right action; None for all other rows."""
+    written_by: str = ""
+    """Who wrote what is learned, where it is not the policy that acted."""
 
 
 def step_example(

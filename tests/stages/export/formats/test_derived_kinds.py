@@ -63,6 +63,18 @@ def test_a_format_takes_all_kinds_that_it_can(form: str, made: Made, tmp_path: P
     assert taken == (ACTION_KINDS if format_spec(form).open().rl_steps is not None else set(DERIVED_KINDS))
 
 
+@pytest.mark.parametrize(("author", "share"), [("vlm-1", "0%"), ("embedded-3", "100%"), ("template", "100%")])
+def test_the_card_says_which_words_are_templates(author: str, share: str, made: Made, tmp_path: Path) -> None:
+    rows = [
+        row._replace(example=row.example.model_copy(update={"written_by": author}))
+        for row in made.rows
+        if row.example.kind == "reasoning"
+    ]
+    written("trl", family_named("qwen3-vl"), made._replace(rows=rows), tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"The words of {share} were filled into templates" in card
+
+
 @pytest.mark.parametrize("form", FORMATS.kinds())
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_reply_is_read_back_and_every_image_opens(form: str, name: str, made: Made, tmp_path: Path) -> None:
