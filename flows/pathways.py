@@ -12,9 +12,9 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.report.figures import PathwayRow, read_pathways
 from trajmill.flows.report.page import write_report
-from trajmill.flows.round import watched
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.tasks.pathways import PATHWAY_QUERIES, PATHWAYS, pathway_queries, pathways, programs_of
+from trajmill.flows.tasks.planned import watched
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.queries.pathways.queries import PathwaySettings

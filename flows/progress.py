@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Protocol
 
 from rich.console import Console, RenderableType
@@ -18,13 +19,19 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
-Advance = Callable[[int], None]
-"""Reports that so many more rows are done."""
+
+class Advance(Protocol):
+    """Reports that so many more rows are done."""
+
+    def __call__(self, more: int, *, total: int | None = None) -> None:
+        """So many more are done; `total` says how many there are, once that is known."""
+        ...
 
 
 class Watcher(Protocol):
@@ -47,7 +54,7 @@ class Unwatched:
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
         """Watch one stage and show nothing."""
-        yield lambda done: None
+        yield _unseen
 
     def show(self, content: RenderableType) -> None:
         """Show nothing."""
@@ -71,10 +78,10 @@ class ConsoleWatcher:
         started, done = time.monotonic(), 0
         with self._bar(f"round {round_number}  {stage}", total) as advance_bar:
 
-            def advance(more: int) -> None:
+            def advance(more: int, *, total: int | None = None) -> None:
                 nonlocal done
                 done += more
-                advance_bar(more)
+                advance_bar(more, total=total)
 
             yield advance
         if not self._console.is_terminal:
@@ -96,13 +103,21 @@ class ConsoleWatcher:
             self._shown += 1
         task = self._bars.add_task(description, total=total)
         try:
-            yield lambda more: self._bars.update(task, advance=more)
+            yield partial(_update, self._bars, task)
         finally:
             with self._showing:
                 self._shown -= 1
                 if not self._shown:
                     self._bars.stop()
             self._bars.remove_task(task)
+
+
+def _unseen(more: int, *, total: int | None = None) -> None:
+    """Show nothing."""
+
+
+def _update(bars: Progress, task: TaskID, more: int, *, total: int | None = None) -> None:
+    bars.update(task, advance=more, total=total)
 
 
 def _bars(console: Console) -> Progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -13,13 +12,11 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.choice import adopt_configured, names_another_policy
 from trajmill.flows.policies.policy import PROMOTE
-from trajmill.flows.progress import progress
 from trajmill.flows.round_stages import COMMANDS, RoundStage, asks_models, needed_before, stages_of
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageReport, has_begun, report_of
-from trajmill.flows.tasks.planned import planned_attempts
+from trajmill.flows.tasks.planned import watched
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.tables.round_summary import RoundSummary
@@ -27,8 +24,6 @@ from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
-
-_POLL_SECONDS = 0.5
 
 DoStage = Callable[[RoundStage, RoundContext], StageReport]
 
@@ -137,36 +132,3 @@ def summary_of(context: RoundContext) -> RoundSummary:
     if not rows:
         raise TrajmillError(f"round {context.round} of run {context.run_id} is not finished; run `trajmill evolve`")
     return rows[0]
-
-
-@contextmanager
-def watched(context: RoundContext, stage: str) -> Iterator[None]:
-    """Show the finished episodes of a stage; they are counted in the staging folder, which all workers write to."""
-    at = context.at(stage)
-    counter = attempt_counter(context.warehouse, at)
-    total = planned_attempts(context, stage)
-    with progress().stage(context.round, stage, total) as advance, _polling(counter.count, advance):
-        yield
-
-
-@contextmanager
-def _polling(count: Callable[[], int], advance: Callable[[int], None]) -> Iterator[None]:
-    stop = threading.Event()
-
-    def poll() -> None:
-        seen = 0
-        while True:
-            ended = stop.wait(_POLL_SECONDS)
-            now = count()
-            advance(now - seen)
-            seen = now
-            if ended:
-                return
-
-    watcher = threading.Thread(target=poll, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        watcher.join()

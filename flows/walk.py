@@ -11,8 +11,8 @@ from rich.table import Table
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.report.page import write_report
-from trajmill.flows.round import watched
 from trajmill.flows.tasks.generate import GENERATE, generate
+from trajmill.flows.tasks.planned import watched
 from trajmill.flows.tasks.walk import WALK, walk_queries
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of

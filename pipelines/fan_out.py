@@ -8,7 +8,7 @@ taken for shards of this one.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +29,7 @@ from trajmill.schemas.record import content_id
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import DataFile
 from trajmill.warehouse.staging import mark_done, read_marker
+from trajmill.warehouse.tally import Tally, plan
 
 P = TypeVar("P", contravariant=True)
 T = TypeVar("T")
@@ -86,9 +87,14 @@ class _ShardMarker:
 
 class _DoShard(beam.DoFn, Generic[P]):
     def __init__(
-        self, work: ShardWork[P] | PackedWork, warehouse: Warehouse, at: StageRun, signs: Signs | None = None
+        self,
+        work: ShardWork[P] | PackedWork,
+        warehouse: Warehouse,
+        at: StageRun,
+        items: Callable[[P], int],
+        signs: Signs | None = None,
     ) -> None:
-        self._sent, self._warehouse, self._at, self._signs = work, warehouse, at, signs
+        self._sent, self._warehouse, self._at, self._items, self._signs = work, warehouse, at, items, signs
 
     def process(self, element: tuple[str, Any]) -> Iterable[str]:
         written = self.do(element)
@@ -101,10 +107,10 @@ class _DoShard(beam.DoFn, Generic[P]):
         """Do a shard and write its marker; None if it has one already."""
         shard, payload = element
         marker = _ShardMarker(self._warehouse, self._at, shard)
-        if marker.read() is not None:
-            return None
-        written = self._done(shard, payload)
-        marker.write(written)
+        written = self._done(shard, payload) if marker.read() is None else None
+        if written is not None:
+            marker.write(written)
+        Tally(self._at.staging(self._warehouse), shard).fill(self._items(payload))
         return written
 
     def _done(self, shard: str, payload: Any) -> WrittenFiles:
@@ -119,6 +125,11 @@ class _DoShard(beam.DoFn, Generic[P]):
         return self._sent.open() if isinstance(self._sent, PackedWork) else self._sent
 
 
+def items_of(payload: object) -> int:
+    """The items of a payload, as progress counts them: those of a list, else one."""
+    return len(payload) if isinstance(payload, Sequence) else 1
+
+
 def fan_out(
     warehouse: Warehouse,
     at: StageRun,
@@ -126,19 +137,22 @@ def fan_out(
     work: ShardWork[P],
     settings: BeamSettings,
     workers: int = 1,
+    items: Callable[[P], int] = items_of,
 ) -> WrittenFiles:
     """Do `work` on every payload, each a shard of the stage, and return the files.
 
     A shard that an earlier call has finished with the same payload and work is kept. With more than one worker, Beam's
-    in-process runner, which has one, is replaced by processes of our own; other runners bring their workers.
+    in-process runner, which has one, is replaced by processes of our own; other runners bring their workers. `items`
+    says how many items a payload has; the stage's progress counts them, and the work of a shard may do so one by one.
 
     Raises:
         TrajmillError: `work` raised it, workers on other machines were lost too often, or a worker has written to a
             folder that this process does not see.
     """
     shards = {_shard_name(number, work.identity(payload)): payload for number, payload in enumerate(payloads)}
+    plan(at.staging(warehouse), sum(map(items, shards.values())))
     if workers > 1 and len(shards) > 1 and settings.on_this_machine and not settings.options:
-        side_by_side(_DoShard(work, warehouse, at).do, list(shards.items()), workers)
+        side_by_side(_DoShard(work, warehouse, at, items).do, list(shards.items()), workers)
         return _joined(_written(_ShardMarker(warehouse, at, shard)) for shard in shards)
 
     def build(do_shard: _DoShard[P]) -> beam.Pipeline:
@@ -155,10 +169,10 @@ def fan_out(
         return WrittenFiles({})
     if settings.on_this_machine:
         with _original_errors(at.stage):
-            build(_DoShard(work, warehouse, at)).run().wait_until_finish()
+            build(_DoShard(work, warehouse, at, items)).run().wait_until_finish()
     else:
         sent = packed(work, warehouse.store)
-        run_watched(lambda signs: build(_DoShard(sent, warehouse, at, signs)), warehouse, at, settings)
+        run_watched(lambda signs: build(_DoShard(sent, warehouse, at, items, signs)), warehouse, at, settings)
     return _joined(_written(_ShardMarker(warehouse, at, shard)) for shard in shards)
 
 

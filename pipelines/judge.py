@@ -16,13 +16,14 @@ from trajmill.schemas.observation import ObservedScreens
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.critics.judge import Judged, judge_episodes
+from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.online.base import AttemptVerdicts, JudgeAttempt
 from trajmill.stages.rollout.base import FinishedAttempt
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.tally import Tally
 
 R = TypeVar("R", bound=Row)
 
@@ -76,7 +77,8 @@ class JudgeTrajectories:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
         calls: list[ModelCall] = []
         episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds)
-        judged = asyncio.run(self._judge(episodes, calls.append))
+        tally = Tally(self.at.staging(self.warehouse), shard)
+        judged = asyncio.run(self._judge(episodes, calls.append, tally))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "step_verdicts": [verdict for episode in judged.episodes for verdict in episode.step_verdicts],
@@ -90,7 +92,7 @@ class JudgeTrajectories:
     def _stamped(self, rows: Sequence[Row]) -> Sequence[Row]:
         return rows if self.rejudge is None else [self.rejudge.stamped(row) for row in rows]
 
-    async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None]) -> Judged:
+    async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None], tally: Tally) -> Judged:
         screens, judged = WarehouseScreens(self.warehouse), Judged([], [])
         by_tries: dict[int, list[Episode]] = defaultdict(list)
         for episode in episodes:
@@ -99,9 +101,9 @@ class JudgeTrajectories:
             # Each try has another seed; otherwise the request cache would give the same invalid answer again.
             critics = replace(self.critics, seed=self.critics.seed + tried * _SEED_STRIDE)
             async with self.judge.open(critics, self.origin, sink) as judge:
-                made = await judge_episodes(same_tries, judge, screens, self.origin, self.judge.concurrency)
-            judged.episodes.extend(made.episodes)
-            judged.failures.extend(made.failures)
+                async for one in judge_each(same_tries, judge, screens, self.origin, self.judge.concurrency):
+                    judged.add(one)
+                    tally.add()
         return judged
 
 

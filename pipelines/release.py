@@ -37,12 +37,13 @@ from trajmill.stages.export.check import check_release
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.spec import ExporterSpec
 from trajmill.stages.export.verl.exporter import RL_FILE
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.write import RowsWritten, export_release
 from trajmill.warehouse.delta_log import table_versions
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import read_release, release_names, write_release
 from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.tally import Tally, plan
 
 _RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
 NO_GROUPS = (
@@ -85,8 +86,8 @@ class Released(NamedTuple):
     rl_steps: int
 
 
-def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query]) -> Released:
-    """Curate, check for leaks, export, and write the manifest of a release.
+def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], staging: Path) -> Released:
+    """Curate, check for leaks, export, and write the manifest of a release; `staging` is where progress is counted.
 
     Raises:
         TrajmillError: held-out data is in the training rows, or a written file has mistakes; nothing is released.
@@ -105,6 +106,11 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
     guidance = _guidance(warehouse, origin)
+    tally = Tally(staging, ONLY_SHARD)
+    supervised = [each for each in exporters if each.table == "examples"]
+    own = len(exporters) - len(supervised)
+    rows = curated.examples.num_rows * len(supervised) + rl_steps.rows.num_rows * own
+    plan(staging, rows + sum(kind.rows.num_rows for kind in kinds))
     of_round = _write_of_round(
         warehouse,
         origin,
@@ -112,15 +118,17 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         [each for each in exporters if each.table == "rl_steps"],
         guidance,
         rl_steps.leaking,
+        tally.add,
     )
     shared = _write_supervised(
         warehouse,
         folder,
         SharedRelease(origin.run_id, origin.round, curated.examples, offered.rows),
-        [each for each in exporters if each.table == "examples"],
+        supervised,
         guidance,
+        tally.add,
     )
-    released = _write_kinds(warehouse, folder, origin, kinds, guidance) if shared.files else []
+    released = _write_kinds(warehouse, folder, origin, kinds, guidance, tally.add) if shared.files else []
     files = [*of_round, *shared.exported(warehouse, folder)]
     files += [file for kind in released for file in kind.shared.exported(warehouse, folder)]
     leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
@@ -202,13 +210,14 @@ def _write_of_round(
     exporters: Sequence[Exporter],
     guidance: Mapping[str, str],
     leaking: frozenset[str],
+    written: RowsWritten,
 ) -> list[ExportedFile]:
     """Write the RL rows, which are those of one round and so of one release, without the leaking ones."""
     if not exporters:
         return []
     stored = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
     rows = (without_rows(batch, "rl_step_id", leaking) for batch in stored)
-    files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse))
+    files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse), written)
     _refuse_problems(folder, exporters, guidance)
     return files
 
@@ -219,11 +228,12 @@ def _write_supervised(
     wanted: SharedRelease,
     exporters: Sequence[Exporter],
     guidance: Mapping[str, str],
+    written: RowsWritten,
 ) -> SharedRows:
     """Write the supervised rows that no earlier release has, and which of all rows the release takes."""
     if not exporters:
         return NO_SHARED_ROWS
-    shared = share_rows(warehouse, wanted, exporters)
+    shared = share_rows(warehouse, wanted, exporters, written)
     if shared.new is not None:
         _refuse_problems(shared.new, exporters, guidance)
     write_selection(folder, shared.selected)
@@ -231,10 +241,15 @@ def _write_supervised(
 
 
 def _write_kinds(
-    warehouse: Warehouse, folder: Path, origin: Origin, kinds: Sequence[KindRows], guidance: Mapping[str, str]
+    warehouse: Warehouse,
+    folder: Path,
+    origin: Origin,
+    kinds: Sequence[KindRows],
+    guidance: Mapping[str, str],
+    written: RowsWritten,
 ) -> list[ReleasedKind]:
     """Write the derived kinds, and check the rows that no earlier release has."""
-    released = list(write_kinds(warehouse, folder, origin, kinds))
+    released = list(write_kinds(warehouse, folder, origin, kinds, written))
     for kind in released:
         if kind.shared.new is not None:
             _refuse_problems(kind.shared.new, [kind.exporter], guidance)

@@ -19,7 +19,7 @@ from trajmill.schemas.record import content_id
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.screens import SCREENS_FILE
 from trajmill.stages.export.selection import SelectedRow
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.write import RowsWritten, export_release
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import named_shards
 from trajmill.warehouse.screens import WarehouseScreens
@@ -77,23 +77,30 @@ class SharedRelease(NamedTuple):
     """From the folder of the selection to that of the warehouse."""
 
 
-def share_rows(warehouse: Warehouse, wanted: SharedRelease, exporters: Sequence[Exporter]) -> SharedRows:
+def share_rows(
+    warehouse: Warehouse,
+    wanted: SharedRelease,
+    exporters: Sequence[Exporter],
+    written: RowsWritten = lambda rows: None,
+) -> SharedRows:
     """Write the rows of a release that no shard of the run has, and find the places of all its rows.
 
     Args:
         warehouse: where the shards are.
         wanted: what is to be released.
         exporters: the formats of the supervised rows.
+        written: is told of the rows that are there already, and of those that are written.
     """
     ids = wanted.chosen["example_id"].combine_chunks()
     shards = _shards(warehouse, wanted.run_id, exporters)
     missing = ids.filter(pc.invert(pc.is_in(ids, _ids(shards))))
+    written((len(ids) - len(missing)) * len(exporters))
     new = None
     if len(missing):
         name = f"r{wanted.round:04d}-{content_id(missing.to_pylist())[:12]}"
         new = warehouse.shards(wanted.run_id) / name
         rows = wanted.offered.take(pc.index_in(missing, wanted.offered["example_id"].combine_chunks()))
-        export_release(new, exporters, {"examples": rows.to_batches()}, WarehouseScreens(warehouse))
+        export_release(new, exporters, {"examples": rows.to_batches()}, WarehouseScreens(warehouse), written)
         shards = [*shards, _Shard(new, rows.select(_KEYS.names).cast(_KEYS))]
     weights = wanted.chosen["loss_weight"].to_pylist()
     return _selected(warehouse, wanted.folders_up, shards, ids, weights, exporters)._replace(new=new)

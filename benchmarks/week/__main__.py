@@ -1,7 +1,7 @@
 """Seven compressed nights of `trajmill serve` with a real Prefect server, and a page of what happened.
 
 `python -m benchmarks.week FOLDER` lives the days that FOLDER has not lived yet and writes FOLDER/week.html. It needs
-Linux; as root, the warehouse lies on a disk of its own of 300 MB, which one night fills.
+Linux; as root, the warehouse lies on a disk of its own of 400 MB, which one night fills.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def begin(folder: Path, stack: ExitStack, diary: Diary, disk: Disk, by_schedule:
     model.start()
     stack.callback(model.stop)
     stack.callback(machine.stop)
+    prefect = Prefect(ports.prefect)
     machine.start(file)
     disk.empty(machine.process)
-    prefect = Prefect(ports.prefect)
     wait_for(prefect.ready)
     return Week(folder, load_config(file), disk, model, prefect, machine, diary)
 

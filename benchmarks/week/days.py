@@ -18,7 +18,6 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.round import current_round
 from trajmill.flows.status.now import WorkingStage, working_stage
-from trajmill.stages.environments.desktop.local.processes import descendants
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.staging import Journal
 
@@ -77,6 +76,19 @@ class Week:
             self.tell(wait_for(trained))
         wait_for(lambda: all(run.is_over for run in self.prefect.runs()))
 
+    def restart(self) -> None:
+        """Start the machine again, and wait until it serves."""
+        self.prefect.restarts()
+        self.machine.start(write_settings(self.folder))
+        wait_for(self.prefect.ready)
+
+    def maintain(self) -> None:
+        """Start maintenance, as its schedule does once a week, and write down what it has freed."""
+        before = self.disk.used()
+        self.end_of(self.prefect.start("maintain"))
+        after = self.disk.used()
+        self.diary.write("done", f"maintenance took the warehouse from {before / 1e6:.1f} MB to {after / 1e6:.1f} MB")
+
 
 def monday(week: Week) -> None:
     """A quiet night, begun by its schedule."""
@@ -100,16 +112,14 @@ def tuesday(week: Week) -> None:
 
 
 def wednesday(week: Week) -> None:
-    """The next night goes on where the killed one stopped; then one of its workers is killed."""
-    write_settings(week.folder, worker_processes=2)
-    night = week.night()
-    now = week.at_work("rollout", attempts=50)
-    worker = max(descendants(int(now.process or 0)))
-    os.kill(worker, signal.SIGKILL)
-    week.diary.write("done", f"kill -9 of worker {worker} of the rollout")
-    week.end_of(night)
-    write_settings(week.folder)
+    """The next night goes on where the killed one stopped; maintenance; `serve` is stopped and started again."""
+    week.end_of(week.night())
     week.morning()
+    week.maintain()
+    week.machine.stop()
+    week.restart()
+    paused = ", ".join(week.prefect.paused()) or "none"
+    week.diary.write("done", f"trajmill serve was stopped and started again; deployments that stayed paused: {paused}")
 
 
 def thursday(week: Week) -> None:
@@ -127,7 +137,7 @@ def thursday(week: Week) -> None:
 
 
 def friday(week: Week) -> None:
-    """The disk is full while the night works."""
+    """The disk is full while the night works; maintenance."""
     night = week.night()
     week.at_work("rollout", attempts=10)
     week.diary.write("done", f"the disk is full: {week.disk.fill(week.machine.process)}")
@@ -136,6 +146,7 @@ def friday(week: Week) -> None:
     week.diary.write("done", "there is room again; the night is started again, as the message says")
     week.end_of(week.night())
     week.morning()
+    week.maintain()
 
 
 def saturday(week: Week) -> None:
@@ -158,14 +169,13 @@ def saturday(week: Week) -> None:
 
 
 def sunday(week: Week) -> None:
-    """The machine loses its power in the night and is started again; later somebody asks for maintenance."""
+    """The machine loses its power in the night and is started again; maintenance."""
     night = week.night()
     week.at_work("rollout", attempts=30)
     week.diary.write(
         "done", f"kill -9 of all {week.machine.lose_power()} processes: serve, its Prefect server, the night"
     )
-    week.machine.start(write_settings(week.folder))
-    wait_for(week.prefect.ready)
+    week.restart()
     week.end_of(night)
     week.end_of(week.night())
     week.morning()

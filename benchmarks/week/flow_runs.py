@@ -45,13 +45,23 @@ class Prefect:
     def __init__(self, port: int) -> None:
         """The server at a port."""
         self.api = f"http://127.0.0.1:{port}/api"
+        self._since = datetime.now(UTC)
+
+    def restarts(self) -> None:
+        """It is being started again."""
+        self._since = datetime.now(UTC)
 
     def ready(self) -> bool:
-        """Whether it answers and knows the deployments."""
+        """Whether it answers, and `trajmill serve` has registered the deployments since it began."""
         try:
-            return set(DEPLOYMENTS) <= {str(name) for name in self._names().values()}
+            rows = self._ask("deployments/filter", {})
         except OSError:
             return False
+        return set(DEPLOYMENTS) <= {row["name"] for row in rows if datetime.fromisoformat(row["updated"]) > self._since}
+
+    def paused(self) -> list[str]:
+        """The deployments that are paused."""
+        return [str(row["name"]) for row in self._ask("deployments/filter", {}) if row["paused"]]
 
     def start(self, deployment: str) -> str:
         """Start a run of a deployment, as `prefect deployment run` does; returns its id."""
@@ -87,7 +97,7 @@ class Prefect:
         raise TimeoutError(f"{self.api} is not available")
 
 
-def wait_for(what: Callable[[], Found | None], seconds: float = 300.0) -> Found:
+def wait_for(what: Callable[[], Found | None], seconds: float = 900.0) -> Found:
     """Wait until something is there; returns it.
 
     Raises:

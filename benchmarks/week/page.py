@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchmarks.week.checks import disk_bounded, nothing_lost, people_told, success_risen
+from benchmarks.week.checks import disk_bounded, nothing_lost, people_told, still_scheduled, success_risen
 from benchmarks.week.days import DAYS
 from benchmarks.week.diary import Entry
 from trajmill.flows.configuration.config import Config
@@ -47,6 +47,7 @@ def write_page(folder: Path, config: Config, entries: Sequence[Entry]) -> None:
         success_risen(figures),
         disk_bounded(entries, flows),
         people_told(notices, flows),
+        still_scheduled(entries),
     ]
     pages = Environment(loader=PackageLoader("benchmarks.week", "."), autoescape=True, undefined=StrictUndefined)
     styles = Environment(loader=PackageLoader("trajmill.flows.report"), autoescape=True)
@@ -69,12 +70,13 @@ def _days(entries: Sequence[Entry], notices: Sequence[dict[str, str]]) -> list[D
     days = []
     for name, day in DAYS.items():
         own = [entry for entry in entries if entry.day == name]
-        over = next(entry for entry in own if entry.kind == "over")
+        if not own:
+            continue
         told = [
             Entry(notice["at"], name, "told", f"{notice['subject']}: {notice['what']}")
             for notice in notices
-            if own[0].at <= notice["at"] <= over.at or notice["at"][:19] == own[0].at[:19]
+            if own[0].at[:19] <= notice["at"][:19] <= own[-1].at[:19]
         ]
         happened = sorted([*(entry for entry in own if entry.kind != "over"), *told], key=lambda entry: entry.at)
-        days.append(Day(name, day.__doc__ or "", tuple(happened), over.number / 1e6))
+        days.append(Day(name, day.__doc__ or "", tuple(happened), own[-1].number / 1e6))
     return days

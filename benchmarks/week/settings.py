@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-DISK_MB = 300
+DISK_MB = 400
 ENOUGH = 60
 """Newly accepted trajectories that start a retraining."""
 USUAL_CRON = "0 2 * * *"
@@ -64,10 +64,6 @@ unused_days = 0
 [notify]
 webhook = "http://127.0.0.1:{webhook}/hook"
 """
-_WORKERS = """
-[beam]
-options = ["--direct_running_mode=multi_processing", "--direct_num_workers={}"]
-"""
 
 
 class Ports(NamedTuple):
@@ -90,16 +86,15 @@ def ports_of(folder: Path) -> Ports:
     return Ports(*json.loads(file.read_text()))
 
 
-def write_settings(folder: Path, cron: str = USUAL_CRON, rounds: int = 30, worker_processes: int = 0) -> Path:
+def write_settings(folder: Path, cron: str = USUAL_CRON, rounds: int = 30) -> Path:
     """Write the configuration; what differs between two calls begins no new run."""
     ports = ports_of(folder)
     file = folder / _FILE
-    text = _SETTINGS.format(rounds=rounds, cron=cron, enough=ENOUGH, model=ports.model, webhook=ports.webhook)
-    file.write_text(text + (_WORKERS.format(worker_processes) if worker_processes else ""))
+    file.write_text(_SETTINGS.format(rounds=rounds, cron=cron, enough=ENOUGH, model=ports.model, webhook=ports.webhook))
     return file
 
 
 def cron_soon() -> str:
-    """A schedule whose next time is one to two minutes from now."""
-    at = datetime.now(UTC) + timedelta(minutes=2)
+    """A schedule whose next time is three to four minutes from now: a busy machine takes long to serve it."""
+    at = datetime.now(UTC) + timedelta(minutes=4)
     return f"{at.minute} {at.hour} * * *"

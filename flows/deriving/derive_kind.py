@@ -22,8 +22,8 @@ from trajmill.flows.deriving.kind_of_run import KindOfRun, kind_named
 from trajmill.flows.deriving.manual_trials import with_tried_manuals
 from trajmill.flows.deriving.sources import sources_of_round
 from trajmill.flows.deriving.task_sources import tasks_of_round
-from trajmill.flows.progress import progress
 from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.deriving.kind import DerivedFrom, DeriveKind
 from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.errors import BadInputError
@@ -162,10 +162,8 @@ class _Batches:
             curate=context.config.curate,
             concurrency=context.config.derive.concurrency,
         )
-        with (
-            disk_full_as_error(context.warehouse.root),
-            progress().stage(context.round, f"derive {self.kind.spec.name}", len(sources)) as advance,
-        ):
+        watching = watched_work(context.warehouse, at, f"derive {self.kind.spec.name}")
+        with disk_full_as_error(context.warehouse.root), watching:
             made = fan_out_listed(
                 context.warehouse,
                 at,
@@ -181,7 +179,6 @@ class _Batches:
                 made = with_tried_manuals(context, at, made, self.kind.spec.trials)
             crops = write_screens(context.warehouse, at, context.origin, self.kind.made_by)
             commit_stage(context.warehouse, at, {**made.files, "screens": [crops]})
-            advance(len(sources))
         trajectories = [source.trajectory_id for source in sources]
         mark_done(self.context.warehouse, self._folder(attempt), self._key(attempt), {"trajectories": trajectories})
         sweep(self.context.warehouse, self._folder(attempt))

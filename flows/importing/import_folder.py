@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
-from itertools import count
+from contextlib import ExitStack, contextmanager
+from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from trajmill.flows.stage import StageOutcome, StageReport, has_begun, report_of
 from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.judge import judge_all
+from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.importing.write import write_recordings
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError
@@ -29,9 +30,10 @@ from trajmill.stages.importing.base import BadRecording, ReadRecording
 from trajmill.stages.importing.held_out import HeldOut
 from trajmill.stages.importing.spec import LayoutSpec
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import StageRun, create_warehouse
+from trajmill.warehouse.layout import ONLY_SHARD, StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_table
+from trajmill.warehouse.tally import Tally, plan
 from trajmill.warehouse.views import refresh_views
 
 IMPORT = "import"
@@ -76,12 +78,11 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
         stack.enter_context(models_ready(config, logs))
         number = _finish_stopped(context)
         total = sum(file.stat().st_size for file in files) // _KB
-        with progress().stage(context.round, IMPORT, total, "KB") as advance:
+        with _watched_import(context, number, total) as advance:
             found = (each for file in files for each in layout.read(file, folder))
             bad: list[BadRecording] = []
             landed = _land(context, number, layout, found, bad, _in_kilobytes(advance))
-        with progress().stage(context.round, _JUDGE, None):
-            judged = _judge(context, number)
+        judged = _judge(context, number)
         refresh_views(warehouse)
     result = landed.result
     return ImportReport(
@@ -96,11 +97,33 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
     )
 
 
+@contextmanager
+def _watched_import(context: RoundContext, number: int, kilobytes: int) -> Iterator[Advance]:
+    """Show how much is read, here and to `trajmill status`."""
+    folder = context.at(_name(IMPORT, number)).staging(context.warehouse)
+    plan(folder, kilobytes)
+    tally = Tally(folder, ONLY_SHARD)
+    with progress().stage(context.round, IMPORT, kilobytes, "KB") as advance_bar:
+
+        def advance(more: int, *, total: int | None = None) -> None:
+            tally.add(more)
+            advance_bar(more, total=total)
+
+        yield advance
+
+
+def working_import(context: RoundContext) -> str | None:
+    """The name of the last import of a round, or of its judging, if it is not finished; None if nothing is imported."""
+    names = (_name(stage, number) for number in count() for stage in (IMPORT, _JUDGE))
+    begun = list(takewhile(lambda name: has_begun(context, name), names))
+    return next((name for name in begun if report_of(context, name) is None), None)
+
+
 def _in_kilobytes(advance: Advance) -> Advance:
     """Takes bytes, and passes on whole kilobytes."""
     done = 0
 
-    def advance_bytes(more: int) -> None:
+    def advance_bytes(more: int, *, total: int | None = None) -> None:
         nonlocal done
         before, done = done, done + more
         advance(done // _KB - before // _KB)
@@ -176,7 +199,8 @@ def _judge(context: RoundContext, number: int) -> _Judged:
     failures = read_table(context.warehouse, "failures", ["stage", "input_id"], rounds=rounds, run_id=context.run_id)
     tried = set(failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist())
     new = [name for name in _imported(context, rounds) if name not in tried | _judgements(context).keys()]
-    judge_all(context, _name(_JUDGE, number), new)
+    with watched_work(context.warehouse, context.at(_name(_JUDGE, number)), _JUDGE):
+        judge_all(context, _name(_JUDGE, number), new)
     judged = [correct for name, correct in _judgements(context).items() if name in set(new)]
     return _Judged(len(judged), sum(judged))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from trajmill.flows.configuration.judges import NamedJudge
 from trajmill.flows.context import RoundContext
-from trajmill.flows.progress import progress
+from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.pipelines.work.lists import fan_out_listed
@@ -125,13 +125,10 @@ class _Batches:
         )
         workers = context.config.rollout.workers
         key = self._key(at.attempt)
-        with (
-            disk_full_as_error(context.warehouse.root),
-            progress().stage(context.round, f"{AGAIN} {judge.name}", len(batch)) as advance,
-        ):
+        watching = watched_work(context.warehouse, at, f"{AGAIN} {judge.name}")
+        with disk_full_as_error(context.warehouse.root), watching:
             made = fan_out_listed(context.warehouse, at, list(batch), job, context.beam, workers=workers, decode=str)
             commit_stage(context.warehouse, at, made.files)
-            advance(len(batch))
         unjudged = sorted(set(batch) - _judged(context, judge))
         mark_done(self._context.warehouse, self._folder(at.attempt), key, {"unjudged": unjudged})
         sweep(self._context.warehouse, self._folder(at.attempt))

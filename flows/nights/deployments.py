@@ -50,6 +50,8 @@ def _deployment(
         schedule=schedule,
         triggers=triggers,
         parameters={"config_file": None if config_file is None else str(config_file.absolute())},
+        # Prefect pauses what is no longer served; without this it would stay paused when it is served again.
+        paused=False,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     assert isinstance(made, RunnerDeployment), "outside of an event loop nothing is to be awaited"

@@ -6,14 +6,16 @@ import time
 from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
+from trajmill.flows.importing.import_folder import working_import
 from trajmill.flows.round import current_round
 from trajmill.flows.round_stages import stages_of
 from trajmill.flows.stage import report_of
-from trajmill.flows.tasks.planned import planned_attempts
-from trajmill.pipelines.rollout import attempt_counter
+from trajmill.flows.tasks.planned import stage_counter
 from trajmill.warehouse.lock import worker_of
 
 _MARKER = "/done.json"
+_CLOCK = 1.0
+"""Seconds by which the times of two files may be apart that were written one after the other."""
 
 
 class WorkingStage(NamedTuple):
@@ -24,9 +26,9 @@ class WorkingStage(NamedTuple):
     process: str | None
     """The process that works on it, of another machine with its name; None if nobody does."""
     done: int
-    """Finished attempts."""
+    """Finished attempts, judged trajectories, or what else it counts."""
     total: int | None
-    """Attempts that it makes, at most; None for a stage that makes none."""
+    """How many it has, attempts at most; None if it is not known."""
     seconds: float
     """Since it began, or since the process went on with it."""
 
@@ -40,16 +42,28 @@ def working_stage(context: RoundContext) -> WorkingStage:
     """The stage of a run that works now, or that would be next."""
     current = current_round(context.config)
     stage = next(each for each in stages_of(context.config) if report_of(each.in_its_round(current), each.name) is None)
-    within = stage.in_its_round(current)
+    name, within = stage.name, stage.in_its_round(current)
+    process = worker_of(context.warehouse, context.run_id)
     began = max(_changes(context), default=time.time())
+    imported = _import_since(current, began) if process else None
+    if imported is not None:
+        name, within = imported
     return WorkingStage(
         current.round,
-        stage.name,
-        worker_of(context.warehouse, context.run_id),
-        attempt_counter(context.warehouse, within.at(stage.name)).count(),
-        planned_attempts(within, stage.name),
+        name,
+        process,
+        *stage_counter(within, name).progress(),
         max(time.time() - began, 0.0),
     )
+
+
+def _import_since(current: RoundContext, began: float) -> tuple[str, RoundContext] | None:
+    """The import that the process at work does, with its round: it may be the next one, while this one trains."""
+    for context in (current, current.in_round(current.round + 1)):
+        name = working_import(context)
+        if name is not None and context.at(name).staging(context.warehouse).stat().st_mtime >= began - _CLOCK:
+            return name, context
+    return None
 
 
 def _changes(context: RoundContext) -> list[float]:

@@ -58,7 +58,8 @@ def now_line(now: WorkingStage) -> str:
     where = f"round {now.round}, {now.stage}"
     if now.process is None:
         return f"nobody is at work; {where} is next"
-    count = f", {now.done:,}" + (f" of {now.total:,}" if now.total is not None else "") if now.done else ""
+    of = "" if now.total is None else f" of {now.total:,}"
+    count = f", {now.done:,}{of}" if now.done or of else ""
     rate = f", {now.done / now.seconds:,.1f} a second" if now.done and now.seconds else ""
     left = f", {_duration(now.seconds_left)} left" if now.seconds_left is not None else ""
     return f"{where} since {_duration(now.seconds)}{count}{rate}{left} (process {now.process})"

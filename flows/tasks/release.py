@@ -11,6 +11,7 @@ from trajmill.flows.deriving.kind_of_run import kinds_in_force
 from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.derive import left_out
+from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
 from trajmill.schemas.errors import BadInputError
@@ -19,6 +20,7 @@ from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import read_release, release_names
+from trajmill.warehouse.staging import forget
 
 RELEASE = "release"
 
@@ -29,7 +31,9 @@ def release(context: RoundContext) -> StageReport:
     def work(at: StageRun) -> StageOutcome:
         previous = release_name(context.in_round(context.round - 1)) if context.round > 1 else None
         request = _request(context, release_name(context), previous)
-        released = make_release(context.warehouse, request, list(context.all_queries.values()))
+        released = make_release(
+            context.warehouse, request, list(context.all_queries.values()), at.staging(context.warehouse)
+        )
         return StageOutcome(
             released.offered,
             released.examples,
@@ -53,9 +57,13 @@ def release_again(config: Config) -> str:
         raise BadInputError(f"run {context.run_id}: no round was released yet; run `trajmill evolve` first")
     newest = context.in_round(max(rounds))
     name = f"{release_name(newest)}-{rounds.count(newest.round)}"
+    at = StageRun(context.run_id, newest.round, RELEASE, rounds.count(newest.round))
+    staging = at.staging(context.warehouse)
     with sole_worker(context.warehouse, context.run_id), disk_full_as_error(context.warehouse.root):
         request = _request(newest, name, release_name(newest))
-        make_release(context.warehouse, request, list(newest.all_queries.values()))
+        with watched_work(context.warehouse, at, RELEASE):
+            make_release(context.warehouse, request, list(newest.all_queries.values()), staging)
+        forget(context.warehouse, staging)
     return name
 
 

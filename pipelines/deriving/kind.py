@@ -29,6 +29,7 @@ from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.store.parts import JournalParts
+from trajmill.warehouse.tally import Tally
 
 
 class DerivedFrom(NamedTuple):
@@ -71,7 +72,8 @@ class DeriveKind:
         path = journal_path(self.warehouse, self.at, shard)
         parts = JournalParts(self.warehouse, self.at, [path])
         with closing(ScreenJournal(path)) as journal:
-            made = asyncio.run(self._derive(sources, calls.append, journal))
+            tally = Tally(self.at.staging(self.warehouse), shard)
+            made = asyncio.run(self._derive(sources, calls.append, journal, tally))
         parts.publish(parts.sizes())
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
@@ -85,7 +87,7 @@ class DeriveKind:
         return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped)
 
     async def _derive(
-        self, sources: Sequence[DerivedFrom], sink: Callable[[ModelCall], None], journal: ScreenJournal
+        self, sources: Sequence[DerivedFrom], sink: Callable[[ModelCall], None], journal: ScreenJournal, tally: Tally
     ) -> list[DerivedRows]:
         wanted = {source.trajectory_id: source.steps for source in sources}
         read = read_episodes(
@@ -106,7 +108,9 @@ class DeriveKind:
             async def derived(position: int) -> DerivedRows:
                 steps = wanted[episodes[position].trajectory.trajectory_id]
                 async with free:
-                    return await deriver.derive(episodes[position], None if steps is None else frozenset(steps))
+                    rows = await deriver.derive(episodes[position], None if steps is None else frozenset(steps))
+                tally.add()
+                return rows
 
             return await side_by_side(derived(position) for position in range(len(episodes)))
 

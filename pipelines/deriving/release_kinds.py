@@ -17,6 +17,7 @@ from trajmill.stages.export.card import AuthoredRows
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.trl.exporter import TrlExporter
 from trajmill.stages.export.trl.kinds import kind_exporter
+from trajmill.stages.export.write import RowsWritten
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 
@@ -89,12 +90,12 @@ def authors_of(
 
 
 def write_kinds(
-    warehouse: Warehouse, folder: Path, origin: Origin, kinds: Iterable[KindRows]
+    warehouse: Warehouse, folder: Path, origin: Origin, kinds: Iterable[KindRows], written: RowsWritten
 ) -> Iterator[ReleasedKind]:
     """Write the rows of each kind that no earlier release has, and which of all rows the release takes."""
     for each in kinds:
         exporter = kind_exporter(each.kind)
         wanted = SharedRelease(origin.run_id, origin.round, each.rows, each.rows, _FOLDERS_UP)
-        shared = share_rows(warehouse, wanted, [exporter])
+        shared = share_rows(warehouse, wanted, [exporter], written)
         write_selection(folder / each.kind, shared.selected)
         yield ReleasedKind(each, exporter, shared)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -36,6 +37,8 @@ class WorkRange(NamedTuple):
     """The row group of the file."""
     identity: str
     """Hash of what decides the rows of the range, so that another division or list gives another shard."""
+    items: int = 1
+    """How many it has, for the progress of the stage."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ def fan_out_listed(
         decode: reads it; picklable.
     """
     ranges = list_work(warehouse, at, items, work.identity, workers=workers, most=most, encode=encode)
-    return fan_out(warehouse, at, ranges, ListedWork(warehouse, at, work, decode), settings, workers)
+    listed = ListedWork(warehouse, at, work, decode)
+    return fan_out(warehouse, at, ranges, listed, settings, workers, attrgetter("items"))
 
 
 def list_work(
@@ -117,7 +121,8 @@ def list_work(
         for part in parts:
             writer.write_table(pa.table([[encode(item) for item in part]], schema=_ITEM), row_group_size=len(part))
     warehouse.store.publish(warehouse.name(path))
-    return [WorkRange(file, group, identity) for group, identity in enumerate(identities)]
+    named = zip(parts, identities, strict=True)
+    return [WorkRange(file, group, identity, len(part)) for group, (part, identity) in enumerate(named)]
 
 
 def read_range(warehouse: Warehouse, at: StageRun, piece: WorkRange) -> list[str]:

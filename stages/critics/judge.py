@@ -45,6 +45,12 @@ class Judged:
     failures: list[Failure]
     """One failure for each episode on which a critic gave no usable answer."""
 
+    def add(self, one: OneJudged) -> None:
+        """Take the result of one more episode."""
+        self.episodes.append(one.episode)
+        if one.failure is not None:
+            self.failures.append(one.failure)
+
 
 async def judge_episodes(
     episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int = 1
@@ -52,9 +58,7 @@ async def judge_episodes(
     """Judge every finished episode, `concurrency` at a time; see `judge_each`."""
     judged = Judged([], [])
     async for one in judge_each(episodes, judge, screens, origin, concurrency):
-        judged.episodes.append(one.episode)
-        if one.failure is not None:
-            judged.failures.append(one.failure)
+        judged.add(one)
     return judged
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -17,12 +17,16 @@ from trajmill.stages.export.spool import ImageSpool
 _IMAGE_BYTES = "images.list.element.bytes"
 _DICTIONARY_BYTES = 64 << 20
 
+RowsWritten = Callable[[int], None]
+"""Is told of so many more rows that are written."""
+
 
 def export_release(
     directory: Path,
     exporters: Sequence[Exporter],
     tables: Mapping[str, Iterable[pa.RecordBatch]],
     screens: BulkScreenReader,
+    written: RowsWritten = lambda rows: None,
 ) -> list[ExportedFile]:
     """Write the file of each exporter, and `screens.parquet`; the same input gives the same bytes.
 
@@ -35,6 +39,7 @@ def export_release(
         tables: the rows of each table that an exporter takes, in the schema of the table (its `to_batches()`). If
             several exporters take a table, it must be possible to iterate over its rows several times.
         screens: all screens that the rows show.
+        written: is told the rows of each row group of an exporter, when they are written.
 
     Raises:
         BadInputError: a row has more or fewer placeholders than screens.
@@ -47,13 +52,19 @@ def export_release(
         spool = ImageSpool(file, screens)
         for exporter in exporters:
             rows = exporter.batches(spool.ahead_of(tables[exporter.table]), spool)
-            files.append(write_parquet(directory, exporter.file, exporter.schema, rows))
+            files.append(write_parquet(directory, exporter.file, exporter.schema, rows, written))
         trees = screen_batches(spool.screen_ids(), screens)
         files.append(write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees))
     return files
 
 
-def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ExportedFile:
+def write_parquet(
+    directory: Path,
+    name: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    written: RowsWritten = lambda rows: None,
+) -> ExportedFile:
     """Write one file with a row group for each batch.
 
     Encoded images do not get smaller by compression, so they are stored uncompressed. A dictionary stores an image that
@@ -63,7 +74,7 @@ def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterab
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        rows = _write_batches(unfinished, schema, batches)
+        rows = _write_batches(unfinished, schema, batches, written)
         with unfinished.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = unfinished.stat().st_size
@@ -73,7 +84,7 @@ def write_parquet(directory: Path, name: str, schema: pa.Schema, batches: Iterab
     return ExportedFile(name, rows, digest, size)
 
 
-def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], written: RowsWritten) -> int:
     rows = 0
     with pq.ParquetWriter(
         path,
@@ -84,6 +95,7 @@ def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
         for batch in batches:
             writer.write_batch(batch)
             rows += batch.num_rows
+            written(batch.num_rows)
     return rows
 
 

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import io
+import shutil
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from trajmill.flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
+from trajmill.flows.tasks.watched import StageCounter, watched_work
+from trajmill.warehouse.layout import StageRun, create_warehouse
+from trajmill.warehouse.tally import Progress, Tally, plan
 
 
 def test_progress_is_hidden_by_default() -> None:
@@ -58,3 +63,20 @@ def test_a_stage_that_fails_leaves_no_line() -> None:
     with pytest.raises(ValueError, match="broken"), watcher.stage(1, "train", None):
         raise ValueError("broken")
     assert words.getvalue() == ""
+
+
+def test_a_total_that_becomes_known_is_shown_and_what_was_counted_stays_when_the_files_go(tmp_path: Path) -> None:
+    words = io.StringIO()
+    warehouse, at = create_warehouse(tmp_path), StageRun("run", 3, "judge")
+    folder = at.staging(warehouse)
+    counter = StageCounter(warehouse, at, None)
+    with (
+        watched_by(ConsoleWatcher(Console(file=words, width=100, force_terminal=True))),
+        watched_work(warehouse, at, "judge"),
+    ):
+        plan(folder, 12)
+        Tally(folder, "00000").fill(12)
+        assert counter.progress() == Progress(12, 12)
+    shutil.rmtree(folder)
+    assert "12/12" in words.getvalue()
+    assert counter.progress() == Progress(12, 12)

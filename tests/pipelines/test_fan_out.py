@@ -8,12 +8,14 @@ import pytest
 
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.tally import Progress, progress_of
 
 pytestmark = pytest.mark.slow
 
@@ -107,6 +109,17 @@ def test_files_of_a_stage_are_committed_in_the_order_of_its_payloads(tmp_path: P
     made = fan_out(warehouse, AT, [[name] for name in NAMES], WriteNames(warehouse, tmp_path / "calls"), BeamSettings())
     commit_stage(warehouse, AT, made.files)
     assert [row.input_id for row in read_rows(warehouse, Failure)] == NAMES
+
+
+def test_progress_counts_the_items_of_the_shards(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    work = WriteNames(warehouse, tmp_path / "calls")
+    with pytest.raises(ValueError, match="bad"):
+        fan_out(warehouse, AT, [["a", "b"], ["bad"]], work, BeamSettings())
+    assert progress_of(AT.staging(warehouse)) == Progress(2, 3)
+    (tmp_path / "mended").touch()
+    fan_out_listed(warehouse, AT, ["a", "b", "bad"], work, BeamSettings(), workers=1, decode=str)
+    assert progress_of(AT.staging(warehouse)).total == 3
 
 
 def test_without_payloads_there_is_nothing(tmp_path: Path) -> None:

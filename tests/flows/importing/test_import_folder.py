@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import time
+from collections.abc import Callable
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
 
+from tests.flows.importing.stopped_import import import_and_stop, import_whole
 from tests.flows.tasks.test_judge_served import approving, served
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
@@ -15,18 +20,24 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.importing.import_folder import import_folder
 from trajmill.flows.round import do_stage
 from trajmill.flows.round_stages import STAGES
+from trajmill.flows.status.now import working_stage
+from trajmill.flows.status.page import now_line
 from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Row
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.importing.kinds import layout_spec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.tally import progress_of
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +101,62 @@ def test_what_no_critic_could_judge_is_judged_with_the_next_round_and_learned_fr
     examples = [row for row in read_rows(context.warehouse, Example) if row.trajectory_id in imported]
     assert {row.trajectory_id for row in examples} == imported and {row.round for row in examples} == {2}
     assert all(json.loads(row.action or "")["kind"] for row in examples)
+
+
+def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_path: Path) -> None:
+    samples.agentnet(tmp_path / "net", tasks=5)
+    answers = [*[Fault.NONE] * 12, *[Fault.HANG] * 100]
+    with running_server(answers, writes=approving) as server:
+        config, context = generated(tmp_path, server.url)
+        slow = config.model_copy(update={"judge": config.judge.model_copy(update={"concurrency": 1})})
+        assert slow.run_id == config.run_id
+        reads = _started(import_and_stop, slow, tmp_path / "net")
+        _wait_for(reads, lambda: progress_of(_staging(context, "import-0000")).done > 0)
+        assert now_line(working_stage(context)).startswith("round 1, import-0000 since ")
+        _kill(reads)
+        judges = _started(import_whole, slow, tmp_path / "net")
+        _wait_for(judges, lambda: progress_of(_staging(context, "judge_import-0000")).done > 0)
+        assert " of 5, " in now_line(working_stage(context))
+        _kill(judges)
+        assert now_line(working_stage(context)) == "nobody is at work; round 1, baseline is next"
+    with running_server([Fault.NONE], writes=approving) as server:
+        again = import_folder(seeing(tmp_path, server.url), layout_spec("agentnet"), tmp_path / "net")
+    assert (again.trajectories, again.known, again.accepted_since_training) == (0, 5, 5)
+    tables: tuple[tuple[type[Row], str], ...] = (
+        (Trajectory, "trajectory_id"),
+        (Judgement, "trajectory_id"),
+        (Step, "step_id"),
+        (Screen, "screen_id"),
+    )
+    for table, key in tables:
+        ids = [getattr(row, key) for row in read_rows(context.warehouse, table)]
+        assert len(ids) == len(set(ids)) > 0, table
+    trajectories = read_rows(context.warehouse, Trajectory)
+    assert {row.trajectory_id for row in read_rows(context.warehouse, Judgement)} == {
+        row.trajectory_id for row in trajectories
+    }
+    assert len(trajectories) == 5 and len(read_rows(context.warehouse, Step)) == 20
+
+
+def _started(work: Callable[[Config, Path], None], config: Config, folder: Path) -> SpawnProcess:
+    process = multiprocessing.get_context("spawn").Process(target=work, args=(config, folder))
+    process.start()
+    return process
+
+
+def _staging(context: RoundContext, stage: str) -> Path:
+    return context.at(stage).staging(context.warehouse)
+
+
+def _wait_for(process: SpawnProcess, what: Callable[[], bool]) -> None:
+    while not what():
+        assert process.is_alive()
+        time.sleep(0.05)
+
+
+def _kill(process: SpawnProcess) -> None:
+    process.kill()
+    process.join()
 
 
 def test_a_run_without_queries_says_what_to_do(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
     nightly, retraining, maintaining = deployments(config, tmp_path / "trajmill.toml")
     for each in (nightly, retraining, maintaining):
         assert each.parameters == {"config_file": str(tmp_path / "trajmill.toml")}
+        assert each.paused is False, "else they stay as the end of the last `trajmill serve` has left them: paused"
     assert "0 12 * * 0" in str(maintaining.schedules)
     assert (nightly.entrypoint, retraining.entrypoint) == (
         "trajmill.flows.nights.nightly.nightly",
