@@ -68,12 +68,13 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
     for target in fields_of(page):
         if target in typed:
             element = page.elements[target].element
+            is_own = element.value == typed[target]  # It was typed on the way.
             slot = GraphSlot(
                 kind=SlotKind.FIELD,
                 target=target,
                 name=label_of(element),
                 values=(typed[target],),
-                default=element.value,
+                default="" if is_own else element.value,
             )
             yield FoundSlot(label_of(element), slot, (target,))
 

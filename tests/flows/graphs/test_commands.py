@@ -15,6 +15,9 @@ faults.popup = 0.0
 [explore]
 folder = "graphs"
 
+[graphs]
+files = ["graphs/clock.yaml"]
+
 [explore.apps.clock]
 title = "the clock"
 platform = "phone"
