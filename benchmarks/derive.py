@@ -103,18 +103,22 @@ def measured(kind: str, folder: Path, config: Path) -> Measured:
 
 
 def add_copies(warehouse: Warehouse, copies: int) -> None:
-    """Commit copies of all attempts with their verdicts, in constant memory."""
+    """Commit copies of all attempts with their verdicts, each copy in files of its own, in constant memory."""
     run_id = read_table(warehouse, "trajectories", ["run_id"])["run_id"][0].as_py()
     at = StageRun(run_id=run_id, round=1, stage="copies", attempt=0)
-    files = {table: [write_shard(warehouse, table, at, _copies(warehouse, table, copies))] for table in _COPIED}
+    files = {
+        table: [
+            write_shard(warehouse, table, at, _copy(warehouse, table, number), f"c{number}") for number in range(copies)
+        ]
+        for table in _COPIED
+    }
     commit_stage(warehouse, at, files)
 
 
-def _copies(warehouse: Warehouse, table: str, copies: int) -> Iterator[pa.RecordBatch]:
-    for number in range(copies):
-        for batch in read_batches(warehouse, table, rounds=[1]):
-            ids = pc.binary_join_element_wise(batch["trajectory_id"], f"copy{number}", "-")
-            yield batch.set_column(batch.schema.get_field_index("trajectory_id"), "trajectory_id", ids)
+def _copy(warehouse: Warehouse, table: str, number: int) -> Iterator[pa.RecordBatch]:
+    for batch in read_batches(warehouse, table, rounds=[1]):
+        ids = pc.binary_join_element_wise(batch["trajectory_id"], f"copy{number}", "-")
+        yield batch.set_column(batch.schema.get_field_index("trajectory_id"), "trajectory_id", ids)
 
 
 def main() -> None:
