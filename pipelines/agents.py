@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.families import ANY
@@ -12,6 +13,7 @@ from trajmill.stages.agents.base import AgentMaker, AgentModel
 from trajmill.stages.agents.roles.embedded_role import EmbeddedRole
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.spec import ModelSpec
 
 
 def check_agent(spec: AgentSpec) -> None:
@@ -39,7 +41,7 @@ class ActingAgent:
 
     def identity(self) -> object:
         """Everything that decides its steps; the weights of its model by the name of their folder, which is a hash."""
-        model_fields = self.endpoint and self.endpoint.spec.model_dump(mode="json")
+        model_fields = self.endpoint and _without_places(self.endpoint.spec)
         version = self.endpoint and self.endpoint.version
         named = self.spec.roles()
         roles = {role: self.roles[role].spec.identity() if role in self.roles else named[role] for role in named}
@@ -68,3 +70,9 @@ class ActingAgent:
             family = self.endpoint.spec.vision_family
             families = {role: endpoint.spec.vision_family for role, endpoint in self.roles.items()}
             yield self.spec.open(AgentModel(policy, family, self.temperature, self.with_tokens, roles, families))
+
+
+def _without_places(spec: ModelSpec) -> dict[str, object]:
+    """The fields of a spec, a path by its last name, so that they are the same wherever a bucket is worked on."""
+    paths = {name: value.name for name, value in spec if isinstance(value, Path)}
+    return {**spec.model_dump(mode="json"), **paths}
