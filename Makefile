@@ -99,7 +99,7 @@ BENCHMARKS := drawing commits export judge judge_savings rejudge model_client po
 bench: .venv/installed-dev ## measure the parts, at most 15 minutes each: prints tables, asserts nothing
 	for name in $(BENCHMARKS); do timeout 15m $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-SYSTEM_PACKAGES := chromium-headless-shell fonts-dejavu-core fonts-noto-core adb xvfb openbox at-spi2-core libatk-adaptor dbus \
+SYSTEM_PACKAGES := chromium-headless-shell fonts-dejavu-core fonts-noto-core libgl1 adb xvfb openbox at-spi2-core libatk-adaptor dbus \
 	dbus-x11 mousepad galculator pcmanfm libreoffice-calc libreoffice-writer libreoffice-gtk3
 
 system-deps: ## what the real environments run: Chromium, adb, an X server and desktop programs (Debian; needs root)

@@ -94,7 +94,7 @@ def read_by_ocr(spec: GroundingSpec) -> DerivedRows:
 
 @pytest.mark.slow
 def test_rapidocr_reads_the_words_of_a_screen_and_a_detector_cleans_them() -> None:
-    pytest.importorskip("rapidocr_onnxruntime", reason="the extra `ocr` is not installed")
+    pytest.importorskip("rapidocr_onnxruntime", reason="the extra `ocr` is not installed", exc_type=ImportError)
     spec = GroundingSpec(instructions=(), ocr="rapidocr")
     top_line = [40 / 720, 120 / 1280, 350 / 720, 160 / 1280]
     with omniparser({"parsed_content_list": [{"bbox": top_line}]}) as address:
