@@ -58,6 +58,8 @@ class PromptsSection(Spec):
     """For tasks proposed from a start screen."""
     writer_selection: Path | None = None
     """For `pathways.second_opinion`."""
+    writer_commands: Path | None = None
+    """For `atomic.written` and `pathways.written`."""
     describer_page: Annotated[Path | None, OPERATIONAL] = None
     """For pages of a graph, their elements and transitions, by `trajmill graph annotate`."""
     writer_slots: Annotated[Path | None, OPERATIONAL] = None

@@ -10,6 +10,7 @@ from trajmill.stages.critics.model.critic_prompts import CriticPrompts, critic_p
 from trajmill.stages.derive.prompt_files import DerivePrompts, derive_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.queries.commands.writer import command_prompt
 from trajmill.stages.queries.graph.model_writer import WriterPrompts, writer_prompts
 from trajmill.stages.queries.pathways.selection import selection_prompt
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, proposal_prompts
@@ -23,6 +24,7 @@ class RolePrompts(NamedTuple):
     writer: WriterPrompts
     proposals: ProposalPrompts
     selection: Prompt
+    commands: Prompt
     derive: DerivePrompts
     annotation: AnnotationPrompts
 
@@ -40,6 +42,7 @@ def prompts_of(config: Config) -> RolePrompts:
         writer_prompts(files.writer_synthesise, files.writer_refine, files.writer_refine_heldout),
         proposal_prompts(files.writer_curriculum, files.writer_screen),
         selection_prompt(files.writer_selection),
+        command_prompt(files.writer_commands),
         derive_prompts(config.derive.prompts),
         annotation_prompts(files.describer_page, files.writer_slots),
     )

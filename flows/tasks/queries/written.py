@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.pathways import pathways, programs_of
 from trajmill.schemas.tables.pathway import Pathway
@@ -44,6 +45,6 @@ def commands_for_pathways(context: RoundContext) -> NewQueries:
 def _written(context: RoundContext, places: Sequence[CommandPlace], count: int) -> NewQueries:
     config = context.config
     seen = tuple(place for place in places if place.app not in config.queries.unseen_app_names)
-    request = CommandRequest(seen, count, config.rollout.concurrency, config.run.seed)
+    request = CommandRequest(seen, count, config.rollout.concurrency, config.run.seed, prompts_of(config).commands)
     model = model_of(config, config.models.writer)
     return asyncio.run(written_commands(request, context.environment, model, context.origin))

@@ -15,6 +15,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.openable import OpenableModel
+from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.commands.admit import command_query, why_no_command
 from trajmill.stages.queries.commands.base import BATCH, CommandPlace, WrittenCommand
 from trajmill.stages.queries.commands.writer import CommandWriter
@@ -38,6 +39,7 @@ class CommandRequest(NamedTuple):
     instances: int
     """Environments that work at the same time."""
     seed: int
+    prompt: Prompt
 
 
 async def written_commands(
@@ -62,7 +64,7 @@ async def written_commands(
             factory = environment.factory(platform)
             here = request._replace(places=tuple(each for each in request.places if each.platform is platform))
             try:
-                made = made.with_more(await commands_in(here, factory, CommandWriter(opened), origin))
+                made = made.with_more(await commands_in(here, factory, CommandWriter(opened, request.prompt), origin))
             finally:
                 await factory.close()
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from trajmill.schemas.observation import Observation
@@ -39,7 +39,7 @@ class CommandWriter:
     """A model that reads images."""
 
     model: ChatModel
-    prompt: Prompt = field(default_factory=command_prompt)
+    prompt: Prompt
 
     @property
     def version(self) -> str:

@@ -23,6 +23,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.commands.base import CommandPlace, KnownPathway
 from trajmill.stages.queries.commands.documents import document, document_place
 from trajmill.stages.queries.commands.generate import CommandRequest, written_commands
+from trajmill.stages.queries.commands.writer import command_prompt
 from trajmill.stages.queries.new_queries import NewQueries
 
 NOTES = CommandPlace(
@@ -46,7 +47,7 @@ def asked_of(
     server: FaultServer, places: tuple[CommandPlace, ...], environment: EnvironmentSpec, origin: Origin
 ) -> NewQueries:
     model = Endpoint(OpenAiSpec(urls=(server.url,), model="tiny"))
-    return asyncio.run(written_commands(CommandRequest(places, 1, 1, 0), environment, model, origin))
+    return asyncio.run(written_commands(CommandRequest(places, 1, 1, 0, command_prompt()), environment, model, origin))
 
 
 def answered(commands: list[dict[str, Any]], place: CommandPlace, origin: Origin) -> tuple[NewQueries, FaultServer]:
