@@ -22,7 +22,7 @@ from trajmill.stages.derive.spec import RLSpec
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.tally import Tally
+from trajmill.warehouse.staged.tally import ShardTally
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DeriveExamples:
         screens = WarehouseScreens(self.warehouse)
         rows: list[Example] = []
         dropped: Counter[str] = Counter()
-        for episode in Tally(self.at.staging(self.warehouse), shard).counted(episodes):
+        for episode in ShardTally(self.at.staging(self.warehouse), shard).counted(episodes):
             trusted = as_trusted(episode, self.trust_judge, self.trust_step_critic)
             curated = curated_episode(trusted, self.curate, screens)
             dropped.update(one.reason for one in curated.dropped)

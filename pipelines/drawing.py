@@ -17,8 +17,8 @@ from functools import lru_cache
 from trajmill.pipelines.work.processes import end_with
 from trajmill.schemas.observation import Observation
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.store.parts import JournalParts
 
 _MOST_PROCESSES = 4

@@ -28,8 +28,8 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.staged.tally import ShardTally, plan
 from trajmill.warehouse.staging import mark_done, read_marker
-from trajmill.warehouse.tally import Tally, plan
 
 P = TypeVar("P", contravariant=True)
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class _DoShard(beam.DoFn, Generic[P]):
         written = self._done(shard, payload) if marker.read() is None else None
         if written is not None:
             marker.write(written)
-        Tally(self._at.staging(self._warehouse), shard).fill(self._items(payload))
+        ShardTally(self._at.staging(self._warehouse), shard).fill(self._items(payload))
         return written
 
     def _done(self, shard: str, payload: Any) -> WrittenFiles:

@@ -23,7 +23,7 @@ from trajmill.stages.rollout.base import FinishedAttempt
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.tally import Tally
+from trajmill.warehouse.staged.tally import ShardTally
 
 R = TypeVar("R", bound=Row)
 
@@ -77,7 +77,7 @@ class JudgeTrajectories:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
         calls: list[ModelCall] = []
         episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds)
-        tally = Tally(self.at.staging(self.warehouse), shard)
+        tally = ShardTally(self.at.staging(self.warehouse), shard)
         judged = asyncio.run(self._judge(episodes, calls.append, tally))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
@@ -92,7 +92,7 @@ class JudgeTrajectories:
     def _stamped(self, rows: Sequence[Row]) -> Sequence[Row]:
         return rows if self.rejudge is None else [self.rejudge.stamped(row) for row in rows]
 
-    async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None], tally: Tally) -> Judged:
+    async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None], tally: ShardTally) -> Judged:
         screens, judged = WarehouseScreens(self.warehouse), Judged([], [])
         by_tries: dict[int, list[Episode]] = defaultdict(list)
         for episode in episodes:

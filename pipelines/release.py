@@ -43,7 +43,7 @@ from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import read_release, release_names, write_release
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.tally import Tally, plan
+from trajmill.warehouse.staged.tally import ShardTally, plan
 
 _RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
 NO_GROUPS = (
@@ -106,7 +106,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
     guidance = _guidance(warehouse, origin)
-    tally = Tally(staging, ONLY_SHARD)
+    tally = ShardTally(staging, ONLY_SHARD)
     supervised = [each for each in exporters if each.table == "examples"]
     own = len(exporters) - len(supervised)
     rows = curated.examples.num_rows * len(supervised) + rl_steps.rows.num_rows * own

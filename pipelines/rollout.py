@@ -43,9 +43,9 @@ from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt
 from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import journal_path
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged.screen_journal import journal_path
 from trajmill.warehouse.staging import Journal, RecordCounter
 from trajmill.warehouse.store.parts import USUAL, Durability, JournalParts, stored_in_time, stored_journals
 

@@ -21,8 +21,8 @@ from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal, StagedScreen, journal_paths
 from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
+from trajmill.warehouse.staged.screen_journal import ScreenJournal, StagedScreen, journal_paths
 from trajmill.warehouse.store.base import FileStore
 
 _SCREENS_PER_BATCH = 64

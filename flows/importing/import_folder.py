@@ -33,7 +33,7 @@ from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.tally import Tally, plan
+from trajmill.warehouse.staged.tally import ShardTally, plan
 from trajmill.warehouse.views import refresh_views
 
 IMPORT = "import"
@@ -102,7 +102,7 @@ def _watched_import(context: RoundContext, number: int, kilobytes: int) -> Itera
     """Show how much is read, here and to `trajmill status`."""
     folder = context.at(_name(IMPORT, number)).staging(context.warehouse)
     plan(folder, kilobytes)
-    tally = Tally(folder, ONLY_SHARD)
+    tally = ShardTally(folder, ONLY_SHARD)
     with progress().stage(context.round, IMPORT, kilobytes, "KB") as advance_bar:
 
         def advance(more: int, *, total: int | None = None) -> None:

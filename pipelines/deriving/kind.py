@@ -25,11 +25,11 @@ from trajmill.stages.derive.kind_spec import KindSpec, Tools
 from trajmill.stages.derive.planning.task_sources import GuidanceLift, TaskSources
 from trajmill.stages.derive.prompt_files import DerivePrompts
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged.tally import ShardTally
 from trajmill.warehouse.store.parts import JournalParts
-from trajmill.warehouse.tally import Tally
 
 
 class DerivedFrom(NamedTuple):
@@ -72,7 +72,7 @@ class DeriveKind:
         path = journal_path(self.warehouse, self.at, shard)
         parts = JournalParts(self.warehouse, self.at, [path])
         with closing(ScreenJournal(path)) as journal:
-            tally = Tally(self.at.staging(self.warehouse), shard)
+            tally = ShardTally(self.at.staging(self.warehouse), shard)
             made = asyncio.run(self._derive(sources, calls.append, journal, tally))
         parts.publish(parts.sizes())
         rows: dict[str, Sequence[Row]] = {
@@ -87,7 +87,11 @@ class DeriveKind:
         return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped)
 
     async def _derive(
-        self, sources: Sequence[DerivedFrom], sink: Callable[[ModelCall], None], journal: ScreenJournal, tally: Tally
+        self,
+        sources: Sequence[DerivedFrom],
+        sink: Callable[[ModelCall], None],
+        journal: ScreenJournal,
+        tally: ShardTally,
     ) -> list[DerivedRows]:
         wanted = {source.trajectory_id: source.steps for source in sources}
         read = read_episodes(

@@ -15,9 +15,9 @@ from trajmill.stages.importing.base import BadRecording, BadRecordingError, Read
 from trajmill.stages.importing.held_out import HeldOut
 from trajmill.stages.importing.rows import ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
 from trajmill.warehouse.shards import DataFile, write_tables
+from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
 
 STAGE = "import"
 """Stage on the failures of recordings that cannot be read."""

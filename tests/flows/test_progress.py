@@ -10,7 +10,7 @@ from rich.console import Console
 from trajmill.flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
 from trajmill.flows.tasks.watched import StageCounter, watched_work
 from trajmill.warehouse.layout import StageRun, create_warehouse
-from trajmill.warehouse.tally import Progress, Tally, plan
+from trajmill.warehouse.staged.tally import Progress, ShardTally, plan
 
 
 def test_progress_is_hidden_by_default() -> None:
@@ -75,7 +75,7 @@ def test_a_total_that_becomes_known_is_shown_and_what_was_counted_stays_when_the
         watched_work(warehouse, at, "judge"),
     ):
         plan(folder, 12)
-        Tally(folder, "00000").fill(12)
+        ShardTally(folder, "00000").fill(12)
         assert counter.progress() == Progress(12, 12)
     shutil.rmtree(folder)
     assert "12/12" in words.getvalue()

@@ -15,7 +15,7 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.tally import Progress, progress_of
+from trajmill.warehouse.staged.tally import Progress, progress_of
 
 pytestmark = pytest.mark.slow
 

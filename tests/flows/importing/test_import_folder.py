@@ -37,7 +37,7 @@ from trajmill.stages.importing.kinds import layout_spec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.tally import progress_of
+from trajmill.warehouse.staged.tally import progress_of
 
 pytestmark = pytest.mark.slow
 

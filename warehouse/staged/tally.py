@@ -25,7 +25,7 @@ class Progress(NamedTuple):
     """None if it is not known yet."""
 
 
-class Tally:
+class ShardTally:
     """Counts the items of one shard; a shard that is done anew begins at 0."""
 
     def __init__(self, folder: Path, shard: str) -> None:
