@@ -2,11 +2,15 @@
 
 import re
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from trajmill.flows.configuration.file import load_config
+from trajmill.pipelines.engine.check import runner_mistake
+from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.export.kinds import EXPORTERS
@@ -39,4 +43,8 @@ def test_a_block_loads(block: str, tmp_path: Path) -> None:
         file.write_text("", encoding="utf-8")
     for name in re.findall(r'^knowledge = "(\w+)"', block, re.MULTILINE):
         (tmp_path / name).mkdir()
-    load_config(tmp_path / "trajmill.toml")
+    mistake = runner_mistake(tables.get("beam", {}).get("runner", BeamSettings().runner))
+    # An engine that the tests do not install is told by this line alone.
+    line = rf"\A\S+ beam\.runner: {re.escape(mistake or '')}\Z"
+    with nullcontext() if mistake is None else pytest.raises(BadInputError, match=line):
+        load_config(tmp_path / "trajmill.toml")
