@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,9 +26,8 @@ from trajmill.stages.derive.prompt_files import DerivePrompts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged.screen_journal import ScreenJournal, stored_screen_journal
 from trajmill.warehouse.staged.tally import ShardTally
-from trajmill.warehouse.store.parts import JournalParts
 
 
 class DerivedFrom(NamedTuple):
@@ -69,12 +67,9 @@ class DeriveKind:
     def __call__(self, shard: str, sources: Sequence[DerivedFrom]) -> WrittenFiles:
         """Write the examples of the trajectories, and what was refused or failed."""
         calls: list[ModelCall] = []
-        path = journal_path(self.warehouse, self.at, shard)
-        parts = JournalParts(self.warehouse, self.at, [path])
-        with closing(ScreenJournal(path)) as journal:
+        with stored_screen_journal(self.warehouse, self.at, shard) as journal:
             tally = ShardTally(self.at.staging(self.warehouse), shard)
             made = asyncio.run(self._derive(sources, calls.append, journal, tally))
-        parts.publish(parts.sizes())
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "examples": [row for one in made for row in one.examples],

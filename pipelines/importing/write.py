@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from dataclasses import dataclass, field
 
 from trajmill.pipelines.fan_out import WrittenFiles
@@ -17,7 +16,7 @@ from trajmill.stages.importing.rows import ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens, write_screens
 from trajmill.warehouse.shards import DataFile, write_tables
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged.screen_journal import ScreenJournal, stored_screen_journal
 
 STAGE = "import"
 """Stage on the failures of recordings that cannot be read."""
@@ -136,7 +135,7 @@ def write_recordings(
     """
     importing = _Importing(warehouse, at, origin, layout, held_out, known)
     committed = WarehouseScreens(warehouse)
-    with closing(ScreenJournal(journal_path(warehouse, at, STAGE))) as screens:
+    with stored_screen_journal(warehouse, at, STAGE) as screens:
         for each in found:
             importing.add(each.recording, screens, committed)
             advance(each.size)

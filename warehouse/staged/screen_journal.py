@@ -10,6 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.staging import append_whole, open_for_append
-from trajmill.warehouse.store.parts import stored_journals
+from trajmill.warehouse.store.parts import JournalParts, stored_journals
 
 _HEADER = struct.Struct(">HIIHH")
 _SUFFIX = ".screens"
@@ -133,6 +134,16 @@ class ScreenJournal:
         if self._reader is None:
             self._reader = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         return os.pread(self._reader, end - start, start)
+
+
+@contextmanager
+def stored_screen_journal(warehouse: Warehouse, at: StageRun, shard: str) -> Iterator[ScreenJournal]:
+    """The journal of a shard without another journal: it is stored at the end, also where there is a bucket."""
+    path = journal_path(warehouse, at, shard)
+    parts = JournalParts(warehouse, at, [path])
+    with closing(ScreenJournal(path)) as journal:
+        yield journal
+    parts.publish(parts.sizes())
 
 
 def _tree_to_json(elements: Sequence[UIElement]) -> bytes:

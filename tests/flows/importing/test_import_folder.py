@@ -37,6 +37,7 @@ from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.staged.tally import progress_of
+from trajmill.warehouse.store.address import BucketUrl
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +128,18 @@ def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_pat
     trajectories = [row.trajectory_id for row in read_rows(context.warehouse, Trajectory)]
     assert len(steps) == len(set(steps)) == 20 and len(screens) == len(set(screens)) > 0
     assert sorted(judged) == sorted(trajectories) == sorted(set(trajectories)) and len(trajectories) == 5
+
+
+def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: str) -> None:
+    samples.agentnet(tmp_path / "net", tasks=1)
+    with running_server([Fault.NONE], writes=approving) as server:
+        config = seeing(tmp_path, server.url)
+        there = config.model_copy(update={"run": config.run.model_copy(update={"root": BucketUrl(bucket_url)})})
+        context = RoundContext(there, create_warehouse(bucket_url), 1)
+        do_stage(next(stage for stage in STAGES if stage.name == GENERATE), context)
+        assert import_folder(there, layout_spec("agentnet"), tmp_path / "net").steps == 4
+    shown = {row.screen_after for row in read_rows(context.warehouse, Step)}
+    assert shown <= {row.screen_id for row in read_rows(context.warehouse, Screen)} != set()
 
 
 def _started(work: Callable[[Config, Path], None], config: Config, folder: Path) -> SpawnProcess:

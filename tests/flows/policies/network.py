@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from tests.flows.tasks.test_train import FailingRecipe, tiny_config
 from trajmill.flows.configuration.config import Config
@@ -21,6 +21,8 @@ NOBODY_TRAINS = FailingRecipe(trains_this=False)
 
 class NetworkSpec(FolderSpec):
     """A model in a folder, cheap enough for whole rounds."""
+
+    takes_adapters: ClassVar[bool] = False
 
     kind: Literal["network"] = "network"
 

@@ -17,7 +17,7 @@ from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.export.base import BulkScreenReader, ExportedFile, Exporter
 from trajmill.stages.export.trl.exporter import SFT_FILE
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.write import RowsWritten, export_release
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 
@@ -29,8 +29,9 @@ def export_spoiled(
     exporters: Sequence[Exporter],
     tables: Mapping[str, Iterable[pa.RecordBatch]],
     screens: BulkScreenReader,
+    written: RowsWritten,
 ) -> list[ExportedFile]:
-    files = export_release(directory, exporters, tables, screens)
+    files = export_release(directory, exporters, tables, screens, written)
     table = pq.read_table(directory / SFT_FILE)
     wrong = pa.array(["heldout_apps"] * table.num_rows, table.schema.field("split").type)
     pq.write_table(

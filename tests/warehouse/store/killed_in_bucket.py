@@ -28,7 +28,7 @@ from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged.screen_journal import stored_screen_journal
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import LeaseLostError
 from trajmill.warehouse.store.bucket import BucketStore
@@ -67,9 +67,9 @@ def kill_after(step: str, url: str) -> None:
 
 def make_stage(warehouse: Warehouse, at: StageRun, after: Callable[[str], None] = lambda step: None) -> None:
     """Write a few screens and verdicts, commit them, and mark the stage as done."""
-    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
-    for number in range(SCREENS):
-        journal.append(observation(number))
+    with stored_screen_journal(warehouse, at, "00000") as journal:
+        for number in range(SCREENS):
+            journal.append(observation(number))
     origin = Origin(round=at.round, run_id=at.run_id, code_version="test")
     screens = write_screens(warehouse, at, origin, "draw-v1")
     after("screens written")
