@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.work.lists import fan_out_listed, list_work, read_range
@@ -30,6 +32,7 @@ class NoteItems:
         return WrittenFiles({}, {"noted": len(items)})
 
 
+@pytest.mark.slow
 def test_each_item_is_done_once_in_order_and_a_second_call_does_nothing(tmp_path: Path) -> None:
     warehouse, notes = create_warehouse(tmp_path / "warehouse"), tmp_path / "notes"
     notes.mkdir()

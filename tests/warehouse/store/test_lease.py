@@ -38,6 +38,7 @@ def test_a_held_lock_is_refused_and_names_its_holder(store: FileStore) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_lease_that_nobody_renews_is_taken_after_its_expiry(bucket_url: str) -> None:
     store, name = store_at(bucket_url), "staging/run/lock"
     # A holder on another machine, of which nobody hears again.
@@ -67,6 +68,7 @@ def test_who_stood_still_finds_the_lease_taken(bucket_url: str) -> None:
     assert store.holder(name) == "the next"
 
 
+@pytest.mark.slow
 def test_a_lease_lives_as_long_as_its_holder_renews_it(bucket_url: str) -> None:
     store, name = store_at(bucket_url), "staging/run/lock"
     refused = threading.Event()

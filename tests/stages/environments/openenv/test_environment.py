@@ -27,6 +27,8 @@ from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
+pytestmark = pytest.mark.slow
+
 ROOM = ServerTimeouts(connect=5.0, lease=5.0)
 
 

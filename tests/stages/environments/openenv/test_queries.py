@@ -18,6 +18,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.openenv.spec import OpenEnvSpec
 
+pytestmark = pytest.mark.slow
+
 ORIGIN = Origin(round=1, run_id="far", code_version="test")
 
 
