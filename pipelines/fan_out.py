@@ -16,9 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-import apache_beam as beam
-from apache_beam.metrics.metric import Metrics
-
+from trajmill.pipelines.engine.beam import Metrics, beam
 from trajmill.pipelines.engine.packing import PackedWork, packed
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.engine.signs import Signs

@@ -8,9 +8,7 @@ from contextlib import redirect_stderr
 from importlib.util import find_spec
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.runners.runner import create_runner
-
+from trajmill.pipelines.engine.beam import PipelineOptions, StandardOptions, create_runner
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.schemas.nearest import instead_of
 

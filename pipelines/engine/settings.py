@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from trajmill.pipelines.engine.beam import PipelineOptions
 
 _ON_THIS_MACHINE = frozenset({"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner"})
 

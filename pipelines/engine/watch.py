@@ -15,9 +15,7 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import NamedTuple
 
-import apache_beam as beam
-from apache_beam.runners.runner import PipelineResult
-
+from trajmill.pipelines.engine.beam import PipelineResult, beam
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.engine.signs import Signs, signs_of_new_start
 from trajmill.schemas.errors import TrajmillError
