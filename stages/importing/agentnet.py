@@ -1,6 +1,7 @@
 """Reads AgentNet (OpenCUA): JSON lines of desktop trajectories, and pictures in a folder beside them.
 
-A step's `value` has the code of its action and, once the set has been augmented, thought, action and reflection.
+The set is `xlangai/AgentNet` of the Hugging Face hub with its archives of pictures unpacked. A step's `value` has the
+code of its action and, once the set has been augmented, thought, action and reflection.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from trajmill.stages.importing.files import lines_of, parse_json, read_screen, w
 from trajmill.stages.importing.pyautogui_code import read_code
 from trajmill.stages.importing.spec import LayoutSpec
 
+_FACTS = "meta_data"
+"""How the file begins that lists the system and the apps of each task, and has no trajectories."""
+
 
 class AgentNetLayout(LayoutSpec):
     """Human demonstrations on desktops."""
@@ -31,8 +35,8 @@ class AgentNetLayout(LayoutSpec):
     """Desktops, with thoughts."""
 
     def lists(self, folder: Path) -> Sequence[Path]:
-        """The files of JSON lines."""
-        return sorted(folder.glob("*.jsonl"))
+        """The files of JSON lines that have trajectories."""
+        return sorted(file for file in folder.glob("*.jsonl") if not file.name.startswith(_FACTS))
 
     def expected(self) -> str:
         """What a folder contains."""

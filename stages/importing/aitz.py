@@ -58,6 +58,7 @@ class AitzLayout(LayoutSpec):
 
 
 def _recording(steps: Sequence[Mapping[str, Any]], file: Path, folder: Path) -> Recording:
+    *_, category, _ = ("", *file.parent.relative_to(folder).parts) if file.parent != folder else ("", "")
     ordered = sorted(steps, key=lambda step: int(step["step_id"]))
     if [int(step["step_id"]) for step in ordered] != list(range(len(ordered))):
         raise ValueError("its steps are not numbered from 0")
@@ -72,7 +73,7 @@ def _recording(steps: Sequence[Mapping[str, Any]], file: Path, folder: Path) -> 
         steps=tuple(_step(step, file, folder) for step in ordered),
         last=None,
         agent="human",
-        task=file.parent.parent.name if file.parent != folder else "",
+        task=category,
     )
 
 

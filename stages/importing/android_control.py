@@ -96,8 +96,9 @@ def _recording(features: Mapping[str, EncodedMessage]) -> Recording:
         raise ValueError(f"{len(screens)} screenshots, {len(actions)} actions and {len(said)} step instructions")
     acting = screens[:-1]
     steps = [
-        RecordedStep(screen, _action(parse_json(action.encode()), screen), action, conclusion=conclusion)
+        RecordedStep(screen, done, action, conclusion=conclusion)
         for screen, action, conclusion in zip(acting, actions, said, strict=True)
+        for done in _actions(parse_json(action.encode()), screen)
     ]
     end = RecordedStep(screens[-1], Terminate(status="success"), "", conclusion="The task is done.")
     return Recording(
@@ -119,6 +120,15 @@ def _screens(features: Mapping[str, EncodedMessage]) -> list[RecordedScreen]:
         screen_of(picture, f"screenshot {number}", read_forest(tree))
         for number, (picture, tree) in enumerate(zip(pictures, trees, strict=True))
     ]
+
+
+def _actions(found: Mapping[str, Any], screen: RecordedScreen) -> tuple[Action | None, ...]:
+    """The actions of an entry: `type` presses a field, writes into it and presses Enter."""
+    match found:
+        case {"action_type": "type", "x": x, "y": y, "text": str(text)}:
+            return Click(x=int(x), y=int(y)), TypeText(text=text), SystemButton(button="Enter")
+        case _:
+            return (_action(found, screen),)
 
 
 def _action(found: Mapping[str, Any], screen: RecordedScreen) -> Action | None:

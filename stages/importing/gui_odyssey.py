@@ -1,6 +1,6 @@
-"""Reads GUI-Odyssey: a JSON file for each episode in `annotations/`, its pictures in `screenshots/`.
+"""Reads GUI-Odyssey: a JSON file for each episode in `annotations/`, its pictures in `screenshots/` or in parts of it.
 
-Positions are 0 to 1000 on both axes (`introduction.md` of its repository).
+Positions are 0 to 1000 on both axes; a press can be a key (`introduction.md` and `data/` of the set's repository).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _recording(episode: Mapping[str, Any], folder: Path) -> Recording:
 
 def _step(step: Mapping[str, Any], folder: Path) -> RecordedStep:
     name = str(step["screenshot"])
-    screen = read_screen(within(folder, f"screenshots/{name}", name), name)
+    screen = read_screen(_picture(folder, name), name)
     return RecordedStep(
         screen,
         _action(str(step["action"]), step["info"], screen),
@@ -74,10 +74,18 @@ def _step(step: Mapping[str, Any], folder: Path) -> RecordedStep:
     )
 
 
+def _picture(folder: Path, name: str) -> Path | None:
+    """A screenshot; as they are downloaded, they lie in parts of the folder that the set's own script would join."""
+    parts = (f"screenshots/{part.name}/{name}" for part in sorted(folder.glob("screenshots/*/")))
+    return within(folder, f"screenshots/{name}", name) or within(folder, *parts)
+
+
 def _action(kind: str, info: Any, screen: RecordedScreen) -> Action | None:
     match kind, info:
-        case "CLICK", str(key):
+        case "CLICK" | "LONG_PRESS", str(key):
             return _KEYS.get(key)
+        case "HOME" | "BACK", _:
+            return _KEYS[f"KEY_{kind}"]
         case "CLICK", _:
             return Click(**_at(info[0], screen)._asdict())
         case "LONG_PRESS", _:

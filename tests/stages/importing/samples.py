@@ -1,4 +1,9 @@
-"""Small folders in the published layouts, each with one whole trajectory."""
+"""Small folders in the published layouts, each with one whole trajectory.
+
+Names of files, keys, and how values are written are those of the public sets: `introduction.md` and `data/` of
+OpenGVLab/GUI-Odyssey, `data-example/` of IMNearth/CoAT (AITZ), the card of xlangai/AgentNet, and
+`android_control/README.md` of google-research.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import gzip
 import io
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +44,43 @@ def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a not
         ("SCROLL", [[500, 800], [500, 200]]),
         ("TYPE", "milk"),
         ("LONG_PRESS", [[1000, 1000]]),
-        ("COMPLETE", []),
+        ("COMPLETE", ""),
     ]
     steps = [
-        {"step": n, "screenshot": f"{episode}_{n}.png", "action": kind, "info": info, "intention": f"think {n}"}
-        | {"low_level_instruction": f"did {n}"}
-        for n, (kind, info) in enumerate(actions)
+        {
+            "step": number,
+            "screenshot": f"{episode}_{number}.png",
+            "action": kind,
+            "info": info,
+            "ps": "",
+            "description": "a page of an app",
+            "intention": f"think {number}",
+            "context": "",
+            "low_level_instruction": f"did {number}",
+            "sam2_bbox": [0, 0, 10, 10] if kind in ("CLICK", "LONG_PRESS") else [],
+        }
+        for number, (kind, info) in enumerate(actions)
     ]
     for number in range(len(steps)):
-        write(folder, f"screenshots/{episode}_{number}.png", picture(number))
-    task = {"category": "Multi_Apps", "app": ["Notes", "Mail"], "instruction": instruction}
-    write(folder, f"annotations/{episode}.json", {"episode_id": episode, "task_info": task, "steps": steps})
+        # As they are downloaded, and as the project's own script moves them.
+        place = "screenshots/data_1" if number % 2 else "screenshots"
+        write(folder, f"{place}/{episode}_{number}.png", picture(number))
+    task = {
+        "category": "Multi_Apps",
+        "app": ["Notes", "Mail"],
+        "meta_task": "Find {} and share it",
+        "task": "Find a note and share it",
+        "instruction": instruction,
+    }
+    device = {"product": "husky", "release_version": "14", "sdk_version": "34", "h": PHONE[1], "w": PHONE[0]}
+    whole = {
+        "episode_id": episode,
+        "device_info": device | {"device_name": "Pixel 8 Pro"},
+        "task_info": task,
+        "step_length": len(steps),
+        "steps": steps,
+    }
+    write(folder, f"annotations/{episode}.json", whole)
 
 
 def aitz(folder: Path) -> None:
@@ -57,13 +88,14 @@ def aitz(folder: Path) -> None:
     actions = [
         (4, "[0.5, 0.25]", "[0.5, 0.26]"),
         (4, "[0.8, 0.5]", "[0.2, 0.5]"),
-        (3, "", ""),
-        (5, "", ""),
-        (10, "", ""),
+        (3, "[-1.0, -1.0]", "[-1.0, -1.0]"),
+        (5, "[-1.0, -1.0]", "[-1.0, -1.0]"),
+        (10, "[-1.0, -1.0]", "[-1.0, -1.0]"),
     ]
     steps = [
         {
-            "episode_id": "GENERAL-1",
+            "episode_id": "1",
+            "episode_length": len(actions),
             "step_id": number,
             "instruction": "open the settings",
             "result_action_type": kind,
@@ -74,8 +106,11 @@ def aitz(folder: Path) -> None:
             "ui_positions": "[[90, 20, 20, 40]]",
             "ui_text": '["Wi-Fi"]',
             "ui_types": '["TEXT"]',
+            "image_full_path": f"android-in-the-wild/aitw_with_gpt/train/general/GENERAL-1/GENERAL-1_{number}.png",
+            "coat_screen_desc": "This screenshot shows the settings.",
             "coat_action_think": f"think {number}",
             "coat_action_desc": f"did {number}",
+            "coat_action_result": "By doing so, another page is shown.",
         }
         for number, (kind, touch, lift) in enumerate(actions)
     ]
@@ -93,16 +128,40 @@ def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, A
         "computer.terminate(status='success')",
     )
     traj = [
-        {"index": n, "image": f"{n}.png", "value": {"code": text, "thought": f"think {n}", "action": f"did {n}"}}
-        for n, text in enumerate(codes)
+        {
+            "index": index,
+            "image": f"{index}.png",
+            "value": {
+                "observation": "a window of an editor",
+                "thought": f"think {index}",
+                "action": f"did {index}",
+                "code": text,
+                "last_step_correct": True,
+                "last_step_redundant": False,
+                "reflection": "the action has worked",
+            },
+        }
+        for index, text in enumerate(codes)
     ]
-    return {"task_id": f"task-{number}", "instruction": f"save the file, number {number}", "traj": traj}
+    return {
+        "task_id": f"20240927235321_task-{number}",
+        "instruction": f"save the file, number {number}",
+        "task_completed": True,
+        "alignment_score": 7,
+        "efficiency_score": 6,
+        "task_difficulty": 3,
+        "natural_language_task": "Could you save this file for me?",
+        "actual_task": "Save a file in an editor.",
+        "traj": traj,
+    }
 
 
 def agentnet(folder: Path, tasks: int = 1) -> None:
     """Trajectories of AgentNet that share their pictures."""
     lines = [json.dumps(agentnet_task(number)) for number in range(tasks)]
     write(folder, "agentnet.jsonl", "\n".join(lines).encode() + b"\n")
+    about = {"task_id": "20240927235321_task-0", "system": "Ubuntu", "domains": "Office"}
+    write(folder, "meta_data_merged.jsonl", about)
     for number in range(4):
         write(folder, f"ubuntu_images/{number}.png", picture(number, DESKTOP))
 
@@ -174,10 +233,15 @@ def example(features: dict[str, list[bytes] | list[int]]) -> bytes:
     return bytes(found.SerializeToString())
 
 
-def android_control_record(episode: int = 3, screenshots: int = 4) -> bytes:
-    """An episode of AndroidControl."""
+_OPENS_AN_APP: dict[str, str | int] = {"action_type": "open_app", "app_name": "Clock"}
+
+
+def android_control_record(
+    episode: int = 3, screenshots: int = 4, first: Mapping[str, str | int] = _OPENS_AN_APP
+) -> bytes:
+    """An episode of AndroidControl, whose first action can be another one."""
     actions = [
-        {"action_type": "open_app", "app_name": "Clock"},
+        first,
         {"action_type": "click", "x": 20, "y": 30},
         {"action_type": "scroll", "direction": "down"},
     ]

@@ -131,6 +131,47 @@ def test_what_follows_a_damaged_place_of_a_record_file_is_named_once(tmp_path: P
     assert isinstance(rest[-1], BadRecording) and "rest of the file" in rest[-1].reason
 
 
+@pytest.mark.parametrize(
+    ("kind", "info", "action"),
+    [
+        ("LONG_PRESS", "KEY_HOME", SystemButton(button="Home")),
+        ("CLICK", "KEY_APPSELECT", SystemButton(button="Menu")),
+        ("BACK", "", SystemButton(button="Back")),
+        ("INCOMPLETE", "", Terminate(status="failure")),
+        ("SHAKE", "", None),
+    ],
+)
+def test_gui_odyssey_names_keys_and_ends_in_several_ways(
+    kind: str, info: str, action: Action | None, tmp_path: Path
+) -> None:
+    samples.gui_odyssey(tmp_path)
+    file = tmp_path / "annotations" / "7.json"
+    episode = json.loads(file.read_text())
+    episode["steps"][0] |= {"action": kind, "info": info}
+    file.write_text(json.dumps(episode))
+    (recording,) = read("gui-odyssey", tmp_path)
+    assert isinstance(recording, Recording) and recording.steps[0].action == action
+
+
+def test_typing_in_android_control_presses_the_field_writes_and_confirms(tmp_path: Path) -> None:
+    typing: dict[str, str | int] = {"action_type": "type", "x": 20, "y": 30, "text": "milk"}
+    samples.write(tmp_path, "android_control-0", samples.tfrecords([samples.android_control_record(first=typing)]))
+    (recording,) = read("android-control", tmp_path)
+    assert isinstance(recording, Recording)
+    pressed, wrote, confirmed, *rest = recording.steps
+    assert [pressed.action, wrote.action] == [Click(x=20, y=30), TypeText(text="milk")]
+    assert confirmed.action == SystemButton(button="Enter") and pressed.screen == confirmed.screen != rest[0].screen
+
+
+@pytest.mark.parametrize("below", ["", "train"])
+def test_aitz_names_the_category_of_an_episode(below: str, tmp_path: Path) -> None:
+    samples.aitz(tmp_path / below)
+    (recording,) = read("aitz", tmp_path)
+    assert isinstance(recording, Recording) and recording.task == "general"
+    (alone,) = read("aitz", tmp_path / below / "general")
+    assert isinstance(alone, Recording) and alone.task == "", "the name of the folder says nothing"
+
+
 def test_a_press_outside_the_screen_is_no_action(tmp_path: Path) -> None:
     samples.android_control(tmp_path)
     (recording,) = read("android-control", tmp_path)
