@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import uuid4
 
+from pydantic import BaseModel
+
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
 from trajmill.pipelines.engine.settings import BeamSettings
@@ -90,6 +92,12 @@ class JournaledAttempt(Record):
             judge_calls=judged.calls if judged else (),
             judge_failures=judged.failures if judged else (),
         )
+
+
+class _WithTrajectory(BaseModel):
+    """What is read of a record of a journal to know which attempt it is of."""
+
+    trajectory: Trajectory
 
 
 def attempt_rows(finished: Sequence[JournaledAttempt]) -> dict[str, list[Row]]:
@@ -225,9 +233,22 @@ class RunAttempts:
 
     def left(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts that are in no journal of the stage."""
-        records = (record for path in self._journals() for record in Journal(path).read())
-        finished = {_key_of(JournaledAttempt.model_validate_json(record)) for record in records}
+        finished = self._ids()
         return [attempt for attempt in attempts if attempt_key(attempt) not in finished]
+
+    def ordered(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """The attempts in the order of their trajectories' ids; those that are in no journal of the stage come first.
+
+        Files of such neighbours have bounds that tell readers of some trajectories which of them to open.
+        """
+        ids = self._ids()
+        return sorted(attempts, key=lambda attempt: ids.get(attempt_key(attempt), ""))
+
+    def _ids(self) -> dict[tuple[str, Purpose, int, int, str | None], str]:
+        """By the key of a finished attempt, the id of its trajectory."""
+        records = (record for path in self._journals() for record in Journal(path).read())
+        made = (_WithTrajectory.model_validate_json(record).trajectory for record in records)
+        return {_key_of(one): one.trajectory_id for one in made}
 
     def _journals(self) -> list[Path]:
         """All journals of the stage, because an earlier try may have divided the attempts into other shards."""
@@ -274,6 +295,7 @@ def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, 
     """
     if workers > 1 or len(attempts) > MOST_IN_RANGE:
         _roll_in_lanes(work, attempts, workers, beam)
+        attempts = work.ordered(attempts)
     made = fan_out_listed(
         work.warehouse,
         work.at,
@@ -302,8 +324,7 @@ def _roll_in_lanes(work: RunAttempts, attempts: Sequence[Attempt], workers: int,
         fan_out(work.warehouse, work.at, lanes, RollLane(work), beam, workers)
 
 
-def _key_of(one: JournaledAttempt) -> tuple[str, Purpose, int, int, str | None]:
-    made = one.trajectory
+def _key_of(made: Trajectory) -> tuple[str, Purpose, int, int, str | None]:
     return made.query_id, made.purpose, made.attempt, made.seed, made.guidance_id
 
 

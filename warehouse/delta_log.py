@@ -37,19 +37,31 @@ class Snapshot(NamedTuple):
     """Whether columns were added since the first commit, so that some files may lack them."""
 
 
+class Between(NamedTuple):
+    """Bounds of a text column, both included."""
+
+    column: str
+    least: str
+    greatest: str
+
+
 class FileBounds(NamedTuple):
     """The files of a table's version with the least and the greatest value of their columns."""
 
     log: pa.Table
 
-    def names(self, rounds: Collection[int] | None, where: Mapping[str, str]) -> list[str]:
+    def names(
+        self, rounds: Collection[int] | None, where: Mapping[str, str], between: Between | None = None
+    ) -> list[str]:
         """Names of the files that can have rows of some rounds and with some values of columns, sorted."""
         kept = pc.is_valid(self.log["path"])
         if rounds is not None:
-            in_rounds = [_between(self.log, "round", number) for number in rounds]
+            in_rounds = [_can_have(self.log, "round", number, number) for number in rounds]
             kept = pc.and_(kept, reduce(pc.or_, in_rounds, pa.scalar(False)))
         for column, value in where.items():
-            kept = pc.and_(kept, _between(self.log, column, value))
+            kept = pc.and_(kept, _can_have(self.log, column, value, value))
+        if between is not None:
+            kept = pc.and_(kept, _can_have(self.log, *between))
         return sorted(self.log.filter(kept)["path"].to_pylist())
 
 
@@ -86,17 +98,19 @@ def committed_files(
     version: int | None = None,
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
+    between: Between | None = None,
 ) -> list[Path]:
     """Paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
-    With `rounds` or `run_id`, files without such rows are left out by the log's statistics; the others may still have
-    rows of other rounds and runs.
+    With `rounds`, `run_id` or `between`, files without such rows are left out by the log's statistics; the others may
+    still have other rows.
     """
     delta = delta_table(warehouse, table, version)
     if delta is None:
         return []
     where = {} if run_id is None else {"run_id": run_id}
-    names = file_bounds(delta).names(rounds, where) if rounds is not None or where else logged_names(delta)
+    narrowed = rounds is not None or between is not None or where
+    names = file_bounds(delta).names(rounds, where, between) if narrowed else logged_names(delta)
     return [warehouse.table(table) / name for name in names]
 
 
@@ -135,10 +149,10 @@ def _first_column_count(warehouse: Warehouse, table: str) -> int:
     return len(json.loads(schema)["fields"])
 
 
-def _between(log: pa.Table, column: str, value: int | str) -> pa.ChunkedArray:
-    """Whether a file can have rows with this value; true for a file without statistics."""
+def _can_have(log: pa.Table, column: str, least: int | str, greatest: int | str) -> pa.ChunkedArray:
+    """Whether a file can have rows with a value between two; true for a file without statistics."""
     names = (f"min.{column}", f"max.{column}")
     if not set(names) <= set(log.column_names):
         return pa.chunked_array([pa.repeat(True, log.num_rows)])
     low, high = (log[name] for name in names)
-    return pc.fill_null(pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value)), True)
+    return pc.fill_null(pc.and_(pc.less_equal(low, greatest), pc.greater_equal(high, least)), True)

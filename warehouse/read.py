@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -13,19 +13,11 @@ from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.delta_log import Between, committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.shards import DataFile, rows_per_group
 
 R = TypeVar("R", bound=Row)
-
-
-class Between(NamedTuple):
-    """Bounds of a text column, both included."""
-
-    column: str
-    least: str
-    greatest: str
 
 
 def read_table(
@@ -49,7 +41,7 @@ def read_table(
         rounds: only rows of these rounds.
         run_id: only rows of this run.
         version: the table's version, the newest if None.
-        between: only rows with such values of a column; row groups whose bounds exclude them are not read.
+        between: only rows with such values of a column; files and row groups whose bounds exclude them are not read.
 
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
@@ -122,7 +114,7 @@ def _scanner(
     between: Between | None,
 ) -> ds.Scanner:
     system, before = warehouse.store.arrow_files()
-    committed = committed_files(warehouse, table, version, rounds, run_id)
+    committed = committed_files(warehouse, table, version, rounds, run_id, between)
     files = [before + warehouse.name(path) for path in committed]
     schema = file_schema(table).remove_metadata()
     condition = ds.scalar(True)
@@ -137,4 +129,10 @@ def _scanner(
         dataset = ds.dataset(files, schema=schema, format="parquet", filesystem=system)
     else:
         dataset = ds.dataset(schema.empty_table())
-    return dataset.scanner(columns=None if columns is None else list(columns), filter=condition)
+    # pyarrow decodes as many rows ahead as these two say: by default more than two million, whole files.
+    return dataset.scanner(
+        columns=None if columns is None else list(columns),
+        filter=condition,
+        batch_size=rows_per_group(table),
+        batch_readahead=1,
+    )

@@ -24,6 +24,11 @@ _SCREENS_PER_GROUP = 64
 _LONGEST_STATISTIC = 64
 
 
+def rows_per_group(table: str) -> int:
+    """Most rows in a row group of the table's files."""
+    return _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP
+
+
 class DataFile(NamedTuple):
     """A shard on disk, with what a commit needs."""
 
@@ -85,7 +90,7 @@ def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[p
         TrajmillError: the disk is full.
     """
     schema = file_schema(table)
-    groups = _row_groups(iter(data), schema, _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP)
+    groups = _row_groups(iter(data), schema, rows_per_group(table))
     first = next(groups, None)
     if first is None:
         path.unlink(missing_ok=True)

@@ -18,8 +18,9 @@ from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import Between, read_batches, read_table
+from trajmill.warehouse.read import read_batches, read_table
 
 R = TypeVar("R", bound=Row)
 _FEW_QUERIES = 10

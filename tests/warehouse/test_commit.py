@@ -15,7 +15,7 @@ from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.columns import WRITTEN_AT
 from trajmill.warehouse.commit import commit, commit_stage
-from trajmill.warehouse.delta_log import committed_files, table_versions
+from trajmill.warehouse.delta_log import Between, committed_files, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table
 from trajmill.warehouse.shards import DataFile, write_shard
@@ -111,6 +111,19 @@ def test_rows_of_rounds_runs_and_columns(warehouse: Warehouse) -> None:
     assert names == [stage_run("judge", 2, run_id="run-b").shard_name("00000")]
     assert len(committed_files(warehouse, TABLE, run_id="run-a")) == 2
     assert committed_files(warehouse, TABLE, rounds=[], run_id="run-a") == []
+
+
+def test_files_beyond_the_bounds_of_a_column_are_not_read(warehouse: Warehouse) -> None:
+    for number in range(3):
+        at = stage_run("judge", number)
+        rows = [row.model_copy(update={"trajectory_id": f"{number}-t"}) for row in step_verdicts(4, at)]
+        commit(warehouse, TABLE, [write_shard(warehouse, TABLE, at, rows_to_arrow(TABLE, rows))], at)
+    middle = Between("trajectory_id", "1", "1-t")
+    [file] = committed_files(warehouse, TABLE, between=middle)
+    assert file.name == stage_run("judge", 1).shard_name("00000")
+    for other in set(committed_files(warehouse, TABLE)) - {file}:
+        other.unlink()
+    assert read_table(warehouse, TABLE, between=middle)["trajectory_id"].to_pylist() == ["1-t"] * 4
 
 
 def test_the_log_holds_row_counts_and_limits_but_no_long_text(warehouse: Warehouse) -> None:
