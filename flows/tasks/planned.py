@@ -10,6 +10,7 @@ from trajmill.flows.tasks.evaluate import EVALUATE
 from trajmill.flows.tasks.guide import GUIDED
 from trajmill.flows.tasks.measure import measured_queries
 from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.flows.tasks.train import TRAIN
 from trajmill.flows.tasks.watched import StageCounter, watched_work
 
 
@@ -30,4 +31,5 @@ def stage_counter(context: RoundContext, stage: str) -> StageCounter:
 
 def watched(context: RoundContext, stage: str) -> AbstractContextManager[None]:
     """Show how far a stage of a round is."""
-    return watched_work(context.warehouse, context.at(stage), stage, planned_attempts(context, stage))
+    unit = "updates" if stage == TRAIN else "rows"
+    return watched_work(context.warehouse, context.at(stage), stage, planned_attempts(context, stage), unit)

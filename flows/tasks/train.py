@@ -24,13 +24,14 @@ from trajmill.warehouse.checks.weights import keep_weights
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import release_folder, verify_release
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged.tally import ShardTally, plan
 
 TRAIN = "train"
 ADAPTER_FILE = "adapter_config.json"
 """The configuration file in the folder of a LoRA adapter, in PEFT's layout."""
 
 
-def train(context: RoundContext, progress: Progress | None = None) -> StageReport:
+def train(context: RoundContext) -> StageReport:
     """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round.
 
     If the recipe cannot train the policy, the stage waits until the user adds a new version. If a training fails, there
@@ -56,7 +57,7 @@ def train(context: RoundContext, progress: Progress | None = None) -> StageRepor
         verify_release(context.warehouse, str(finished(context, RELEASE).result["release"]))
         check_weights(context.warehouse, parent)
         try:
-            report = _trained(context, at, parent, progress)
+            report = _trained(context, at, parent)
         except (TrainingFailedError, BadInputError) as error:
             shutil.rmtree(_weights(context, at), ignore_errors=True)
             failed = write_tables(context.warehouse, at, {"failures": [_failure(context, str(error))]})
@@ -116,7 +117,7 @@ def _weights(context: RoundContext, at: StageRun) -> Path:
     return at.staging(context.warehouse) / "weights"
 
 
-def _trained(context: RoundContext, at: StageRun, parent: Policy, progress: Progress | None) -> TrainingReport:
+def _trained(context: RoundContext, at: StageRun, parent: Policy) -> TrainingReport:
     assert parent.folder is not None
     frozen = {role: context.config.endpoints[name] for role, name in context.config.train.roles().items()}
     return context.config.train.train(
@@ -124,8 +125,22 @@ def _trained(context: RoundContext, at: StageRun, parent: Policy, progress: Prog
         release=_training_set(context, at),
         seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
         folder=_weights(context, at),
-        progress=progress,
+        progress=_counted(at.staging(context.warehouse)),
     )
+
+
+def _counted(folder: Path) -> Progress:
+    """Counts the updates in the staging folder of the stage, where `trajmill status` and the terminal look."""
+    tally, counted = ShardTally(folder, "updates"), 0
+
+    def tell(done: int, updates: int) -> None:
+        nonlocal counted
+        if not counted:
+            plan(folder, updates)
+        tally.add(done - counted)
+        counted = done
+
+    return tell
 
 
 def _training_set(context: RoundContext, at: StageRun) -> Path:

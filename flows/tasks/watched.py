@@ -33,10 +33,12 @@ class StageCounter:
 
 
 @contextmanager
-def watched_work(warehouse: Warehouse, at: StageRun, name: str, planned: int | None = None) -> Iterator[None]:
+def watched_work(
+    warehouse: Warehouse, at: StageRun, name: str, planned: int | None = None, unit: str = "rows"
+) -> Iterator[None]:
     """Show under a name how far some work is; `planned` says how many attempts it makes, if it makes some."""
     counter = StageCounter(warehouse, at, planned)
-    with progress().stage(at.round, name, planned) as advance, _polling(counter, advance):
+    with progress().stage(at.round, name, planned, unit) as advance, _polling(counter, advance):
         yield
 
 

@@ -11,7 +11,7 @@ from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.stages.models.spec import ModelSpec
 
 Progress = Callable[[int, int], None]
-"""Called after each update with the number of updates done and to do."""
+"""Called before the first update and after each with the number of updates done and to do."""
 
 
 class ParentPolicy(NamedTuple):

@@ -68,7 +68,7 @@ class RecipeSpec(Spec):
             release: folder of the release, or of its export in the format `takes`.
             seed: decides the order of the rows and everything else that is random.
             folder: folder of the new version; an interrupted training continues with its files there.
-            progress: is called after each update.
+            progress: is called before the first update and after each.
 
         Raises:
             BadInputError: `parent` is no policy that this recipe can train, or the release is not complete or has no

@@ -137,6 +137,8 @@ def _optimise(
     progress: Progress | None,
 ) -> list[float]:
     updates = recipe.updates(rows)
+    tell = progress or _tell_nobody
+    tell(0, updates)
     network.train()
     parameters = list(network.parameters())
     pairs = list(network.pairs.parameters())
@@ -155,10 +157,13 @@ def _optimise(
         for optimiser, scale in groups:
             optimiser.step(scale * recipe.learning_rate * _rate(update / updates, recipe.final_rate))
         losses.append(loss.item())
-        if progress is not None:
-            progress(update + 1, updates)
+        tell(update + 1, updates)
     network.eval()
     return losses
+
+
+def _tell_nobody(done: int, updates: int) -> None:
+    """Report no progress."""
 
 
 def _rate(done: float, final: float) -> float:

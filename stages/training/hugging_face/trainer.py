@@ -143,7 +143,14 @@ class TrainingWatch(TrainerCallback):
                     "lower train.learning_rate, or look at the rows of the release"
                 )
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report how many updates there are; a training that goes on has done some."""
+        self._tell(state)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Report the number of updates."""
+        self._tell(state)
+
+    def _tell(self, state: Any) -> None:
         if self._progress is not None:
             self._progress(state.global_step, state.max_steps)

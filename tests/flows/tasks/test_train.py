@@ -24,6 +24,7 @@ from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.staged.tally import progress_of
 
 if TYPE_CHECKING:
     from tests.flows.policies.network import WaitingRun
@@ -49,6 +50,20 @@ class FailingRecipe(RecipeSpec):
         if self.out_of_memory:
             raise TrainingFailedError("memory ran out in update 3 of 20")
         raise BadInputError("the folder holds a model of another family")
+
+
+class TellingRecipe(FailingRecipe):
+    """Reports its progress, and fails with what others see of it."""
+
+    def train(
+        self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
+    ) -> TrainingReport:
+        assert progress is not None
+        seen = []
+        for done in (0, 1, 3):
+            progress(done, 20)
+            seen.append(tuple(progress_of(folder.parent)))
+        raise TrainingFailedError(f"seen: {seen}")
 
 
 def tiny_config(root: Path, rounds: int = 1) -> Config:
@@ -93,6 +108,13 @@ def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_
         (number, FailureClass.TRAINING, reason) for number, reason in reasons.items()
     ]
     assert [row.round for row in read_rows(context.warehouse, PolicyVersion)] == [0]
+
+
+def test_others_see_how_many_updates_a_training_has_from_its_beginning(waiting_run: WaitingRun) -> None:
+    context = waiting_run.trained_by(TellingRecipe())
+    assert first_waiting(context) is None
+    trained = report_of(context, TRAIN)
+    assert trained is not None and "seen: [(0, 20), (1, 20), (3, 20)]" in trained.result["reason"]
 
 
 def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(waiting_run: WaitingRun) -> None:

@@ -100,7 +100,11 @@ def guided_successes() -> list[ToyEpisode]:
 def test_it_learns_a_task_from_guided_successes(guided_successes: list[ToyEpisode]) -> None:
     network = untrained_network(0, SMALL)
     before = sum(episode.won for episode in play(network, range(100, 130), temperature=0.0))
-    report = train_network(network, collected(guided_successes), RECIPE, seed=1)
+    told: list[tuple[int, int]] = []
+    report = train_network(
+        network, collected(guided_successes), RECIPE, seed=1, progress=lambda *count: told.append(count)
+    )
+    assert told == [(done, 60) for done in range(61)]
     after = sum(episode.won for episode in play(network, range(100, 130), temperature=0.0))
     assert report.skipped == 0 and report.updates == 60
     assert before <= 15 and after >= 26

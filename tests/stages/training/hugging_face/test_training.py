@@ -180,7 +180,7 @@ def test_a_training_that_was_stopped_goes_on_bit_for_bit(
     (broken / "trainer_state.json").write_text('{"cut')
     done = []
     again = trained(recipe, parent, release, tmp_path / "stopped", lambda update, _: done.append(update))
-    assert done == [5, 6] and again == whole
+    assert done == [4, 5, 6] and again == whole
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -200,7 +200,7 @@ def test_the_checkpoint_of_another_training_is_not_continued(
         trained(recipe, parent, release, tmp_path, stop, seed=1)
     done: list[int] = []
     trained(recipe, parent, release, tmp_path, lambda update, _: done.append(update), seed=2)
-    assert done == [1, 2, 3]
+    assert done == [0, 1, 2, 3]
 
 
 def test_only_the_adapter_changes_and_the_next_training_continues_it(
