@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.flows.synthetic_run import policy_version, write_run
+from tests.flows.tasks.test_judge_served import approving
+from tests.stages.importing import samples
+from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
@@ -27,6 +31,40 @@ from trajmill.warehouse.layout import create_warehouse
 pytestmark = pytest.mark.slow
 
 ENOUGH = 2
+
+FILE = """
+[run]
+rounds = 1
+[queries]
+train = 8
+heldout_slots = 2
+heldout_phrasings = 0
+heldout_apps = 0
+validation = 2
+[rollout]
+episodes_per_round = 4
+concurrency = 4
+[judge]
+precision_floor = 0.0
+votes = 1
+quorum = 1
+resolutions = [0.5]
+[train]
+min_updates = 2
+max_updates = 3
+[evaluate]
+episodes = 2
+train_sample = 0
+[endpoints.tiny]
+urls = ["{url}"]
+model = "tiny"
+[models.critic]
+step = "tiny"
+text = ["tiny"]
+multimodal = ["tiny"]
+[serve]
+retrain_after_accepted = {enough}
+"""
 
 
 class Served(NamedTuple):
@@ -45,30 +83,39 @@ class Served(NamedTuple):
             rows: list[dict[str, Any]] = json.load(answer)
         return rows
 
-    def announce(self, *accepted: int) -> None:
-        """Tells the server these numbers, one after the other."""
-        code = (
-            "from pathlib import Path; from trajmill.flows.landed_event import announce_landed\n"
-            f"for accepted in {accepted!r}: announce_landed(Path({str(self.root)!r}), accepted, {ENOUGH})"
+    def commands(self, *lines: str) -> str:
+        """What commands print, one after the other, typed where the configuration lies."""
+        code = f"from trajmill.flows.cli.app import run\nfor line in {lines!r}: assert run(line.split()) == 0, line"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            env=self.environment,
+            cwd=self.root.parent,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        subprocess.run([sys.executable, "-c", code], check=True, env=self.environment)
+        return done.stdout
 
-    def runs_of(self, deployment: str) -> list[str]:
-        """States of the runs of a deployment that were not put there by a schedule."""
+    def runs_of(self, deployment: str) -> list[tuple[str, str]]:
+        """State and message of the runs of a deployment that were not put there by a schedule, the first one first."""
         ids = {row["id"] for row in self.ask("deployments") if row["name"] == deployment}
-        return [
-            row["state_type"]
-            for row in self.ask("flow_runs")
-            if row["deployment_id"] in ids and not row["auto_scheduled"]
-        ]
+        rows = (row for row in self.ask("flow_runs") if row["deployment_id"] in ids and not row["auto_scheduled"])
+        ordered = sorted(rows, key=lambda row: str(row["created"]))
+        return [(row["state"]["name"], row["state"]["message"] or "") for row in ordered]
 
 
 @pytest.fixture
-def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
+def judge_url() -> Iterator[str]:
+    with running_server([Fault.NONE], writes=approving) as server:
+        yield server.url
+
+
+@pytest.fixture
+def served(prefect_home: Path, judge_url: str, tmp_path: Path) -> Iterator[Served]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    (tmp_path / "trajmill.toml").write_text(f"[serve]\nretrain_after_accepted = {ENOUGH}\n")
+    (tmp_path / "trajmill.toml").write_text(FILE.format(url=judge_url, enough=ENOUGH))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment["PREFECT_HOME"] = str(prefect_home)
     with (tmp_path / "words").open("wb") as words:
@@ -101,9 +148,9 @@ def wait_for(what: Callable[[], bool], seconds: float = 150) -> bool:
     return False
 
 
-@pytest.mark.timeout(500)
-def test_the_deployments_are_served_and_enough_landed_starts_the_retraining(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.timeout(900)
+def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_retraining(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert wait_for(lambda: {row["name"] for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
@@ -111,15 +158,22 @@ def test_the_deployments_are_served_and_enough_landed_starts_the_retraining(
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
     assert wait_for(lambda: any(row["auto_scheduled"] for row in served.ask("flow_runs")))
 
-    served.announce(ENOUGH - 1, ENOUGH)
-    assert wait_for(lambda: "COMPLETED" in served.runs_of("retrain"))
-    assert served.runs_of("retrain") == ["COMPLETED"]
+    first, both = tmp_path / "first", tmp_path / "both"
+    one, other = (samples.android_control_record(episode, goal=f"set alarm {episode}") for episode in (1, 2))
+    samples.write(first, "android_control-0", samples.tfrecords([one]))
+    samples.write(both, "android_control-0", samples.tfrecords([one, other]))
+    said = served.commands("generate", f"import android-control {first}", f"import android-control {both}")
+    assert re.findall(r"(\d+) accepted since", said) == ["1", "2"]
+    assert wait_for(lambda: any(name == "Trained" for name, _ in served.runs_of("retrain")))
+    # The round has landed trajectories, too, so the event may have come again; then nothing was new.
+    (name, line), *others = served.runs_of("retrain")
+    assert name == "Trained" and re.match(r"round 1, 2 newly accepted trajectories: (not )?promoted, ", line)
+    assert {other for other, _ in others} <= {"Late", "Scheduled", "Pending", "Running", "NotEnough"}
     assert served.runs_of("nightly") == []
 
     runs = flow_runs(served.root)
-    assert [(run.deployment, run.state) for run in runs.last] == [("retrain", "NotEnough")]
-    assert runs.last[0].line.startswith("did not train: 0 trajectories accepted since the last training, 2 are enough")
-    assert {run.deployment for run in runs.next} == {"nightly", "maintain"}
+    assert {run.deployment for run in runs.last} == {"retrain"}
+    assert {run.deployment for run in runs.next} >= {"nightly", "maintain"}
 
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(60) == 0

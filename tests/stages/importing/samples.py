@@ -237,7 +237,10 @@ _OPENS_AN_APP: dict[str, str | int] = {"action_type": "open_app", "app_name": "C
 
 
 def android_control_record(
-    episode: int = 3, screenshots: int = 4, first: Mapping[str, str | int] = _OPENS_AN_APP
+    episode: int = 3,
+    screenshots: int = 4,
+    first: Mapping[str, str | int] = _OPENS_AN_APP,
+    goal: str = "set an alarm",
 ) -> bytes:
     """An episode of AndroidControl, whose first action can be another one."""
     actions = [
@@ -248,7 +251,7 @@ def android_control_record(
     return example(
         {
             "episode_id": [episode],
-            "goal": [b"set an alarm"],
+            "goal": [goal.encode()],
             "screenshots": [picture(number) for number in range(screenshots)],
             "accessibility_trees": [forest("Alarm", (10, 20, 60, 50)) for _ in range(screenshots)],
             "screenshot_widths": [PHONE[0]] * screenshots,
