@@ -31,7 +31,7 @@ help: ## what can be made
 run: .venv/installed ## install and run the main job on the embedded default
 	$(BIN)/trajmill evolve
 
-demo: .venv/installed ## a first look: three rounds in about a minute, then the viewer until Ctrl-C
+demo: .venv/installed ## a first look: three rounds in under a minute, then the viewer until Ctrl-C
 	$(BIN)/trajmill evolve --config docs/examples/demo.toml
 	$(BIN)/trajmill view --config docs/examples/demo.toml
 
