@@ -78,5 +78,5 @@ def _days(entries: Sequence[Entry], notices: Sequence[dict[str, str]]) -> list[D
             if own[0].at[:19] <= notice["at"][:19] <= own[-1].at[:19]
         ]
         happened = sorted([*(entry for entry in own if entry.kind != "over"), *told], key=lambda entry: entry.at)
-        days.append(Day(name, day.__doc__ or "", tuple(happened), own[-1].number / 1e6))
+        days.append(Day(name, (day.__doc__ or "").replace("`", ""), tuple(happened), own[-1].number / 1e6))
     return days
