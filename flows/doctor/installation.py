@@ -28,7 +28,7 @@ _PROGRAMS = {
     "android": {"adb": "install Android's platform tools and put adb in PATH"},
     "desktop": dict.fromkeys(("Xvfb", "openbox", "dbus-daemon"), _INSTALL),
 }
-_EXTRAS = ("web", "browsergym", "android", "desktop", "openenv", "curate", "train")
+_EXTRAS = ("web", "browsergym", "android", "desktop", "openenv", "curate", "ocr", "train")
 
 
 def check_installation(config: Config) -> Iterator[Finding]:

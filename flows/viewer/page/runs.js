@@ -1,7 +1,7 @@
 // Runs and their rounds.
 
 import { ask, queryString } from "./api.js";
-import { shareChart } from "./charts.js";
+import { COEFFICIENTS, shareChart } from "./charts.js";
 import { h } from "./dom.js";
 import { badge, decimal, moment, percent, seconds, tail, whole } from "./words.js";
 
@@ -39,7 +39,7 @@ function judgeChart(run) {
   const lines = levels.map((level) => ({ name: level, points: run.rounds.flatMap((round) =>
     round.judge.filter((judge) => judge.level === level && judge.kappa !== null)
       .map((judge) => ({ round: round.round, share: Math.max(0, judge.kappa) }))) }));
-  return h("figure", {}, h("figcaption", {}, "Judge: kappa with the check, in hundredths"), shareChart(lines, "Kappa of the judge by round"));
+  return h("figure", {}, h("figcaption", {}, "Judge: kappa with the check"), shareChart(lines, "Kappa of the judge by round", COEFFICIENTS));
 }
 
 function roundTable(run, all) {

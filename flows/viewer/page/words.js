@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { part } from "./api.js";
 
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
+export const hundredths = (value) => value.toFixed(2);
 export const decimal = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
 export const whole = (value) => value.toLocaleString("en");
 // The distinctive part of names like `embedded-3e756bcd0d2167ea`.

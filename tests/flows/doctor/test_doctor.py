@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +43,12 @@ def test_what_the_environment_needs_and_is_missing_has_its_command(monkeypatch: 
         "WRONG extra android: adbutils missing, environment.kind needs it; pip install 'trajmill[android]'",
         "WRONG adb: not in PATH; install Android's platform tools and put adb in PATH",
     ]
+
+
+def test_every_extra_for_users_is_looked_at() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    looked_at = {finding.what for finding in check_installation(Config())}
+    assert {f"extra {name}" for name in project["optional-dependencies"]} - {"extra dev"} <= looked_at
 
 
 def test_servers_that_do_not_answer_and_full_disks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
