@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -54,15 +52,28 @@ class FileBounds(NamedTuple):
         self, rounds: Collection[int] | None, where: Mapping[str, str], between: Between | None = None
     ) -> list[str]:
         """Names of the files that can have rows of some rounds and with some values of columns, sorted."""
-        kept = pc.is_valid(self.log["path"])
+        # With pyarrow's functions a page would import pandas, where it is installed, which takes a third of a second.
+        conditions = [
+            [low <= value <= high for low, high in self._bounds(column, value)] for column, value in where.items()
+        ]
         if rounds is not None:
-            in_rounds = [_can_have(self.log, "round", number, number) for number in rounds]
-            kept = pc.and_(kept, reduce(pc.or_, in_rounds, pa.scalar(False)))
-        for column, value in where.items():
-            kept = pc.and_(kept, _can_have(self.log, column, value, value))
+            some = next(iter(rounds), 0)
+            conditions.append(
+                [any(low <= number <= high for number in rounds) for low, high in self._bounds("round", some)]
+            )
         if between is not None:
-            kept = pc.and_(kept, _can_have(self.log, *between))
-        return sorted(self.log.filter(kept)["path"].to_pylist())
+            column, least, greatest = between
+            conditions.append([low <= greatest and high >= least for low, high in self._bounds(column, least)])
+        names = self.log["path"].to_pylist()
+        return sorted(name for name, *holds in zip(names, *conditions, strict=True) if all(holds))
+
+    def _bounds(self, column: str, unknown: Any) -> list[tuple[Any, Any]]:
+        """By file, the least and the greatest value of a column; a file without statistics can have `unknown`."""
+        names = (f"min.{column}", f"max.{column}")
+        if not set(names) <= set(self.log.column_names):
+            return [(unknown, unknown)] * self.log.num_rows
+        bounds = zip(*(self.log[name].to_pylist() for name in names), strict=True)
+        return [(unknown, unknown) if None in pair else pair for pair in bounds]
 
 
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
@@ -84,12 +95,12 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
 
 def file_bounds(delta: DeltaTable) -> FileBounds:
     """The files of a table's version with the bounds that its log has."""
-    return FileBounds(pa.table(delta.get_add_actions(flatten=True)))
+    return FileBounds(_add_actions(delta, flat=True))
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
     """File names of a table's version, sorted, relative to the table's folder."""
-    return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
+    return sorted(_add_actions(delta).column("path").to_pylist())
 
 
 def committed_files(
@@ -142,17 +153,13 @@ def table_versions(warehouse: Warehouse) -> dict[str, int]:
     return {table: int(delta.version()) for table, delta in found.items() if delta is not None}
 
 
+def _add_actions(delta: DeltaTable, flat: bool = False) -> pa.Table:
+    # As above, `pa.table` would import pandas.
+    return pa.RecordBatchReader.from_stream(delta.get_add_actions(flatten=flat)).read_all()
+
+
 def _first_column_count(warehouse: Warehouse, table: str) -> int:
     # The first entry is parsed here, because opening a second DeltaTable takes longer than everything else.
     actions = map(json.loads, (warehouse.store.get(f"tables/{table}/{_FIRST_ENTRY}") or b"").splitlines())
     [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     return len(json.loads(schema)["fields"])
-
-
-def _can_have(log: pa.Table, column: str, least: int | str, greatest: int | str) -> pa.ChunkedArray:
-    """Whether a file can have rows with a value between two; true for a file without statistics."""
-    names = (f"min.{column}", f"max.{column}")
-    if not set(names) <= set(log.column_names):
-        return pa.chunked_array([pa.repeat(True, log.num_rows)])
-    low, high = (log[name] for name in names)
-    return pc.fill_null(pc.and_(pc.less_equal(low, greatest), pc.greater_equal(high, least)), True)

@@ -84,7 +84,7 @@ class RowLookup:
         files = self._files(table, rounds, equal)
         schema = stored_schema(table)
         if not files:
-            return schema.empty_table().select(list(columns or schema.names))
+            return pa.Table.from_batches([], schema).select(list(columns or schema.names))
         names = [_quoted(schema, column) for column in columns or ()]
         conditions = [f"{_quoted(schema, column)} = ?" for column in equal]
         conditions += [f"starts_with({_quoted(schema, column)}, ?)" for column in starts or {}]

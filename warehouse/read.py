@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
@@ -16,6 +15,9 @@ from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import Between, committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import DataFile, rows_per_group
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 R = TypeVar("R", bound=Row)
 
@@ -113,6 +115,9 @@ def _scanner(
     version: int | None,
     between: Between | None,
 ) -> ds.Scanner:
+    # It takes half a second to import where pandas is installed, too.
+    import pyarrow.dataset as ds
+
     system, before = warehouse.store.arrow_files()
     committed = committed_files(warehouse, table, version, rounds, run_id, between)
     files = [before + warehouse.name(path) for path in committed]

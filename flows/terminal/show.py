@@ -18,10 +18,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepVerdict
-from trajmill.stages.critics.model.marking import marked_screen
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lookup import RowLookup
-from trajmill.warehouse.screens import WarehouseScreens
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
 
@@ -100,6 +98,10 @@ def write_images(shown: ShownTrajectory, warehouse: Warehouse, folder: Path) -> 
     Raises:
         BadInputError: the folder cannot be made or written to.
     """
+    # Without pictures a tenth of a second is saved.
+    from trajmill.stages.critics.model.marking import marked_screen
+    from trajmill.warehouse.screens import WarehouseScreens
+
     screens = WarehouseScreens(warehouse)
     steps = shown.episode.steps
     pictures = [
