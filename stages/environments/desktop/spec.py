@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from trajmill.schemas.spec import OPERATIONAL, Fraction
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -26,10 +26,17 @@ class DesktopSpec(EnvironmentSpec):
     """Addresses of your machines, e.g. `http://10.0.0.7:5000`; if empty, desktops are started here."""
     tasks: Path | None = None
     """Folder of OSWorld task files; by default the tasks of the package."""
+    packaged: bool = True
+    """Whether a run gets the tasks of the package where no folder is named; `false` for a run on graphs alone."""
     held_out: Fraction = 0.25
     """Share of the tasks that only measure the policy."""
     validation: Fraction = 0.15
     """A further share, which decides which policy is promoted."""
+
+    def identity(self) -> dict[str, Any]:
+        """As of every spec; with the tasks of the package it is that of runs from before they could be left out."""
+        decisive = super().identity()
+        return {key: value for key, value in decisive.items() if key != "packaged" or not self.packaged}
 
     @property
     def task_folder(self) -> Path:
@@ -52,8 +59,10 @@ class DesktopSpec(EnvironmentSpec):
         return self.tasks is not None
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The task files of the folder."""
+        """The task files of the folder; none where those of the package are not wanted."""
         from trajmill.stages.environments.desktop.queries import import_tasks
         from trajmill.stages.environments.imported import ImportedQueries
 
+        if self.tasks is None and not self.packaged:
+            return ImportedQueries([], [])
         return ImportedQueries(import_tasks(self.task_folder, self.held_out, origin, self.validation), [])

@@ -71,6 +71,16 @@ class LiveSample(NamedTuple):
         return (*(setting for move in self.moves for setting in move.settings), *self.final)
 
     @property
+    def acts(self) -> tuple[RouteMove, ...]:
+        """The moves that do more than to lead to another page."""
+        return tuple(move for move in self.moves if move.settings or move.transition.to == move.page)
+
+    @property
+    def parts(self) -> int:
+        """How many things it asks for: what is done on the way, and the values that are set at the end."""
+        return max(1, len(self.acts) + len(self.final))
+
+    @property
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for samples of a task that ask for the same thing."""
         named = self.graph.pages[self.end].title or self.end.replace("-", " ")

@@ -15,6 +15,8 @@ from trajmill.stages.queries.live.sampling import samples_by_task
 REPHRASINGS = 20
 """How many instructions are tried for one goal of a split in which a goal may have several."""
 _REPHRASED = (Split.TRAIN, Split.VALIDATION, Split.HELDOUT_APPS)
+_HEAD_START = 3
+"""Goals that each task gives before a task begins that asks for one thing more."""
 _SPARE = 3
 """Goals for each wanted query of a held-out split; the surplus makes up for walks that fail."""
 
@@ -70,11 +72,15 @@ def candidates(
 
 
 def _in_turn(split: Split, tasks: Sequence[tuple[LiveSample, ...]]) -> Iterator[LiveCandidate]:
-    """One goal of each task, then the next of each; then all again with other words."""
+    """One goal of each task, then the next of each; then all again with other words.
+
+    Tasks that ask for more than one thing begin later: there are many of them, and an agent learns the single ones first.
+    """
+    delayed = [(_HEAD_START * (goals[0].parts - 1), goals) for goals in tasks if goals]
     for turn in range(REPHRASINGS if split in _REPHRASED else 1):
-        for number in range(max(map(len, tasks), default=0)):
-            for goals in tasks:
-                if number < len(goals):
+        for number in range(max((delay + len(goals) for delay, goals in delayed), default=0)):
+            for delay, goals in delayed:
+                if delay <= number < delay + len(goals):
                     odd = split is Split.HELDOUT_APPS and (turn + number) % 2 == 1
                     heldout = split is Split.HELDOUT_PHRASINGS or odd
-                    yield LiveCandidate(goals[number], split, heldout, turn)
+                    yield LiveCandidate(goals[number - delay], split, heldout, turn)

@@ -39,9 +39,13 @@ def label(graph: AppGraph, setting: Setting) -> str:
 
 
 def pressed_name(graph: AppGraph, page: str, transition: GraphTransition) -> str:
-    """What people call the element of a transition; its keys for one without an element."""
+    """What people call the element of a transition; its keys for one without an element, if it has any."""
     element = graph.pages[page].elements.get(transition.by)
-    return (element.name or transition.by.replace("-", " ")) if element else transition.keys
+    if element is None:
+        return transition.keys
+    name = element.name or transition.by.replace("-", " ")
+    # A sentence would swallow a name such as `.` or `+`.
+    return name if any(letter.isalnum() for letter in name) else f'"{name}"'
 
 
 def path_metadata(sample: LiveSample) -> PathMetadata:

@@ -47,7 +47,7 @@ class Wish(NamedTuple):
 class LiveGrammar:
     """Makes wishes of what transitions do, and puts them into the templates of `phrasings.yaml`."""
 
-    version = "live-grammar-1"
+    version = "live-grammar-2"
 
     def __init__(self) -> None:
         """Read the templates."""
@@ -65,7 +65,7 @@ class LiveGrammar:
     def _content(self, sample: LiveSample, rng: Random) -> tuple[str, dict[str, str], dict[str, str]]:
         """The kind of template, the words for it, and by slot the words for its value."""
         app = {"app": app_name(sample.graph)}
-        acts = [move for move in sample.moves if move.settings or move.transition.to == move.page]
+        acts = sample.acts
         if not (acts or sample.final):
             page = page_name(sample.graph, sample.end)
             return _VISIT, {**app, "page": page}, {"page": page}
@@ -73,10 +73,10 @@ class LiveGrammar:
             (setting,) = acts[0].settings
             return _OPEN, {**app, "item": setting.value}, {setting.name: setting.value}
         wishes = [_act(sample, move, rng) for move in acts]
-        wishes += [wish_for(sample, setting, rng) for setting in sample.final]
         if sample.moves and sample.moves[-1] not in acts:
             going = rng.choice(("go to", "open", "get to"))
             wishes.append(Wish(f"{going} {page_name(sample.graph, sample.end)}", {}))
+        wishes += [wish_for(sample, setting, rng) for setting in sample.final]
         said = {name: words for wish in wishes for name, words in wish.said.items()}
         return _DO, {**app, "wish": " and ".join(wish.text for wish in wishes)}, said
 
@@ -92,7 +92,8 @@ def _act(sample: LiveSample, move: RouteMove, rng: Random) -> Wish:
     """The wish for a transition: what it does, with the values that this does not name added."""
     element = sample.graph.pages[move.page].elements.get(move.transition.by)
     does = move.transition.does or (written(element.does) if element else "")
-    text = as_wish(does) if does else f"press {pressed_name(sample.graph, move.page, move.transition)}"
+    pressed = pressed_name(sample.graph, move.page, move.transition)
+    text = as_wish(does) if does else f"press {pressed}" if pressed else ""
     said: dict[str, str] = {}
     left: list[Wish] = []
     for setting in move.settings:
@@ -104,7 +105,8 @@ def _act(sample: LiveSample, move: RouteMove, rng: Random) -> Wish:
             left.append(wish_for(sample, setting, rng))
     before = [wish.text for wish in left]
     said |= {name: words for wish in left for name, words in wish.said.items()}
-    return Wish(", ".join([*before, f"then {text}"]) if before else text, said)
+    then = [f"then {text}" if before else text] if text else []
+    return Wish(", ".join([*before, *then]), said)
 
 
 def wish_for(sample: LiveSample, setting: Setting, rng: Random) -> Wish:
@@ -116,9 +118,9 @@ def wish_for(sample: LiveSample, setting: Setting, rng: Random) -> Wish:
             return Wish(words, {setting.name: words})
         case SlotKind.FIELD:
             return Wish(f'{rng.choice(("put", "enter"))} "{setting.value}" into {named}', {setting.name: setting.value})
-        case SlotKind.CHOICE | SlotKind.SLIDER:
+        case SlotKind.CHOICE | SlotKind.SLIDER if setting.spec(sample.graph).name:
             return Wish(f"{rng.choice(('set', 'change'))} {named} to {setting.value}", {setting.name: setting.value})
-        case SlotKind.LIST:
+        case _:
             return Wish(f"{rng.choice(('choose', 'pick'))} {setting.value}", {setting.name: setting.value})
 
 

@@ -133,3 +133,44 @@ def test_effects_that_exclude_each_other_are_not_asked_for_together() -> None:
     )
     found = samples_by_task(LIST.model_copy(update={"pages": {"things": page}}), 0)
     assert set(found) == {"list.things-1", "list.things-2"}
+
+
+def buttons(*names: str) -> LiveSample:
+    """Press the last of these buttons; each of them shows its own name."""
+    pressed = [
+        {"by": f"key-{number}", "to": "things", "shows": [{"role": "text", "text": name}]}
+        for number, name in enumerate(names)
+    ]
+    page = GraphPage.model_validate(
+        {
+            "recognise": {"shows": [{"role": "heading", "text": "Things"}]},
+            "elements": {f"key-{number}": {"target": f"button:{name}", "name": name} for number, name in enumerate(names)},
+            "transitions": pressed,
+        }
+    )
+    graph = LIST.model_copy(update={"pages": {"things": page}})
+    return samples_by_task(graph, 0)[f"list.things-key-{len(names) - 1}"][0]
+
+
+def test_a_button_whose_name_is_a_mark_stands_in_quotes(origin: Origin) -> None:
+    assert 'press "."' in query_for(buttons("7", "."), origin).instruction.casefold()
+
+
+def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Origin) -> None:
+    page = LIST.pages["options"]
+    chosen = GraphTransition.model_validate(
+        {"by": "order", "to": "options", "shows": [{"role": "radio", "text": "{order}", "state": "checked"}]}
+    )
+    unnamed = {**page.slots, "order": page.slots["order"].model_copy(update={"name": ""})}
+    changed = page.model_copy(update={"slots": unnamed, "transitions": (*page.transitions, chosen)})
+    graph = LIST.model_copy(update={"pages": {**LIST.pages, "options": changed}})
+    for sample in samples_by_task(graph, 0)["list.options-order"]:
+        (setting,) = sample.settings
+        assert query_for(sample, origin).instruction.casefold().count("press") == 0
+        assert f" {setting.value}" in query_for(sample, origin).instruction
+
+
+def test_the_way_is_said_before_what_is_set_at_its_end(origin: Origin) -> None:
+    (sample,) = of("options-set-dark")
+    text = query_for(sample, origin).instruction.casefold()
+    assert text.index(LIST.pages["options"].title.casefold()) < text.index("dark")

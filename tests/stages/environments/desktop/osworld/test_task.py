@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.desktop.osworld.task import parse_task
 from trajmill.stages.environments.desktop.queries import import_tasks, packaged_tasks
+from trajmill.stages.environments.desktop.spec import DesktopSpec
 
 RULE = {"type": "rule", "rules": {"expected": "1"}}
 OUTPUT = {"type": "vm_command_line", "command": ["true"]}
@@ -103,3 +105,10 @@ def test_our_own_tasks_are_over_five_programs_and_have_paths_and_checks() -> Non
     assert programs == {"mousepad", "galculator", "pcmanfm", "libreoffice_calc", "libreoffice_writer"}
     assert all(query.path[-1].operation == "finish" and query.goal != "{}" for query in queries)
     assert {query.split for query in queries} == {Split.TRAIN, Split.HELDOUT_SLOTS}
+
+
+def test_the_tasks_of_the_package_can_be_left_out_of_a_run() -> None:
+    alone = DesktopSpec(packaged=False)
+    assert not asyncio.run(alone.own_queries(0, ORIGIN)).queries
+    assert len(asyncio.run(DesktopSpec().own_queries(0, ORIGIN)).queries) == 16
+    assert "packaged" not in DesktopSpec().identity() and alone.identity() != DesktopSpec().identity()
