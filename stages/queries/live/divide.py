@@ -74,7 +74,7 @@ def candidates(
 def _in_turn(split: Split, tasks: Sequence[tuple[LiveSample, ...]]) -> Iterator[LiveCandidate]:
     """One goal of each task, then the next of each; then all again with other words.
 
-    Tasks that ask for more than one thing begin later: there are many of them, and an agent learns the single ones first.
+    Tasks that ask for more than one thing begin later: there are many, and an agent learns the single ones first.
     """
     delayed = [(_HEAD_START * (goals[0].parts - 1), goals) for goals in tasks if goals]
     for turn in range(REPHRASINGS if split in _REPHRASED else 1):

@@ -144,7 +144,9 @@ def buttons(*names: str) -> LiveSample:
     page = GraphPage.model_validate(
         {
             "recognise": {"shows": [{"role": "heading", "text": "Things"}]},
-            "elements": {f"key-{number}": {"target": f"button:{name}", "name": name} for number, name in enumerate(names)},
+            "elements": {
+                f"key-{number}": {"target": f"button:{name}", "name": name} for number, name in enumerate(names)
+            },
             "transitions": pressed,
         }
     )
