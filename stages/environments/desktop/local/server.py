@@ -9,6 +9,7 @@ browser, can start programs through it.
 from __future__ import annotations
 
 import json
+import sys
 from email.parser import BytesParser
 from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler
@@ -60,7 +61,16 @@ def serve_desktop(desktop: LocalDesktop, token: str) -> TCPServer:
             self.end_headers()
             self.wfile.write(answer.body)
 
-    return TCPServer(("127.0.0.1", 0), Handler)
+    return _QuietServer(("127.0.0.1", 0), Handler)
+
+
+class _QuietServer(TCPServer):
+    """Prints no traceback for a client that has gone, e.g. because Ctrl-C ended it."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the error that is being handled, unless the client has gone."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAnswer:
