@@ -40,7 +40,7 @@ TALKATIVE_DEFAULTS = QUIET_DEFAULTS | {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO",
 }
 
-SECONDS_TO_START = 120.0
+SECONDS_TO_START = 240.0
 
 
 def set_quiet_defaults(environment: MutableMapping[str, str] | None = None) -> None:

@@ -114,6 +114,8 @@ def prefect_server(empty_prefect_home: Path, tmp_path_factory: pytest.TempPathFa
     home = shutil.copytree(empty_prefect_home, folder / "home")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PREFECT_HOME", str(home))
+        # A busy machine may answer late.
+        environment.setenv("PREFECT_API_REQUEST_TIMEOUT", "280")
         environment.delenv("PREFECT_API_URL", raising=False)
         with short_lived_server(folder / "server.log"):
             yield

@@ -75,7 +75,7 @@ class _Server:
     def end(self, number: signal.Signals = signal.SIGINT) -> str:
         """Send a signal, and return what the process said on standard error."""
         self.process.send_signal(number)
-        self.process.wait(60)
+        self.process.wait(200)
         return self.said.read_text()
 
 

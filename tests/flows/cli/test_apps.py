@@ -74,4 +74,4 @@ def test_serve_answers_until_it_is_interrupted(mine: Path) -> None:
         with urllib.request.urlopen(address) as answer:
             assert b'"name":"Paper"' in answer.read()
         server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
+        assert server.wait(200) == 0

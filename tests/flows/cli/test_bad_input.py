@@ -138,7 +138,7 @@ def test_a_killed_run_leaves_no_processes(prefect_home: Path, tmp_path: Path) ->
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert wait_for(lambda: not any(map(alive, helpers)), 15)
+    assert wait_for(lambda: not any(map(alive, helpers)), 90)
 
 
 def descendants(pid: int) -> set[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from trajmill.warehouse.lock import sole_worker
 
 
 def hold(root: Path, run_id: str, held: Connection) -> None:
-    """Takes the lock, sends the id of this process, and keeps the lock for a minute."""
+    """Takes the lock, sends the id of this process, and keeps the lock as long as somebody is there."""
     with sole_worker(create_warehouse(root), run_id):
         held.send(os.getpid())
-        time.sleep(60)
+        held.poll(None)

@@ -77,11 +77,11 @@ def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: p
     def work_elsewhere() -> None:
         with sole_worker(create_warehouse(tmp_path), skips.run_id):
             entered.set()
-            leave.wait(30)
+            leave.wait()
 
-    other = threading.Thread(target=work_elsewhere)
+    other = threading.Thread(target=work_elsewhere, daemon=True)
     other.start()
-    assert entered.wait(30)
+    entered.wait()
     with pytest.raises(RunInUseError), at_work(skips):
         raise AssertionError("another works on it")
     met = collect_night(skips)
