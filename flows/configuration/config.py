@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -159,9 +159,10 @@ class GuidanceSection(Spec):
     """Failed attempts after which a query is guided; 0 guides queries that were never tried, too."""
     share: Fraction = 0.5
     """Largest share of a round's episodes that may be guided."""
-    demonstrate: bool = False
-    """Whether the reference agent makes the guided attempts itself, for a policy that cannot follow hints yet. Their
-    steps are learned from as those of any attempt that is accepted."""
+    demonstrate: bool | Literal["explorer"] = False
+    """Whether the reference agent makes the guided attempts itself, for a policy that cannot follow hints yet. With
+    `explorer` the untrained embedded policy makes them, which knows no reference path. Their steps are learned from as
+    those of any attempt that is accepted."""
 
 
 class ReleaseSection(Spec):

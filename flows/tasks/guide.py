@@ -8,8 +8,9 @@ from typing import NamedTuple
 from trajmill.flows.configuration.model_specs import models_of, policy_gives_tokens
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import acting, policy_before
+from trajmill.flows.policies.policy import acting, endpoint_of, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
+from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.rollout import attempt_all, training_queries
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
@@ -17,7 +18,7 @@ from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.spec import ReferenceSpec
+from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
 from trajmill.stages.curate.history import History
 from trajmill.stages.derive.planning.trials import MANUAL
 from trajmill.stages.guidance.base import REFERENCE_PATH
@@ -92,7 +93,7 @@ def rollout_guided(context: RoundContext) -> StageReport:
         if context.config.guidance.demonstrate:
             shown = [query for query in _hard_queries(context, _history(context)).queries if query.path]
             planned = plan_demonstrations(shown, _guided_episodes(context), context.config.run.seed, context.round)
-            return attempt_all(context, at, planned, ActingAgent(ReferenceSpec(demonstrates=True)))
+            return attempt_all(context, at, planned, _demonstrator(context, at))
         sources = finished(context, GUIDE).result["sources"]
         by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
         queries = context.queries
@@ -110,6 +111,12 @@ def rollout_guided(context: RoundContext) -> StageReport:
         return attempt_all(context, at, attempts, agent)
 
     return run_once(context, GUIDED, work)
+
+
+def _demonstrator(context: RoundContext, at: StageRun) -> ActingAgent:
+    if context.config.guidance.demonstrate == "explorer":
+        return ActingAgent(ExplorerSpec(demonstrates=True), endpoint_of(context, untrained_policy(context, at)))
+    return ActingAgent(ReferenceSpec(demonstrates=True))
 
 
 def reference_paths_used(context: RoundContext) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.dialects.user_text import compose
-from trajmill.schemas.tables.query import Query, Source
+from trajmill.schemas.tables.query import PathStep, Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.pathway_walk import PathwayPosition, next_pathway_move
 from trajmill.stages.agents.rows import rows_before
@@ -58,7 +58,7 @@ class ReferenceAgent:
             conclusion=f"Followed the path: {said}.",
             role_outputs={_STEP: str(move.step), **move.kept},
         )
-        return _demonstrated(decision, move.action, episode) if self.demonstrates else decision
+        return self._demonstrated(decision, move, episode) if self.demonstrates else decision
 
     def _by_pages(self, episode: EpisodeView, at: int, last: dict[str, str]) -> _Move:
         walker = Walker(self.query.path, self.query.platform)
@@ -71,7 +71,16 @@ class ReferenceAgent:
         upwards = {_UPWARDS: "1"} if move.position.upwards else {}
         return _Move(move.action, move.position.step, {_WAITS: str(move.position.waits), **upwards})
 
+    def _demonstrated(self, decision: Decision, move: _Move, episode: EpisodeView) -> Decision:
+        said = compose(episode.instruction, None, [past.conclusion for past in episode.history])
+        sought = _label_of(self.query.path[move.step]) if move.step < len(self.query.path) else ""
+        thought = rows_before(move.action, episode.observation.elements or (), sought)
+        return replace(decision, thought=thought, prompt=said)
 
-def _demonstrated(decision: Decision, action: Action, episode: EpisodeView) -> Decision:
-    said = compose(episode.instruction, None, [past.conclusion for past in episode.history])
-    return replace(decision, thought=rows_before(action, episode.observation.elements or ()), prompt=said)
+
+def _label_of(step: PathStep) -> str:
+    """The label of what a step presses, as far as its target names it: an app, or an item of a list."""
+    if step.operation == "open":
+        return step.target
+    *place, item = step.target.split("/")
+    return item if len(place) > 1 else ""

@@ -9,16 +9,17 @@ from trajmill.schemas.dialects.read_aloud import rows_aloud
 from trajmill.schemas.observation import UIElement
 
 
-def rows_before(action: Action, elements: Sequence[UIElement]) -> str:
+def rows_before(action: Action, elements: Sequence[UIElement], below: str = "") -> str:
     """The rows that lead to an action: up to the one that a click presses, all of them before scrolling, else none.
 
     Args:
         action: what is done next.
         elements: the screen's tree, in reading order; what can be pressed is a row.
+        below: the label that is scrolled to; empty if it is not known.
     """
     rows = [element for element in elements if element.clickable]
     if isinstance(action, Swipe | Scroll):
-        return rows_aloud([_label(row) for row in rows])
+        return rows_aloud([_label(row) for row in rows], below)
     point = pressed_point(action)
     if not isinstance(action, Click) or point is None:
         return ""

@@ -99,17 +99,22 @@ class ExplorerSpec(AgentSpec):
 
     kind: Literal["explorer"] = "explorer"
     """The untrained embedded policy."""
+    demonstrates: bool = False
+    """Whether its steps are to be learned from: they have thoughts that read the rows of the screen aloud as the family
+    `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
         """Make agents that ask the untrained model at temperature 1."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
+        from trajmill.stages.agents.reading_aloud import ReadingAloud
 
         asked = given_model(model)
 
         def make(query: Query) -> Agent:
-            return EndToEndAgent(
+            explorer = EndToEndAgent(
                 asked.model, query.platform, temperature=1.0, role="explorer", name="explorer", family=asked.family
             )
+            return ReadingAloud(explorer) if self.demonstrates else explorer
 
         return make
 

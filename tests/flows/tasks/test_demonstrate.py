@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,6 +12,7 @@ from trajmill.flows.configuration.config import Config, GuidanceSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
 from trajmill.flows.round_stages import STAGES
+from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance
@@ -23,7 +25,7 @@ from trajmill.warehouse.read import read_rows
 MARKET = Path(__file__).parents[3] / "docs" / "examples" / "market.yaml"
 
 
-def demonstrating(root: Path) -> Config:
+def demonstrating(root: Path, by: bool | Literal["explorer"] = True) -> Config:
     small = small_config(root, rounds=1)
     market = SimulatedSpec(
         apps=(MARKET,), builtin_apps=(), faults=FaultRates(popup=0.0), devices=DevicesSpec(orders=9, dark=False)
@@ -33,7 +35,7 @@ def demonstrating(root: Path) -> Config:
             "environment": market,
             "queries": small.queries.model_copy(update={"train": 8, "heldout_app_names": ()}),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 30, "group_size": 1}),
-            "guidance": GuidanceSection(after_failures=0, share=0.8, demonstrate=True),
+            "guidance": GuidanceSection(after_failures=0, share=0.8, demonstrate=by),
             "train": EmbeddedSftSpec(keep_per_query=9, keep_per_reply=5),
         }
     )
@@ -57,3 +59,19 @@ def test_hard_queries_are_shown_to_the_policy(tmp_path: Path) -> None:
     said = {row.step_index: row.messages[-1].content for row in rows}
     assert "find Market <r0> Market" in said[0] and "<r0> Back <r1> " in said[2]
     assert all("Task progress" in row.messages[1].content for row in rows)
+
+
+@pytest.mark.slow
+def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> None:
+    config = demonstrating(tmp_path, by="explorer")
+    context = RoundContext(config, create_warehouse(tmp_path), 1)
+    for stage in STAGES:
+        if stage.name == RELEASE:
+            break
+        do_stage(stage, context)
+    tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
+    shown = [each for each in tried if each.purpose is Purpose.GUIDED]
+    assert {each.agent for each in shown} == {"explorer"} and len(shown) == 24
+    assert 0 < sum(each.reward == 1.0 for each in shown) < 24, "it tries, and is not told the way"
+    rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
+    assert any("find Market <r0> Market" in row.messages[-1].content for row in rows)

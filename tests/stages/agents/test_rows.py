@@ -38,3 +38,8 @@ SCREEN = (
 )
 def test_rows_are_read_as_far_as_the_action_needs_them(action: Action, thought: str) -> None:
     assert rows_before(action, SCREEN) == thought
+
+
+def test_before_scrolling_all_rows_are_read_for_what_lies_below() -> None:
+    swipe = Swipe(x=350, y=900, x2=350, y2=300)
+    assert rows_before(swipe, SCREEN[:2], "Lemon") == "find Lemon <r0> Banana"
