@@ -21,6 +21,8 @@ from trajmill.stages.environments.pathway_goal import with_checks
 PASSED = "passed"
 DONE_AT_START = "the goal is met before anything was done"
 _SEED = 0
+_TRIES = 2
+"""Tries of a query on fresh environments, where an environment failed, which says nothing about the query."""
 
 Trial = Callable[[Environment, Query], Awaitable[str | None]]
 """Tries a query in an environment and says in one line why it is refused; None if it passed."""
@@ -160,13 +162,16 @@ async def _try_waiting(
     environment: Environment | None = None
     try:
         for query in waiting:
-            try:
-                environment = environment or await factory()
-                outcomes[query.query_id] = _WalkOutcome(await trial(environment, query), FailureClass.TASK)
-            except EnvironmentFailure as error:
-                outcomes[query.query_id] = _WalkOutcome(str(error), error.failure_class)
-                broken, environment = environment, None
-                await _close(broken)
+            for _ in range(_TRIES):
+                try:
+                    environment = environment or await factory()
+                    outcomes[query.query_id] = _WalkOutcome(await trial(environment, query), FailureClass.TASK)
+                except EnvironmentFailure as error:
+                    outcomes[query.query_id] = _WalkOutcome(str(error), error.failure_class)
+                    broken, environment = environment, None
+                    await _close(broken)
+                if outcomes[query.query_id].failure_class is FailureClass.TASK:
+                    break
     finally:
         await _close(environment)
 

@@ -82,3 +82,23 @@ def test_an_environment_that_does_not_start_says_nothing_about_a_task(origin: Or
 
     made = made_by(BrokenSpec(goals=(DONE,)), origin)
     assert (ids(made.queries), made.failures) == ([DONE, "without a goal"], ())
+
+
+def test_a_task_is_tried_again_on_a_fresh_environment_where_one_failed(origin: Origin) -> None:
+    class BrokenOnce(ToyFactory):
+        started = 0
+
+        async def __call__(self) -> Toy:
+            self.started += 1
+            if self.started == 1:
+                raise EnvironmentFailure("there is no toy yet", FailureClass.SETUP)
+            return await super().__call__()
+
+    factory = BrokenOnce()
+
+    class BrokenOnceSpec(ToySpec):
+        def factory(self, platform: Platform) -> ToyFactory:
+            return factory
+
+    made = asyncio.run(own_queries(BrokenOnceSpec(goals=(DONE,)), 0, 1, origin))
+    assert (ids(made.queries), factory.started) == (["without a goal"], 2)
