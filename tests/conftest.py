@@ -28,6 +28,8 @@ _FIRST: Final = ("vllm", "trainers", "desktop", "browser", "slow")
 
 _TOGETHER: Final = ("tests/vllm/", "tests/flows/nights/")
 """Folders whose files go to one worker, because they share a server."""
+_APART: Final = ("tests/vllm/test_offline.py",)
+"""Files of these folders that use no server, and take long."""
 
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
@@ -35,6 +37,8 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in _APART:
+            return file
         return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
 
 

@@ -28,7 +28,7 @@ S = TypeVar("S")
 _TRIES = 3
 """Processes that may die at one shard before it is given up."""
 _CHECK_OWNER_SECONDS = 0.1
-_PRELOADED = ["trajmill.pipelines.fan_out", "trajmill.stages.environments.simulated.drawing.draw"]
+_PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
 
 
 class WorkerDiedError(TrajmillError):

@@ -27,7 +27,7 @@ KILLED_IN = ("r0001-rollout", "r0001-judge", "r0001-train", "r0002-rollout_guide
 """The staging folders of the stages in which the run is killed."""
 SECONDS_INTO_A_STAGE = 0.2
 """Of the processor, from the first file of a stage to the kill."""
-WORKERS = (1, 3, 2)
+WORKERS = (1, 2)
 """Of the tries, in turn; the run that is not disturbed has one."""
 
 

@@ -46,7 +46,7 @@ def test_a_round_on_other_machines_of_which_one_is_killed_has_the_tables_of_a_fo
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with cluster(s3_endpoint) as machines:
-        beam = BeamSection(runner="PortableRunner", options=machines.options, restarts=50, silent_seconds=20)
+        beam = BeamSection(runner="PortableRunner", options=machines.options, restarts=50, silent_seconds=10)
         warehouse = create_warehouse(bucket_url)
         with killed_in_the_middle(machines.pools[0], warehouse, "rollout"), caplog.at_level(logging.WARNING):
             run_stages(tiny_config(BucketUrl(bucket_url), beam))

@@ -93,7 +93,8 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS)
     keeper = threading.Thread(target=lease.renew_in_time, daemon=True)
     keeper.start()
     try:
-        yield
+        with _interruptible(lease):
+            yield
     except KeyboardInterrupt:
         if lease.lost:
             raise _lost(store, name) from None
@@ -107,6 +108,36 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS)
                 create_generation(store, name, lease.number + 1, "", 0.0)
     if lease.lost:
         raise _lost(store, name)
+
+
+@contextmanager
+def _interruptible(lease: _Lease) -> Iterator[None]:
+    """Let the loss of a lease interrupt the main thread also where SIGINT is ignored, as in a background job."""
+    before = signal.getsignal(signal.SIGINT)
+    is_ignored = before is signal.SIG_IGN or isinstance(before, _InterruptIfLost)
+    if not is_ignored or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _InterruptIfLost(lease, before))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _InterruptIfLost(NamedTuple):
+    """A handler of SIGINT that ignores it as long as the lease, and all around it, are held."""
+
+    lease: _Lease
+    outer: Any
+    """The handler before."""
+
+    def __call__(self, number: int, frame: object) -> None:
+        """Interrupt the main thread if the lease is lost."""
+        if self.lease.lost:
+            raise KeyboardInterrupt
+        if isinstance(self.outer, _InterruptIfLost):
+            self.outer(number, frame)
 
 
 def holder(store: FileStore, name: str) -> str | None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -57,14 +59,25 @@ def test_a_killed_holder_of_this_machine_is_not_waited_for(bucket_url: str) -> N
         pass
 
 
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background job"])
+def handler_of_interrupts(request: pytest.FixtureRequest) -> Iterator[object]:
+    before = signal.signal(signal.SIGINT, request.param)
+    yield request.param
+    assert signal.getsignal(signal.SIGINT) is request.param
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("handler_of_interrupts")
 def test_who_stood_still_finds_the_lease_taken(bucket_url: str) -> None:
     store, name = store_at(bucket_url), "staging/run/lock"
     lost = pytest.raises(LeaseLostError, match="run the same command again")
-    with lost, leased(store, name, wait=False, seconds=0.4):
+    began = time.monotonic()
+    with lost, leased(store, "another", wait=False), leased(store, name, wait=False, seconds=0.4):
         taken = max(number_of(file) for file in store.files(name)) + 1
         while not create_generation(store, name, taken, "the next", 60.0):
             taken += 1
-        time.sleep(20.0)
+        time.sleep(600.0)
+    assert time.monotonic() - began < 600.0
     assert store.holder(name) == "the next"
 
 
