@@ -1,10 +1,15 @@
-"""Whether every rollout slot is busy: efficiency against ideal list scheduling, and against ranges one after the other.
+"""Whether every rollout slot is busy: efficiency against ideal list scheduling, and against a static split.
 
-Run: `python -m benchmarks.slots [SLOTS ...]`. As in `benchmarks.pool` an environment sleeps and shows a new screen of
-30 kB after every step, all of which is stored; here an agent sleeps, too, as long as a model server takes. The ideal is
-what slots would need that each take the next attempt the moment they are free, and do nothing but sleep. The second
-table has episodes of log-normal lengths: ranges that a worker did one after the other, each with all of its slots,
-against the queue, from which a slot that is free takes the next attempt.
+Run: `python -m benchmarks.slots [SLOTS ...]`; all of it takes about five minutes on two quiet cores. As in
+`benchmarks.pool` an environment sleeps and shows a new screen of 30 kB after every step, all of which is stored; here
+an agent sleeps, too, as long as a model server takes. The ideal is what slots would need that each take the next
+attempt the moment they are free, and do nothing but sleep. Slots are busy until the last episode is in its journal,
+which is the first efficiency; the second is that of the stage, whose tables are written then. Worker processes are
+started before the clock, since a run keeps them.
+
+The second table has episodes of log-normal lengths. A static split gives each slot its attempts before the first one;
+its seconds are the ideal ones, without any cost. Ranges are what one worker does one after the other, each with all of
+its slots. The queue is measured: a slot that is free takes the next attempt.
 """
 
 from __future__ import annotations
@@ -16,10 +21,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.pool import ORIGIN, SleepingEnvironment, attempt_at
+from benchmarks.process_tree import tree_cpu_seconds
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.fan_out import split_evenly
@@ -36,6 +43,8 @@ from trajmill.warehouse.layout import StageRun, create_warehouse
 _SLOTS = (1, 8, 64, 512)
 _STEPS, _EPISODES_PER_SLOT = 8, 3
 _RANGES, _SIGMA = 8, 0.9
+_MANY_SLOTS, _MORE_WORKERS = 512, 2
+"""From so many slots on, so many worker processes are tried, too."""
 
 
 class _Waits(NamedTuple):
@@ -43,6 +52,17 @@ class _Waits(NamedTuple):
 
     model: float
     environment: float
+
+
+class _Took(NamedTuple):
+    """Seconds of a stage."""
+
+    stored: float
+    """Until the last episode is in its journal."""
+    written: float
+    """Until all rows are in files of tables."""
+    processor: float
+    """Processor time of all processes."""
 
 
 class _Environment(SleepingEnvironment):
@@ -107,23 +127,32 @@ class _AgentSpec(AgentSpec):
 
 def main(slots: Sequence[int]) -> None:
     """Print both tables."""
-    print("fixed lengths", "slots  model s  env s  ideal s  took s  efficiency  CPU ms/step", sep="\n")
+    for workers in (1, _MORE_WORKERS):
+        _took([_attempts([1] * workers * 2)], 2 * workers, _Waits(0.0, 0.0), workers)
+    head = "slots workers  model s  env s  ideal s  stored s  written s  stored  written  CPU ms/step  cores"
+    print("fixed lengths", head, sep="\n")
     for waits in (_Waits(0.5, 0.2), _Waits(0.25, 0.1)):
         for count in slots:
-            attempts = _attempts([_STEPS] * count * _EPISODES_PER_SLOT)
-            cpu = time.process_time()
-            ideal, took = _ideal(attempts, count, waits), _took([attempts], count, waits)
-            cpu = (time.process_time() - cpu) * 1000 / (len(attempts) * _STEPS)
-            seconds = f"{waits.model:8} {waits.environment:6} {ideal:8.1f} {took:7.1f}"
-            print(f"{count:5} {seconds} {ideal / took:10.1%} {cpu:8.2f}")
-    print("log-normal lengths", "slots  ranges s  queue s  ratio", sep="\n")
-    chance, waits = random.Random(0), _Waits(0.05, 0.02)
-    for count in (each for each in slots if 1 < each <= 64):
+            for workers in (1, _MORE_WORKERS) if count >= _MANY_SLOTS else (1,):
+                _print_fixed(count, workers, waits)
+    print("log-normal lengths", "slots  static s  ranges s  queue s  static/queue  ranges/queue", sep="\n")
+    chance, waits = random.Random(0), _Waits(0.25, 0.1)
+    for count in (each for each in slots if 1 < each <= _MANY_SLOTS):
         lengths = [max(1, min(60, round(chance.lognormvariate(2.0, _SIGMA)))) for _ in range(count * _RANGES)]
         attempts = _attempts(lengths)
-        split = _took(split_evenly(attempts, _RANGES), count, waits)
-        queue = _took([attempts], count, waits)
-        print(f"{count:5} {split:9.1f} {queue:8.1f} {split / queue:6.2f}")
+        static = max(sum(_seconds(each, waits) for each in part) for part in split_evenly(attempts, count))
+        ranges = sum(_ideal(part, count, waits) for part in split_evenly(attempts, _RANGES))
+        queue = _took([attempts], count, waits).written
+        print(f"{count:5} {static:9.1f} {ranges:9.1f} {queue:8.1f} {static / queue:13.2f} {ranges / queue:13.2f}")
+
+
+def _print_fixed(slots: int, workers: int, waits: _Waits) -> None:
+    attempts = _attempts([_STEPS] * slots * _EPISODES_PER_SLOT)
+    ideal, took = _ideal(attempts, slots, waits), _took([attempts], slots, waits, workers)
+    seconds = f"{waits.model:8} {waits.environment:6} {ideal:8.1f} {took.stored:9.1f} {took.written:10.1f}"
+    shares = f"{ideal / took.stored:7.1%} {ideal / took.written:8.1%}"
+    used = f"{took.processor * 1000 / (len(attempts) * _STEPS):12.2f} {took.processor / took.written:6.2f}"
+    print(f"{slots:5} {workers:7} {seconds} {shares} {used}", flush=True)
 
 
 def _attempts(lengths: Sequence[int]) -> list[Attempt]:
@@ -134,32 +163,39 @@ def _attempts(lengths: Sequence[int]) -> list[Attempt]:
     ]
 
 
-def _took(ranges: Sequence[Sequence[Attempt]], slots: int, waits: _Waits) -> float:
-    """Seconds until the rows of all ranges are written, one range after the other."""
+def _took(ranges: Sequence[Sequence[Attempt]], slots: int, waits: _Waits, workers: int = 1) -> _Took:
+    """What all ranges take, one after the other."""
     with tempfile.TemporaryDirectory() as folder:
+        at = StageRun("benchmark", 1, "rollout")
         work = RunAttempts(
             warehouse=create_warehouse(Path(folder) / "root"),
-            at=StageRun("benchmark", 1, "rollout"),
+            at=at,
             origin=ORIGIN,
             environment=_EnvironmentSpec(seconds=waits.environment),
             agent=ActingAgent(_AgentSpec(seconds=waits.model)),
             limits=Limits(),
-            concurrency=slots,
+            concurrency=ceil(slots / workers),
         )
-        start = time.perf_counter()
+        start, began, processor = time.perf_counter(), time.time(), tree_cpu_seconds()
         for attempts in ranges:
-            made = run_in_shards(work, attempts, 1, BeamSettings())
+            made = run_in_shards(work, attempts, workers, BeamSettings())
             assert made.rows("trajectories") == len(attempts) and not made.dropped
-        return time.perf_counter() - start
+        written, processor = time.perf_counter() - start, tree_cpu_seconds() - processor
+        journals = at.staging(work.warehouse).glob("episodes-*.jsonl")
+        return _Took(max(journal.stat().st_mtime for journal in journals) - began, written, processor)
 
 
 def _ideal(attempts: Sequence[Attempt], slots: int, waits: _Waits) -> float:
     """When the last of the slots is free that each take the next attempt as soon as they can."""
     free = [0.0] * slots
     for each in attempts:
-        # The last step is the agent's word alone.
-        heapq.heapreplace(free, free[0] + each.query.max_steps * sum(waits) - waits.environment)
+        heapq.heapreplace(free, free[0] + _seconds(each, waits))
     return max(free)
+
+
+def _seconds(attempt: Attempt, waits: _Waits) -> float:
+    """What an attempt waits; its last step is the agent's word alone."""
+    return attempt.query.max_steps * sum(waits) - waits.environment
 
 
 if __name__ == "__main__":

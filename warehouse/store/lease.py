@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoredFile, StoreError
@@ -132,7 +133,7 @@ class _InterruptIfLost(NamedTuple):
     outer: Any
     """The handler before."""
 
-    def __call__(self, number: int, frame: object) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         """Interrupt the main thread if the lease is lost."""
         if self.lease.lost:
             raise KeyboardInterrupt
