@@ -114,7 +114,7 @@ def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: s
     with ExitStack() as stack:
         journals = [stack.enter_context(closing(ScreenJournal(path))) for path in journal_paths(warehouse, at)]
         holders = {id_: journal for journal in journals for id_ in journal.ids() if id_ not in committed}
-        staged = (_staged(holders[screen_id], screen_id) for screen_id in sorted(holders))
+        staged = (holders[screen_id].screen(screen_id) for screen_id in sorted(holders))
         return write_shard(warehouse, "screens", at, _batches(staged, origin, made_by))
 
 
@@ -138,10 +138,6 @@ def without_committed(warehouse: Warehouse, file: DataFile) -> DataFile:
         return replace_shard(warehouse, path, "screens", kept)
 
 
-def _staged(journal: ScreenJournal, screen_id: str) -> StagedScreen:
-    return StagedScreen(screen_id, journal.size(screen_id), journal.image(screen_id), journal.elements(screen_id))
-
-
 def _batches(screens: Iterator[StagedScreen], origin: Origin, made_by: str) -> Iterator[pa.RecordBatch]:
     common = origin.common(made_by) | {"schema_version": SCHEMA_VERSION}
     while batch := list(islice(screens, _SCREENS_PER_BATCH)):
@@ -151,7 +147,7 @@ def _batches(screens: Iterator[StagedScreen], origin: Origin, made_by: str) -> I
                 "width": screen.size.width,
                 "height": screen.size.height,
                 "image": {"bytes": screen.image, "path": None},
-                "elements": [element._asdict() for element in screen.elements],
+                "elements": screen.elements,
                 **common,
             }
             for screen in batch

@@ -93,7 +93,7 @@ def test_a_journal_is_read_while_it_is_written_and_after_reopening(tmp_path: Pat
     reopened = ScreenJournal(path)
     reopened.append(observation(4))
     expect(reopened, 1, 2, 3, 4)
-    assert [screen.size for screen in reopened] == [SIZE] * 4
+    assert [reopened.screen(name).image for name in reopened.ids()] == [png(shade) for shade in (1, 2, 3, 4)]
 
 
 def test_a_torn_screen_is_not_there_wherever_it_is_torn(tmp_path: Path) -> None:

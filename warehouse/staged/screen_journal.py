@@ -12,7 +12,7 @@ import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
@@ -31,7 +31,8 @@ class StagedScreen(NamedTuple):
     screen_id: str
     size: Size
     image: bytes
-    elements: tuple[UIElement, ...]
+    elements: list[tuple[Any, ...]]
+    """As tuples of plain values: most are only written again, so that no `UIElement` is made of them."""
 
 
 def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
@@ -89,10 +90,11 @@ class ScreenJournal:
         """Ids of the screens in the journal, oldest first."""
         return self._spans.keys()
 
-    def __iter__(self) -> Iterator[StagedScreen]:
-        """The screens, oldest first, read one by one."""
-        for screen_id, span in self._spans.items():
-            yield StagedScreen(screen_id, span.size, self.image(screen_id), self.elements(screen_id))
+    def screen(self, screen_id: str) -> StagedScreen:
+        """A screen, to be written into the table. Raises KeyError for one that is not in the journal."""
+        span = self._spans[screen_id]
+        tree = _plain_tree(self._read(span.tree, span.image))
+        return StagedScreen(screen_id, span.size, self._read(span.image, span.end), tree)
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image. Raises KeyError for a screen that is not in the journal."""
@@ -154,5 +156,10 @@ def _tree_to_json(elements: Sequence[UIElement]) -> bytes:
 def _tree_from_json(text: bytes) -> tuple[UIElement, ...]:
     return tuple(
         UIElement(role, label, Box(*bounds), tuple(states), value, element_id)
-        for role, label, bounds, states, value, element_id in json.loads(text)
+        for role, label, bounds, states, value, element_id in _plain_tree(text)
     )
+
+
+def _plain_tree(text: bytes) -> list[tuple[Any, ...]]:
+    """The elements with their fields in the order of `UIElement`, which is that of the column."""
+    return list(map(tuple, json.loads(text)))

@@ -126,7 +126,8 @@ def _interruptible(lease: _Lease) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class _InterruptIfLost(NamedTuple):
+@dataclass(frozen=True)
+class _InterruptIfLost:
     """A handler of SIGINT that ignores it as long as the lease, and all around it, are held."""
 
     lease: _Lease
