@@ -105,7 +105,8 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
             f"port {port} is taken, so no Prefect server can be started there; if it is one, set "
             f"PREFECT_API_URL=http://127.0.0.1:{port}/api and start again"
         )
-    with _own_server(port, log, {}) as address:
+    # Without it the page asks port 4200.
+    with _own_server(port, log, {"PREFECT_UI_API_URL": _address(port)}) as address:
         yield address
 
 
@@ -163,7 +164,7 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
     from prefect.context import refresh_global_settings_context
 
     _check_home()
-    address = f"http://127.0.0.1:{port}/api"
+    address = _address(port)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as log_file:
         server = subprocess.Popen(
@@ -185,6 +186,10 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
         assert server.stdin is not None
         server.stdin.close()
         _end(server)
+
+
+def _address(port: int) -> str:
+    return f"http://127.0.0.1:{port}/api"
 
 
 def _send_waiting_records() -> None:

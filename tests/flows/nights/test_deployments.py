@@ -156,6 +156,8 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     assert wait_for(lambda: {row["name"] for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
     (nightly,) = (row for row in served.ask("deployments") if row["name"] == "nightly")
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
+    with urllib.request.urlopen(f"{served.api.removesuffix('api')}ui-settings", timeout=200) as answer:
+        assert json.load(answer)["api_url"] == served.api, "the page asks the server that shows it"
     assert wait_for(lambda: any(row["auto_scheduled"] for row in served.ask("flow_runs")))
 
     first, both = tmp_path / "first", tmp_path / "both"
