@@ -1,11 +1,12 @@
 """Examples per second, share kept and peak memory of each derived kind, on a run of the simulated world.
 
-`python -m benchmarks.derive` makes a run of one round and derives each kind from it in a process of its own, the kinds
-that ask a model with a loopback server that answers at once. `--episodes` sets the size of the round, about six steps
-an episode; `--copies` adds copies of its judged attempts under other ids, which show the same screens. `--workers 2`
-has Beam work in two processes. What a screen, a step or a trajectory was refused for counts as often as table
-`refusals` says. CPU seconds are those of all processes, the start included; they matter on a machine that does other
-things too.
+`python -m benchmarks.derive --policy trajmill-data/models/VERSION` makes a run of one round, in which that embedded
+policy acts, and derives each kind from it in a process of its own: on one core, then with two workers from a copy.
+Kinds that ask a model ask a loopback server that answers at once. `roles` and `coda` have rounds of their own, with an
+agent that has roles. `--episodes` sets the size of the round, about six steps an episode; `--copies` adds copies of its
+judged attempts under other ids, which show the same screens. What a screen, a step or a trajectory was refused for
+counts as often as table `refusals` says. CPU seconds are those of all processes, the start included; they matter on a
+machine that does other things too.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -24,16 +26,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.stages.models.fault_server import running_server
+from trajmill.stages.derive.kinds import DERIVED_KINDS
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.shards import write_shard
 
-KINDS = ("step", "grounding", "action_semantics", "reasoning", "planning", "ces", "rft")
-_COPIED = ("trajectories", "steps", "judgements", "step_verdicts")
+AGENTS = {"roles": "mobile_agent_v3", "coda": "coda"}
+"""By kind, the agent whose attempts it is derived from, where that is not the end-to-end agent."""
+_OTHERS = "end_to_end"
+_COPIED = ("trajectories", "steps", "judgements", "step_verdicts", "model_calls")
 _CONFIG = """\
 [run]
 rounds = 1
+root = "{root}"
 [queries]
 train = {queries}
 heldout_slots = 2
@@ -42,13 +48,19 @@ heldout_apps = 0
 validation = 2
 [rollout]
 episodes_per_round = {episodes}
+workers = {workers}
 [guidance]
 demonstrate = true
 [evaluate]
 episodes = 2
 train_sample = 2
-[beam]
-options = {options}
+[agent]
+kind = "{agent}"
+[models]
+policy = "acting"
+[endpoints.acting]
+kind = "embedded"
+model = "{policy}"
 """
 _MODEL = """\
 [derive]
@@ -81,20 +93,31 @@ def answer(body: dict[str, Any]) -> str:
     return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
 
 
-def measured(kind: str, folder: Path, config: Path) -> Measured:
+def made_round(folder: Path, settings: Mapping[str, object], copies: int) -> Path:
+    """Make and judge the attempts of a round in a new warehouse, and return its configuration."""
+    config = folder / "trajmill.toml"
+    config.write_text(_CONFIG.format_map(settings))
+    for stage in ("generate", "rollout", "judge", "guide"):
+        if os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", _COMMAND, stage, "-c", str(config)):
+            raise SystemExit(f"trajmill {stage} failed")
+    add_copies(open_warehouse(folder / "root"), copies)
+    return config
+
+
+def measured(kind: str, config: Path) -> Measured:
     """Derive a kind in a process of its own."""
     start = perf_counter()
     child = os.posix_spawn(
         sys.executable,
         [sys.executable, "-c", _COMMAND, "derive", kind, "-c", str(config)],
         os.environ,
-        file_actions=[(os.POSIX_SPAWN_OPEN, 1, str(folder / f"{kind}.log"), os.O_WRONLY | os.O_CREAT, 0o644)],
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, str(config.with_name(f"{kind}.log")), os.O_WRONLY | os.O_CREAT, 0o644)],
     )
     _, status, used = os.wait4(child, 0)
     seconds = perf_counter() - start
     if os.waitstatus_to_exitcode(status):
         raise SystemExit(f"derive {kind} failed")
-    warehouse = open_warehouse(folder / "root")
+    warehouse = open_warehouse(config.parent / "root")
     kinds = read_table(warehouse, "examples", ["kind"])["kind"].to_pylist()
     refusals = read_table(warehouse, "refusals", ["kind", "count"]).to_pylist()
     refused = sum(row["count"] for row in refusals if row["kind"] == kind)
@@ -117,45 +140,60 @@ def add_copies(warehouse: Warehouse, copies: int) -> None:
 
 def _copy(warehouse: Warehouse, table: str, number: int) -> Iterator[pa.RecordBatch]:
     for batch in read_batches(warehouse, table, rounds=[1]):
-        ids = pc.binary_join_element_wise(batch["trajectory_id"], f"copy{number}", "-")
+        # The ids of a file follow each other, as those of a rollout's shard do.
+        ids = pc.binary_join_element_wise(f"copy{number:05}", batch["trajectory_id"], "-")
         yield batch.set_column(batch.schema.get_field_index("trajectory_id"), "trajectory_id", ids)
+
+
+def print_table(kinds: Iterable[str], configs: Mapping[str, Path]) -> None:
+    """Derive kinds, each from the warehouse of its agent, and print a line for each."""
+    print("| kind | examples | share kept | s | CPU s | examples/CPU s | peak MiB |\n|---|---|---|---|---|---|---|")
+    for kind in kinds:
+        found = measured(kind, configs[AGENTS.get(kind, _OTHERS)])
+        share = found.examples / max(1, found.examples + found.refused)
+        speed = found.examples / found.cpu_seconds
+        print(
+            f"| `{kind}` | {found.examples:,} | {share:.0%} | {found.seconds:.1f} | {found.cpu_seconds:.1f} "
+            f"| {speed:,.0f} | {found.peak_mib:,.0f} |",
+            flush=True,
+        )
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", type=Path, required=True, help="folder of an embedded policy")
     parser.add_argument("--episodes", type=int, default=160)
     parser.add_argument("--copies", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
-    arguments = parser.parse_args()
+    parser.add_argument("--workers", type=int, nargs="+", default=(1, 2))
+    parser.add_argument("--kinds", nargs="+", default=tuple(DERIVED_KINDS), choices=tuple(DERIVED_KINDS))
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as made, running_server() as server:
         server.writes = answer
-        folder = Path(made)
-        os.environ["PREFECT_HOME"] = str(folder / "prefect")
-        config = folder / "trajmill.toml"
-        parallel = [f"--direct_num_workers={arguments.workers}", "--direct_running_mode=multi_processing"]
-        options = json.dumps(parallel if arguments.workers > 1 else [])
-        settings = _CONFIG.format(episodes=arguments.episodes, queries=arguments.episodes, options=options)
-        settings += _MODEL.format(url=server.url)
-        config.write_text(settings.replace("[run]\n", f'[run]\nroot = "{folder / "root"}"\n'))
-        os.chdir(folder)
-        for stage in ("generate", "rollout", "judge", "guide"):
-            if os.spawnl(os.P_WAIT, sys.executable, sys.executable, "-c", _COMMAND, stage, "-c", str(config)):
-                raise SystemExit(f"trajmill {stage} failed")
-        add_copies(open_warehouse(folder / "root"), arguments.copies)
-        steps = read_table(open_warehouse(folder / "root"), "steps", ["index"]).num_rows
-        print(f"{steps:,} steps\n\n| kind | examples | share kept | s | CPU s | examples/CPU s | peak MiB |")
-        print("|---|---|---|---|---|---|---|")
-        for kind in arguments.kinds:
-            found = measured(kind, folder, config)
-            share = found.examples / max(1, found.examples + found.refused)
-            speed = found.examples / found.cpu_seconds
-            print(
-                f"| `{kind}` | {found.examples:,} | {share:.0%} | {found.seconds:.1f} | {found.cpu_seconds:.1f} "
-                f"| {speed:,.0f} | {found.peak_mib:,.0f} |",
-                flush=True,
-            )
+        os.environ["PREFECT_HOME"] = str(Path(made) / "prefect")
+        settings = {
+            "policy": given.policy.resolve(),
+            "episodes": given.episodes,
+            "queries": given.episodes,
+            "workers": 1,
+        }
+        first: dict[str, Path] = {}
+        for agent in sorted({AGENTS.get(kind, _OTHERS) for kind in given.kinds}):
+            folder = Path(made) / agent
+            folder.mkdir()
+            first[agent] = made_round(folder, settings | {"agent": agent, "root": folder / "root"}, given.copies)
+            steps = read_table(open_warehouse(folder / "root"), "steps", ["index"]).num_rows
+            print(f"{agent}: {steps:,} steps")
+        for workers in given.workers:
+            print(f"\nWorkers: {workers}\n")
+            copies = {agent: Path(made) / f"{agent}-{workers}" for agent in first}
+            for agent, folder in copies.items():
+                shutil.copytree(first[agent].parent, folder)
+                of_copy = settings | {"agent": agent, "root": folder / "root", "workers": workers}
+                (folder / "trajmill.toml").write_text(_CONFIG.format_map(of_copy) + _MODEL.format(url=server.url))
+            print_table(given.kinds, {agent: folder / "trajmill.toml" for agent, folder in copies.items()})
+            for folder in copies.values():
+                shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

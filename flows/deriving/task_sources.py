@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from statistics import fmean
 from typing import NamedTuple
 
@@ -41,8 +42,8 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
     Args:
         context: the round.
         done: trajectories of the round that a manual was derived from.
-        spec: says how many successes of a task are used; those without guidance come first, and of these the shortest.
-            The first of them is the source.
+        spec: says how many successes of a task are used; those of other queries come first, then those without
+            guidance, and of these the shortest. The first of them is the source.
     """
     attempts = _attempts(context)
     tasks = {one.trajectory_id: task_of(context.all_queries[one.query_id]) for one in attempts}
@@ -63,7 +64,7 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
     lifts = lifts_by_task(attempts, tasks)
     sources = []
     for task, made in found.items():
-        first, *others = (one.trajectory_id for one in made[: spec.successes])
+        first, *others = (one.trajectory_id for one in _of_other_queries_first(made)[: spec.successes])
         sources.append(DerivedFrom(first, None, tuple(others), lifts.get(task)))
     return sorted(sources)
 
@@ -93,6 +94,16 @@ def lifts_by_task(attempts: Sequence[Attempted], tasks: Mapping[str, str]) -> di
 
 def _plainest_first(attempt: Attempted) -> tuple[bool, int, str]:
     return attempt.purpose == Purpose.GUIDED, attempt.steps, attempt.trajectory_id
+
+
+def _of_other_queries_first(attempts: Sequence[Attempted]) -> list[Attempted]:
+    """Attempts in an order in which each query comes once before any comes again, and else as they were."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for one in attempts:
+        turns.append((seen[one.query_id], one))
+        seen[one.query_id] += 1
+    return [one for _, one in sorted(turns, key=itemgetter(0))]
 
 
 def task_of(query: Query) -> str:

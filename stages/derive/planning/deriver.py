@@ -17,10 +17,11 @@ from trajmill.schemas.tables.example import Message
 from trajmill.stages.critics.trees.replay import seen
 from trajmill.stages.curate.leakage import TrainingText
 from trajmill.stages.derive.base import DerivedRows, unfit
-from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson
+from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, Collected, Lesson
 from trajmill.stages.derive.conversation import PLACEHOLDERS
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.planning.general_success import general_success
 from trajmill.stages.derive.planning.named_values import names_in, with_names
 from trajmill.stages.derive.planning.plain_manual import plain_steps
 from trajmill.stages.derive.planning.spec import PlanningSpec
@@ -33,6 +34,8 @@ GUIDANCE_HELPED = "guidance_helped"
 UNMEASURED = "unmeasured"
 DISTILLED = "distilled"
 """The sort of a plan that a language model wrote for a task without a success, from the task alone."""
+ONE_VALUE = "fits_one_value"
+"""The reason of a task at which each success pressed what only its own values need."""
 SYSTEM = (
     "You plan the work of an agent that operates a phone, a desktop or a web page. Answer with the steps that lead to "
     "the goal, numbered, one on each line. A name in braces stands for a value that the user chooses."
@@ -75,8 +78,12 @@ class Planning:
         except StageError as error:
             collected.fail(error)
             return collected.rows()
+        if draft is None:
+            collected.refuse(ONE_VALUE)
+            return collected.rows()
         manual = _numbered(draft.steps, draft.used)
-        question = f"Task: {with_names(episode.query.instruction, episode.query.slots)}"
+        asked = draft.used[0].query
+        question = f"Task: {with_names(asked.instruction, asked.slots)}"
         refused = self._refused(draft.steps, manual, question, draft.used)
         if refused is not None:
             collected.refuse(refused, variant=draft.variant, detail=manual)
@@ -90,14 +97,19 @@ class Planning:
         collected.add(Lesson(messages, (), draft.variant, draft.author, trajectories=names), None)
         return collected.rows()
 
-    async def _draft(self, episode: Episode) -> _Draft:
-        """The steps of a task; raises ModelFailure if the writer gives no valid answer."""
+    async def _draft(self, episode: Episode) -> _Draft | None:
+        """The steps of a task, None if those of each success fit its values alone.
+
+        Raises:
+            ModelFailure: the writer gives no valid answer.
+        """
         if self._planner is not None and not _is_success(episode):
             return _Draft(await self._planner.steps(episode), (episode,), DISTILLED, self._planner.version)
         variant = UNMEASURED if self._lift(episode) is None else GUIDANCE_HELPED
-        if self._writer is None:
-            return _Draft(plain_steps(episode), (episode,), variant, TEMPLATE)
         successes = (episode, *self._others(episode))
+        if self._writer is None:
+            general = general_success([each for each in successes if not _is_by_rule(each)])
+            return None if general is None else _Draft(plain_steps(general), (general,), variant, TEMPLATE)
         return _Draft(await self._writer.steps(successes), successes, variant, self._writer.version)
 
     def _unusable(self, episode: Episode) -> str | None:
@@ -107,6 +119,8 @@ class Planning:
             return reason
         if not _is_success(episode):
             return "judged_incorrect" if self._planner is None else None
+        if self._writer is None and all(map(_is_by_rule, (episode, *self._others(episode)))):
+            return "template_conclusions"
         lift = self._lift(episode)
         if lift is not None and lift.guided <= lift.without:
             return "guidance_did_not_help"
@@ -143,6 +157,11 @@ class Planning:
 
 def _is_success(episode: Episode) -> bool:
     return episode.judgement is not None and episode.judgement.correct
+
+
+def _is_by_rule(success: Episode) -> bool:
+    """Whether an agent without a model made it, whose conclusions name elements as no user sees them."""
+    return success.trajectory.model_version in RULE_AGENTS
 
 
 def _numbered(said: Sequence[str], used: Sequence[Episode]) -> str:

@@ -17,12 +17,14 @@ class PlanningSpec(KindSpec):
     """Manuals of tasks, from the correct trajectories of a round: `trajmill derive planning`."""
 
     name: ClassVar[str] = "planning"
+    version: ClassVar[str] = "2"
     once_per_task: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = ("writer",)
     prompts: ClassVar[tuple[str, ...]] = ("manual", "plan")
 
     successes: PositiveInt = 3
-    """Most successes of a task that a manual is written from: those without guidance first, the shortest first."""
+    """Most successes of a task that a manual is written from: of other queries first, then those without guidance, then
+    the shortest. Without a writer they are compared, and one that holds for other values, too, is told."""
     distil: bool = False
     """Whether `derive.writer` also plans the tasks that were attempted in a round without a success, from the task
     alone; such a plan is of the sort `distilled` until a trial shows that it helps."""

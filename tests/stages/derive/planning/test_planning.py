@@ -82,6 +82,36 @@ def test_a_plain_manual_has_no_other_source_than_its_own_success() -> None:
     assert row.source_trajectories == (given.trajectory.trajectory_id,)
 
 
+FISH = Slot(name="dish", value="Tuna roll", said="tuna roll", page="bites.menu")
+PASTA = Slot(name="dish", value="Carbonara", said="carbonara", page="bites.menu")
+
+
+def ordered(dish: Slot, *between: str) -> Episode:
+    """A success at an order of a dish, which is the last that is tapped."""
+    return success(OPEN, *between, f'Tapped "{dish.value}" on "Menu".', name=dish.value, slots=(dish,))
+
+
+def test_a_plain_manual_is_of_the_success_whose_way_holds_for_other_values() -> None:
+    by_category = ordered(PIZZA, 'Tapped "Menu" on "Bites".', 'Tapped "Italian" for "With basil" on "Menu".')
+    at_once = ordered(FISH, 'Tapped "Menu" on "Bites".')
+    (row,) = plain(by_category, sources(by_category, at_once)).examples
+    assert row.source_trajectories == (at_once.trajectory.trajectory_id,)
+    assert row.messages[2].content.splitlines()[1:] == ['2. Tap "Menu" on "Bites".', '3. Tap "{dish}" on "Menu".']
+
+
+def test_a_plain_manual_does_not_keep_the_category_of_one_value() -> None:
+    italian = ordered(PIZZA, 'Tapped "Italian" for "With basil" on "Menu".')
+    japanese = ordered(FISH, 'Tapped "Japanese" for "With rice" on "Menu".')
+    assert reason(plain(italian, sources(italian, japanese))) == "fits_one_value"
+    assert plain(italian, sources(italian, italian)).examples, "successes with equal values tell nothing"
+
+
+def test_what_an_agent_without_a_model_concluded_is_no_manual() -> None:
+    given = success("Followed the path: tap bites.menu/dishes/Margherita.", *STEPS)
+    by_rule = given.trajectory.model_copy(update={"model_version": "reference"})
+    assert reason(plain(given.model_copy(update={"trajectory": by_rule}))) == "template_conclusions"
+
+
 @pytest.mark.parametrize(
     ("lift", "variant"),
     [
