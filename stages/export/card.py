@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import yaml
 
-from trajmill.stages.derive.collected import writes_templates
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA
 from trajmill.stages.export.selection import SELECTION_FILE
+from trajmill.stages.export.words import words_of
 
 
 class DroppedRows(NamedTuple):
@@ -209,12 +209,18 @@ def _loading(configs: Sequence[_Config]) -> str:
 
 def _who_wrote_it(authors: Sequence[AuthoredRows]) -> Iterator[str]:
     if authors:
-        rows = [(each.configuration, each.variant, _author(each.author), each.rows) for each in authors]
-        yield "## Who wrote what is learned\n\n" + _table(("configuration", "sort", "written by", "rows"), rows)
-
-
-def _author(name: str) -> str:
-    return f"{name}: thoughts filled into templates" if writes_templates(name) else name
+        rows = [
+            (
+                each.configuration,
+                each.variant,
+                each.author,
+                words_of(each.configuration, each.variant, each.author),
+                each.rows,
+            )
+            for each in authors
+        ]
+        head = ("configuration", "sort", "written by", "words", "rows")
+        yield "## Who wrote what is learned\n\n" + _table(head, rows)
 
 
 def _lineage(contents: CardContents) -> list[tuple[str, object]]:

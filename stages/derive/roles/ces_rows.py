@@ -33,7 +33,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.roles.sections import NONE, one_line
 from trajmill.stages.critics.trees.element_action import scroll_direction
 from trajmill.stages.derive.base import DerivedRows, unfit
-from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson, Maker
+from trajmill.stages.derive.collected import Collected, Lesson, Maker
 from trajmill.stages.derive.conversation import unfit_text
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.models.prompts import FilledPrompt, Prompt, packaged_prompt
@@ -139,7 +139,8 @@ def _lesson(
         Message(role="assistant", content=reply),
     )
     shown = (target.screen_before,) if with_screen else ()
-    return Lesson(messages, shown, variant, TEMPLATE, sources=(target.screen_before,))
+    author = episode.trajectory.model_version
+    return Lesson(messages, shown, variant, author, sources=(target.screen_before,))
 
 
 def _context(episode: Episode, step: Step) -> str:

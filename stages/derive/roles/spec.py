@@ -31,6 +31,7 @@ class CesDataSpec(KindSpec):
     """Rows that warm up a Coordinator and a State Tracker, from any agent's trajectories: `trajmill derive ces`."""
 
     name: ClassVar[str] = "ces"
+    version: ClassVar[str] = "2"
 
     def open(self, tools: Tools) -> Deriver:
         """What derives the rows."""

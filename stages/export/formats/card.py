@@ -16,6 +16,7 @@ from trajmill.stages.export.formats.exported import ExportedFolder
 from trajmill.stages.export.formats.rows.lineage import image_tokens
 from trajmill.stages.export.formats.rows.written import WrittenRows
 from trajmill.stages.export.formats.tally import RLTally, Tally
+from trajmill.stages.export.words import IMPORTED, MODELS, NO_WORDS, TEMPLATES
 
 SIMULATED: Final = frozenset({"simulated", "webapp"})
 """Environments whose apps are trajmill's own app files."""
@@ -89,8 +90,10 @@ def _origin(tally: Tally) -> str:
     simulated = sum(count for name, count in tally.environments.items() if name in SIMULATED)
     return (
         f"{_share(simulated, tally.examples)} of the steps were made in simulated apps, the rest in real programs. "
-        f"The words of {_share(tally.templated, tally.examples)} were filled into templates by the built-in policy or "
-        "a rule; the rest were written by a model. "
+        f"The words of {_share(tally.words[TEMPLATES], tally.examples)} were filled into templates by the built-in "
+        f"policy or a rule, those of {_share(tally.words[MODELS], tally.examples)} were written by a model, those of "
+        f"{_share(tally.words[IMPORTED], tally.examples)} came with an import; "
+        f"{_share(tally.words[NO_WORDS], tally.examples)} are calls without words. "
         f"{_share(tally.guided, tally.examples)} of the steps are of attempts that were made with hints, which stand "
         "in no prompt (column `guided`)."
     )

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from trajmill.schemas.geometry import Size
-from trajmill.stages.derive.collected import TEMPLATE, writes_templates
 from trajmill.stages.export.formats.rows.parquet import RowWithImages
 from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
 from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
 from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.words import words_of
 
 _ROUNDED_TO = 256
 
@@ -58,8 +58,8 @@ class Tally(ExampleTally[StepExample]):
     def __init__(self) -> None:
         super().__init__()
         self.guided = 0
-        self.templated = 0
-        """Rows whose words code has written."""
+        self.words: Counter[str] = Counter()
+        """Rows by whose words they teach."""
         self.images = 0
         self.queries: set[str] = set()
         self.labels: Counter[str] = Counter()
@@ -94,8 +94,7 @@ class Tally(ExampleTally[StepExample]):
     def _add(self, example: StepExample) -> None:
         lineage = example.lineage
         self.guided += lineage.guided
-        author = example.written_by or lineage.policy_version
-        self.templated += author == TEMPLATE or writes_templates(author)
+        self.words[example.words or words_of("sft", "", lineage.policy_version)] += 1
         self.images += len(lineage.image_sizes)
         self.queries.add(lineage.query_id)
         self.labels[lineage.step_label or "none"] += 1

@@ -67,8 +67,10 @@ def _alone(queries: Sequence[Query]) -> TaskSources:
 
 
 def _with_roles(walk: Episode) -> Episode:
+    """The walk as of an agent with a model and roles."""
+    trajectory = walk.trajectory.model_copy(update={"model_version": "policy-1"})
     calls = [_call(walk, step.index, role, shown) for step in walk.steps[:-1] for role, shown in _ROLES.items()]
-    return walk.model_copy(update={"calls": tuple(calls)})
+    return walk.model_copy(update={"calls": tuple(calls), "trajectory": trajectory})
 
 
 def _call(walk: Episode, index: int, role: str, shown: int) -> ModelCall:

@@ -7,7 +7,7 @@ import yaml
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, rl_rows, write_release
 from trajmill.stages.export.base import ExportedFile
-from trajmill.stages.export.card import CardContents, DroppedRows, dataset_card
+from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, dataset_card
 
 CONTENTS = CardContents(
     name="round-003",
@@ -35,6 +35,24 @@ def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
     assert "| judged_incorrect | 12 |" in card
     assert "| table `examples` | 4 |" in card
     assert "| `images` |" in card and "`rl`\n" not in card
+
+
+def test_the_card_says_for_each_sort_whose_words_it_teaches() -> None:
+    authors = [
+        AuthoredRows("sft", "", "embedded-3", 5),
+        AuthoredRows("action_semantics", "action", "embedded-3", 4),
+        AuthoredRows("action_semantics", "effect", "template", 3),
+        AuthoredRows("step", "positive", "owl-7b", 2),
+        AuthoredRows("step", "positive", "import.aitz", 1),
+    ]
+    card = dataset_card(
+        CONTENTS._replace(authors=authors), EXPORTERS, [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)]
+    )
+    assert "| sft |  | embedded-3 | filled into templates | 5 |" in card
+    assert "| action_semantics | action | embedded-3 | none, the call alone | 4 |" in card
+    assert "| action_semantics | effect | template | filled into templates | 3 |" in card
+    assert "| step | positive | owl-7b | a model's | 2 |" in card
+    assert "| step | positive | import.aitz | a data set's | 1 |" in card
 
 
 def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:

@@ -28,6 +28,7 @@ from trajmill.stages.export.formats.rows.step_example import (
     step_example,
 )
 from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.words import words_of
 
 STEP_KINDS: Final = frozenset({"step", "reasoning", "rft"})
 """Kinds whose rows are steps in the conversation of an agent."""
@@ -53,7 +54,10 @@ def kind_example(
         return LeftOutStep("not_expressible")
     except ModelFailure:
         return LeftOutStep("screen_outside_budget")
-    return made if isinstance(made, LeftOutStep) else made._replace(written_by=example.written_by or "")
+    if isinstance(made, LeftOutStep):
+        return made
+    author = example.written_by or episode.trajectory.model_version
+    return made._replace(words=words_of(example.kind, example.variant or "", author))
 
 
 def _made(

@@ -50,8 +50,8 @@ class StepExample(NamedTuple):
     """0 for the first row of the step; a step of weight 2 has two rows where a trainer reads no weights."""
     leads_to: LedAction | None = None
     """For a role's words that another role acts on: the right action; None for all other rows."""
-    written_by: str = ""
-    """Who wrote what is learned, where it is not the policy that acted."""
+    words: str = ""
+    """Whose words it teaches, a text of `trajmill.stages.export.words`; those of the policy that acted if empty."""
 
 
 def step_example(

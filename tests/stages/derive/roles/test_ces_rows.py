@@ -43,7 +43,7 @@ def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() ->
     asked = first.messages[1].content
     assert TASK in asked and asked.endswith("<image>") and "### Current state ###\nnone" in asked
     assert (first.variant, first.screens, first.step_index) == ("coordinator", ("s0",), 0)
-    assert (first.written_by, first.action) == ("template", None), "the reply is no action"
+    assert (first.written_by, first.action) == ("m0", None), "the thought is the policy's, and the reply is no action"
     assert last.messages[-1].content == "<think>Nothing is left.</think><answer>The task is complete.</answer>"
     assert "I have accessed the 'Schedule' section" in last.messages[1].content
     assert tracker.variant == "state_tracker"

@@ -63,16 +63,28 @@ def test_a_format_takes_all_kinds_that_it_can(form: str, made: Made, tmp_path: P
     assert taken == (ACTION_KINDS if format_spec(form).open().rl_steps is not None else set(DERIVED_KINDS))
 
 
-@pytest.mark.parametrize(("author", "share"), [("vlm-1", "0%"), ("embedded-3", "100%"), ("template", "100%")])
-def test_the_card_says_which_words_are_templates(author: str, share: str, made: Made, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "author", "said"),
+    [
+        (
+            "reasoning",
+            "vlm-1",
+            "The words of 0% were filled into templates by the built-in policy or a rule, those of 100%",
+        ),
+        ("reasoning", "embedded-3", "The words of 100% were filled into templates"),
+        ("step", "template", "The words of 100% were filled into templates"),
+        ("step", "import.aitz", "those of 100% came with an import"),
+        ("action_semantics", "embedded-3", "50% are calls without words"),
+    ],
+)
+def test_the_card_says_which_words_are_templates(kind: str, author: str, said: str, made: Made, tmp_path: Path) -> None:
     rows = [
         row._replace(example=row.example.model_copy(update={"written_by": author}))
         for row in made.rows
-        if row.example.kind == "reasoning"
+        if row.example.kind == kind
     ]
     written("trl", family_named("qwen3-vl"), made._replace(rows=rows), tmp_path / "out")
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert f"The words of {share} were filled into templates" in card
+    assert said in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", FORMATS.kinds())
