@@ -24,10 +24,12 @@ class StageCounter:
         self._last = Progress(0, planned)
 
     def progress(self) -> Progress:
-        """The count, which stays when the stage removes its files at its end."""
+        """The count; a stage that has removed its files is finished, so it has done all."""
         now = progress_of(self._folder)
         total = self._last.total if now.total is None or self._attempts else now.total
         done = self._attempts.count() if self._attempts else now.done
+        if now.total is None and not self._attempts:
+            done = total or done
         self._last = Progress(max(done, self._last.done), total)
         return self._last
 

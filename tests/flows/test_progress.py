@@ -65,7 +65,7 @@ def test_a_stage_that_fails_leaves_no_line() -> None:
     assert words.getvalue() == ""
 
 
-def test_a_total_that_becomes_known_is_shown_and_what_was_counted_stays_when_the_files_go(tmp_path: Path) -> None:
+def test_a_total_that_becomes_known_is_shown_and_all_is_done_when_the_files_go(tmp_path: Path) -> None:
     words = io.StringIO()
     warehouse, at = create_warehouse(tmp_path), StageRun("run", 3, "judge")
     folder = at.staging(warehouse)
@@ -75,8 +75,9 @@ def test_a_total_that_becomes_known_is_shown_and_what_was_counted_stays_when_the
         watched_work(warehouse, at, "judge"),
     ):
         plan(folder, 12)
-        ShardTally(folder, "00000").fill(12)
-        assert counter.progress() == Progress(12, 12)
+        ShardTally(folder, "00000").fill(11)
+        assert counter.progress() == Progress(11, 12)
+    # The last one is counted, and the files are removed, between two looks.
     shutil.rmtree(folder)
-    assert "12/12" in words.getvalue()
+    assert "11/12" in words.getvalue()
     assert counter.progress() == Progress(12, 12)
