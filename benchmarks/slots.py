@@ -133,17 +133,22 @@ def main(slots: Sequence[int]) -> None:
     print("fixed lengths", head, sep="\n")
     for waits in (_Waits(0.5, 0.2), _Waits(0.25, 0.1)):
         for count in slots:
-            for workers in (1, _MORE_WORKERS) if count >= _MANY_SLOTS else (1,):
+            for workers in sorted({1, _most_workers(count)}):
                 _print_fixed(count, workers, waits)
-    print("log-normal lengths", "slots  static s  ranges s  queue s  static/queue  ranges/queue", sep="\n")
+    print("log-normal lengths", "slots  ideal s  static s  ranges s  queue s  static/queue  ranges/queue", sep="\n")
     chance, waits = random.Random(0), _Waits(0.25, 0.1)
     for count in (each for each in slots if 1 < each <= _MANY_SLOTS):
         lengths = [max(1, min(60, round(chance.lognormvariate(2.0, _SIGMA)))) for _ in range(count * _RANGES)]
         attempts = _attempts(lengths)
         static = max(sum(_seconds(each, waits) for each in part) for part in split_evenly(attempts, count))
         ranges = sum(_ideal(part, count, waits) for part in split_evenly(attempts, _RANGES))
-        queue = _took([attempts], count, waits).written
-        print(f"{count:5} {static:9.1f} {ranges:9.1f} {queue:8.1f} {static / queue:13.2f} {ranges / queue:13.2f}")
+        ideal, queue = _ideal(attempts, count, waits), _took([attempts], count, waits, _most_workers(count)).stored
+        seconds = f"{ideal:8.1f} {static:9.1f} {ranges:9.1f} {queue:8.1f}"
+        print(f"{count:5} {seconds} {static / queue:13.2f} {ranges / queue:13.2f}", flush=True)
+
+
+def _most_workers(slots: int) -> int:
+    return _MORE_WORKERS if slots >= _MANY_SLOTS else 1
 
 
 def _print_fixed(slots: int, workers: int, waits: _Waits) -> None:
