@@ -103,7 +103,7 @@ class RowLookup:
             with self._database.cursor() as cursor:
                 return cursor.sql(query, params=parameters).to_arrow_table()
         except duckdb.Error as error:
-            raise BadInputError(unreadable(self._warehouse.table(table), error)) from error
+            raise BadInputError(unreadable(self._warehouse.store.uri(f"tables/{table}"), error)) from error
 
     def _files(self, table: str, rounds: Collection[int] | None, equal: Mapping[str, str]) -> list[str]:
         bounds, uri = self._bounds(table), self._warehouse.store.uri

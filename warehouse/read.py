@@ -48,7 +48,7 @@ def read_table(
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
-    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.table(table)):
+    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
         return _scanner(warehouse, table, columns, rounds, run_id, version, between).to_table()
 
 
@@ -63,7 +63,7 @@ def read_batches(
     between: Between | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch and in constant memory."""
-    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.table(table)):
+    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
         yield from _scanner(warehouse, table, columns, rounds, run_id, version, between).to_batches()
 
 

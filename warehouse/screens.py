@@ -161,14 +161,15 @@ class _ScreenFile:
     def __init__(self, warehouse: Warehouse, path: Path) -> None:
         self.path = path
         self._warehouse, self._store, self._name = warehouse, warehouse.store, warehouse.name(path)
+        self._where = self._store.uri(self._name)
         self._fetched = False
-        with self._store.one_line(self._name), damage_as_error(path):
+        with self._store.one_line(self._name), damage_as_error(self._where):
             self.rows = self._footer().num_rows
         self._sizes: pa.Table | None = None
         self._trees: pa.ChunkedArray | None = None
 
     def ids(self) -> Sequence[str]:
-        with damage_as_error(self.path):
+        with damage_as_error(self._where):
             return _ids_in(self._warehouse, self._name, self.path.stat().st_mtime_ns if self.path.exists() else 0)
 
     def size(self, row: int) -> Size:
@@ -185,7 +186,7 @@ class _ScreenFile:
         )
 
     def images(self, rows: Sequence[int]) -> list[bytes]:
-        with damage_as_error(self.path), pq.ParquetFile(self._whole()) as file:
+        with damage_as_error(self._where), pq.ParquetFile(self._whole()) as file:
             ends = _group_ends(file.metadata)
             groups = sorted({bisect_right(ends, row) for row in rows})
             found: dict[int, bytes] = {}
@@ -198,7 +199,7 @@ class _ScreenFile:
         return [found[row] for row in rows]
 
     def _read(self, *columns: str) -> pa.Table:
-        with damage_as_error(self.path):
+        with damage_as_error(self._where):
             return _read(self._store, self._name, columns)
 
     def _footer(self) -> pq.FileMetaData:

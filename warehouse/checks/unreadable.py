@@ -12,11 +12,11 @@ from trajmill.schemas.errors import BadInputError
 
 
 @contextmanager
-def damage_as_error(where: Path) -> Iterator[None]:
+def damage_as_error(where: Path | str) -> Iterator[None]:
     """Turn the error of a missing or damaged Parquet file into one line.
 
     Raises:
-        BadInputError: a file at `where` cannot be read.
+        BadInputError: a file at `where`, a path or an URL, cannot be read.
     """
     try:
         yield

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _PATIENCE: RetryConfig = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
 """For answers like 503 and for cut connections."""
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden", "401 Unauthorized")
 
 
@@ -197,14 +198,14 @@ class BucketStore:
         return store
 
     def _check_bucket(self, error: FileNotFoundError) -> None:
-        if "NoSuchBucket" in str(error):
+        if any(sign in str(error) for sign in _NO_BUCKET):
             raise BadInputError(f"{self.address}: there is no such bucket; make it, or correct run.root") from error
 
 
 def store_error(where: str, error: Exception) -> BadInputError | StoreError:
     """The line about an error of obstore, or of Delta, DuckDB or pyarrow that read a bucket."""
     text = str(error)
-    if "NoSuchBucket" in text:
+    if any(sign in text for sign in _NO_BUCKET):
         return BadInputError(f"{where}: there is no such bucket; make it, or correct run.root")
     if any(sign in text for sign in _DENIED):
         return BadInputError(f"{where}: the store denies access; check the credentials in the environment")
@@ -214,7 +215,8 @@ def store_error(where: str, error: Exception) -> BadInputError | StoreError:
 
 def _client() -> ClientConfig:
     # Options that are given replace what obstore would read from the environment.
-    plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
+    allowed = (os.environ.get(name, "") for name in ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP"))
+    plain = any(value.lower() in ("1", "true", "yes") for value in allowed)
     return {"timeout": "60s", "connect_timeout": "10s", "allow_http": plain}
 
 

@@ -62,7 +62,7 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
         sole_writer(warehouse, table),
         disk_full_as_error(folder),
         store.one_line(f"tables/{table}"),
-        damage_as_error(folder),
+        damage_as_error(store.uri(f"tables/{table}")),
     ):
         files = committed_files(warehouse, table)
         groups = _neighbours(warehouse, files)

@@ -1,0 +1,56 @@
+"""Damaged files of a warehouse in a bucket: each is one line that names the URL of the file, and never fewer rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.store.base import FileStore
+
+pytestmark = pytest.mark.slow
+
+TABLE = "step_verdicts"
+ENTRY = f"tables/{TABLE}/_delta_log/{1:020d}.json"
+
+
+def emptied(store: FileStore, name: str) -> None:
+    store.put(name, b"")
+
+
+def cut(store: FileStore, name: str) -> None:
+    store.put(name, (store.get(name) or b"")[:200])
+
+
+def missing(store: FileStore, name: str) -> None:
+    store.delete(name)
+
+
+def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str) -> None:
+    warehouse = create_warehouse(bucket_url)
+    for number in (1, 2):
+        at = stage_run("judge", number)
+        commit_rows(warehouse, at, *step_verdicts(5, at))
+    store = warehouse.store
+    [parquet, _] = [file.name for file in store.files(f"tables/{TABLE}") if file.name.endswith(".parquet")]
+    damages: tuple[tuple[Callable[[FileStore, str], None], str], ...] = (
+        *((damage, ENTRY) for damage in (emptied, cut, missing)),
+        *((damage, parquet) for damage in (emptied, cut, missing)),
+    )
+    for damage, name in damages:
+        whole = store.get(name)
+        assert whole is not None
+        damage(store, name)
+        for read in (lambda: read_table(warehouse, TABLE), lambda: run_sql(warehouse, f"FROM {TABLE}")):
+            with pytest.raises(BadInputError) as caught:
+                read()
+            line = str(caught.value)
+            assert line.startswith(store.address) and name.rpartition("/")[2] in line, (damage, line)
+            assert "restore" in line and "\n" not in line, (damage, line)
+        store.put(name, whole)
+        assert read_table(warehouse, TABLE).num_rows == run_sql(warehouse, f"FROM {TABLE}").num_rows == 10
