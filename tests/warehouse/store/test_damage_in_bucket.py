@@ -37,6 +37,10 @@ def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str) -> None:
         at = stage_run("judge", number)
         commit_rows(warehouse, at, *step_verdicts(5, at))
     store = warehouse.store
+    reads: list[Callable[[], object]] = [
+        lambda: read_table(warehouse, TABLE),
+        lambda: run_sql(warehouse, f"FROM {TABLE}"),
+    ]
     [parquet, _] = [file.name for file in store.files(f"tables/{TABLE}") if file.name.endswith(".parquet")]
     damages: tuple[tuple[Callable[[FileStore, str], None], str], ...] = (
         *((damage, ENTRY) for damage in (emptied, cut, missing)),
@@ -46,7 +50,7 @@ def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str) -> None:
         whole = store.get(name)
         assert whole is not None
         damage(store, name)
-        for read in (lambda: read_table(warehouse, TABLE), lambda: run_sql(warehouse, f"FROM {TABLE}")):
+        for read in reads:
             with pytest.raises(BadInputError) as caught:
                 read()
             line = str(caught.value)
