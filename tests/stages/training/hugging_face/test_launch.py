@@ -73,7 +73,7 @@ def test_two_processes_train_what_one_trains(tmp_path: Path, monkeypatch: pytest
     report = recipe.model_copy(update={"processes": 2}).train(
         parent, tmp_path / "release", 0, tmp_path / "both", lambda update, updates: done.append((update, updates))
     )
-    assert done == [(1, 2), (2, 2)]
+    assert done == [(0, 2), (1, 2), (2, 2)]
     assert report._replace(loss=0.0) == alone._replace(loss=0.0)
     assert report.loss == pytest.approx(alone.loss, abs=1e-5)
     before, one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "alone", "both"))
