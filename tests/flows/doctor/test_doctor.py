@@ -70,3 +70,14 @@ def test_damage_in_a_warehouse_is_named(run_warehouse: Warehouse, tmp_path: Path
     found = list(check_consistency(warehouse))
     assert sorted(wrong(found)) == ["tables, steps", "tables, trajectories"]
     assert str(shard) in next(finding.text for finding in found if finding.what == "tables, steps")
+
+
+@pytest.mark.slow
+def test_a_bucket_is_written_to_and_one_that_is_missing_is_named(bucket_url: str) -> None:
+    def found(root: str) -> Finding:
+        config = Config.model_validate({"run": {"root": root}})
+        return next(finding for finding in check_surroundings(config) if finding.what == "run.root")
+
+    assert found(bucket_url) == Finding("run.root", f"{bucket_url} can be written")
+    missing = found("s3://nowhere/warehouse")
+    assert missing.is_wrong and "there is no such bucket" in missing.text
