@@ -92,7 +92,15 @@ def main() -> None:
     """Entry point of the command."""
     # Without a handler, what libraries log while they are imported would be printed.
     logging.getLogger().addHandler(logging.NullHandler())
+    show_own_warnings()
     sys.exit(run(sys.argv[1:]))
+
+
+def show_own_warnings() -> None:
+    """Print what this program warns of, such as a stage that is started again, as lines on standard error."""
+    lines = logging.StreamHandler()
+    lines.setLevel(logging.WARNING)
+    logging.getLogger("trajmill").addHandler(lines)
 
 
 def run(arguments: Sequence[str]) -> int:
