@@ -84,14 +84,15 @@ class FolderStore:
 
     def files(self, folder: str) -> list[StoredFile]:
         """All files below a folder, in the order of their names."""
-        found = []
+        # Not with `Path`, which takes most of the time of a page: a log has thousands of entries.
+        found, before = [], f"{self.local}/"
         for place, _, names in os.walk(self.local / folder):
-            for path in (Path(place, name) for name in names):
+            for path in (f"{place}/{name}" for name in names):
                 try:
-                    status = path.stat()
+                    status = os.stat(path)  # noqa: PTH116
                 except FileNotFoundError:
                     continue  # Somebody has deleted it meanwhile.
-                found.append(StoredFile(path.relative_to(self.local).as_posix(), status.st_size, status.st_mtime))
+                found.append(StoredFile(path.removeprefix(before), status.st_size, status.st_mtime))
         return sorted(found)
 
     def folders(self, folder: str) -> list[str]:
