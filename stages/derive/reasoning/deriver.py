@@ -18,7 +18,7 @@ from trajmill.stages.derive.collected import RULE_AGENTS, Collected, Lesson, wri
 from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
-from trajmill.stages.derive.reasoning.thinker import NO_HINT, Thinker, ThinkerPrompts
+from trajmill.stages.derive.reasoning.thinker import NO_HINT, Thinker, ThinkerPrompts, says_something
 from trajmill.stages.derive.step_data import StepDataSpec, select_steps
 
 AGENTS, ONLINE, HINTED = "agents", "online", "hinted"
@@ -80,13 +80,15 @@ class Reasoning:
 
     async def _keep_own(self, episode: Episode, step: Step, collected: Collected) -> None:
         author = episode.trajectory.model_version
-        if writes_templates(author) or not step.thought.strip():
-            collected.refuse("template_thought" if step.thought.strip() else "no_thought", step, variant=ONLINE)
+        if writes_templates(author) and step.thought.strip():
+            collected.refuse("template_thought", step, variant=ONLINE)
             return
         await self._keep_checked(episode, step, _AcceptedThought(step.thought, ONLINE, author), collected)
 
     async def _keep_checked(self, episode: Episode, step: Step, kept: _AcceptedThought, collected: Collected) -> None:
-        if await self._thinker.leads_to_action(episode, step, kept.thought):
+        if not says_something(kept.thought):
+            collected.refuse("no_thought", step, variant=kept.variant)
+        elif await self._thinker.leads_to_action(episode, step, kept.thought):
             self._add(episode, step, kept, collected)
         else:
             collected.refuse("other_action", step, variant=kept.variant)
@@ -95,7 +97,7 @@ class Reasoning:
         """The first thought from which the stored action follows; the action is told only after all others failed."""
         for number, (style, variant, hint) in enumerate(self._tries(step)):
             thought = await self._thinker.think(episode, step, style, hint, number)
-            if await self._thinker.leads_to_action(episode, step, thought):
+            if says_something(thought) and await self._thinker.leads_to_action(episode, step, thought):
                 return _AcceptedThought(thought, variant, self._thinker.version)
         return None
 

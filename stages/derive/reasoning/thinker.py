@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Annotated, NamedTuple
 
@@ -25,6 +26,10 @@ from trajmill.stages.models.prompts import Prompt
 _LONGEST = 1200
 _LONGEST_ROLES = 6000
 NO_HINT = "(not told)"
+_PLACEHOLDERS = frozenset(
+    ("not told", "none", "null", "nothing", "empty", "n a", "na", "thought", "the thought", "unknown", "tbd")
+)
+"""What stands in the place of a thought: a word of the prompt, or one for nothing."""
 
 
 class ThoughtAnswer(Record):
@@ -120,6 +125,16 @@ class Thinker:
 
     def _screen(self, step: Step) -> ScreenHandle:
         return picture(step.screen_before, self._screens)
+
+
+def says_something(thought: str) -> bool:
+    """Whether a thought is more than blanks, punctuation or a placeholder.
+
+    A model that presses the same place whatever it is told passes the check of the action by chance, and such a thought
+    with it.
+    """
+    words = " ".join(re.findall(r"\w+", thought.replace("_", " ").casefold()))
+    return words != "" and words not in _PLACEHOLDERS
 
 
 def _about(request: ChatRequest, episode: Episode, step: Step) -> ChatRequest:

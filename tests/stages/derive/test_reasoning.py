@@ -78,6 +78,29 @@ def test_a_step_whose_action_never_follows_is_refused() -> None:
     assert len(asked) == 4
 
 
+@pytest.mark.parametrize("nothing", ["(not told)", "...", "—", " None. ", "the thought", "N/A"])
+def test_a_placeholder_is_no_thought_though_the_action_is_right(nothing: str) -> None:
+    def answer(body: Body) -> str:
+        if "response_format" not in body:
+            return call(TAP)
+        return json.dumps({"thought": "I press OK." if "button" in words(body) else nothing})
+
+    rows, asked = derived_with(OFFLINE, one_step(), answer)
+    assert [row.variant for row in rows.examples] == ["hinted"]
+    assert len(asked) == 4, "nothing follows from a placeholder, so its action is not asked for"
+    rows, _ = derived_with(ReasoningSpec(sources=("online",)), one_step(thought=nothing), answer)
+    assert refused(rows) == [("online", "no_thought")]
+
+
+@pytest.mark.parametrize("short", ["Back.", "点击确定"])
+def test_a_short_thought_in_any_script_is_one(short: str) -> None:
+    def answer(body: Body) -> str:
+        return json.dumps({"thought": short}) if "response_format" in body else call(TAP)
+
+    rows, _ = derived_with(OFFLINE, one_step(), answer)
+    assert [row.variant for row in rows.examples] == ["style_1"]
+
+
 def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:
     spoken = one_step(role_outputs=json.dumps({"manager": "Press OK.", "notes": "none"}))
     spec = ReasoningSpec(sources=("agents",))
