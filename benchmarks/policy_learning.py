@@ -13,6 +13,7 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.curate.reweight import plan_attempts, success_average
+from trajmill.stages.curate.reweight import average_after, plan_attempts
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.models.base import ChatModel
@@ -159,7 +160,7 @@ def train(network: PolicyNetwork, memory: Memory, recipe: EmbeddedSftSpec, seed:
     """Train on what is kept; returns rows and loss."""
     turns, screens = [], {}
     for query_id, kept in memory.kept.items():
-        average = success_average(memory.outcomes[query_id])
+        average = reduce(average_after, memory.outcomes[query_id], 0.0)
         for each in kept:
             for step, decision in enumerate(each.decisions):
                 before, after = each.observations[step], each.observations[step + 1]
@@ -187,7 +188,7 @@ def _collect(
     memory: Memory, settings: Settings, number: int, queries: Sequence[Query], model: ChatModel, world: World
 ) -> str:
     by_id = {query.query_id: query for query in queries}
-    averages = {name: success_average(memory.outcomes.get(name, [])) for name in by_id}
+    averages = {name: reduce(average_after, memory.outcomes.get(name, []), 0.0) for name in by_id}
     guided_budget = int(settings.rollouts * settings.guided_share)
     plan = plan_attempts(averages, settings.rollouts - guided_budget, settings.seed * 1000 + number)
     jobs = [
@@ -197,7 +198,7 @@ def _collect(
     ]
     free = roll_out(jobs, model, world, 1.0)
     memory.count(free, settings.kept_per_query)
-    averages = {name: success_average(memory.outcomes.get(name, [])) for name in by_id}
+    averages = {name: reduce(average_after, memory.outcomes.get(name, []), 0.0) for name in by_id}
     hard = [
         query
         for name, query in by_id.items()

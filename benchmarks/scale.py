@@ -132,7 +132,7 @@ def _some_trajectory(warehouse: Warehouse) -> str:
 
 def _history(warehouse: Warehouse) -> Work:
     newest = _newest(warehouse)
-    return partial(read_history, warehouse, newest.run_id, range(newest.round + 1))
+    return partial(read_history, warehouse, newest.run_id, newest.round + 1)
 
 
 def _derive(warehouse: Warehouse) -> Work:
@@ -168,7 +168,8 @@ def _release(warehouse: Warehouse) -> Work:
 WORK: dict[str, Callable[[Warehouse], Work]] = {
     "page": _page,
     "trajmill show": _show,
-    "history of all rounds": _history,
+    "figures of all rounds, read anew": _history,
+    "figures of all rounds, kept": _history,
     "derive the newest round": _derive,
     "first release": _release,
     "release, all rows in shards": _release,

@@ -70,7 +70,7 @@ def derive_rl(context: RoundContext) -> StageReport:
         late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) if spec.carry_over else []
         trajectories = sorted({*own, *_groups_of(context, late)})
         tried_again = [one.trajectory_id for one in late if one.tried + 1 < TRIED_AT_MOST]
-        history = read_history(context.warehouse, context.run_id, range(context.round))
+        history = read_history(context.warehouse, context.run_id, context.round)
         rounds = tuple(sorted({context.round, *(one.round for one in late)}))
         remembered = history.shortest_success(guided=spec.replay_guided)
         job = DeriveRLSteps(

@@ -136,8 +136,8 @@ class _Walks(NamedTuple):
 def _history(context: RoundContext) -> History:
     """The judged attempts so far; empty where nothing asks for them."""
     if not context.config.guidance.enabled:
-        return History(())
-    return read_history(context.warehouse, context.run_id, context.rounds_so_far)
+        return History({})
+    return read_history(context.warehouse, context.run_id, context.round + 1)
 
 
 def _queries_to_hint(context: RoundContext, history: History) -> HardQueries:

@@ -68,7 +68,7 @@ def release_again(config: Config) -> str:
 
 
 def _request(context: RoundContext, name: str, previous: str | None) -> ReleaseRequest:
-    history = read_history(context.warehouse, context.run_id, context.rounds_so_far)
+    history = read_history(context.warehouse, context.run_id, context.round + 1)
     averages = history.averages(list(context.all_queries)) if context.config.train.reweight else None
     return ReleaseRequest(
         name=name,

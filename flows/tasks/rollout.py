@@ -28,7 +28,7 @@ def rollout(context: RoundContext) -> StageReport:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
 
     def work(at: StageRun) -> StageOutcome:
-        history = read_history(context.warehouse, context.run_id, range(context.round))
+        history = read_history(context.warehouse, context.run_id, context.round)
         queries = without_solved(training_queries(context), history, context.config.queries.retire_after)
         averages = history.averages([query.query_id for query in queries])
         if not context.config.train.reweight:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
+from trajmill.pipelines.reading.kept_history import CoveredFiles, keep_history, kept_history
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.history import History, JudgedAttempt
@@ -13,20 +15,52 @@ from trajmill.warehouse.read import read_table
 _COLLECTED = (Purpose.TRAIN, Purpose.GUIDED)
 
 
-def read_history(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> History:
-    """Read the attempts at training queries, guided or not, that the run's own judge has judged."""
+def read_history(warehouse: Warehouse, run_id: str, before: int) -> History:
+    """Read the figures of the attempts at training queries, guided or not, that the run's own judge has judged.
+
+    Only rounds that no kept figures cover are read; the figures of all are then kept.
+
+    Args:
+        warehouse: where to read.
+        run_id: the run.
+        before: the attempts of rounds before this one count.
+    """
+    covered = CoveredFiles(warehouse, run_id)
+    kept = kept_history(warehouse, run_id, before, covered)
+    if kept.before == before:
+        return kept.history
+    new = _judged(warehouse, run_id, range(kept.before, before))
+    # An attempt of a kept round that was judged later belongs between attempts whose order the figures do not have.
+    all_of_them = new if not new.of_other_rounds else _judged(warehouse, run_id, range(before))
+    history = (History({}) if new.of_other_rounds else kept.history).after(all_of_them.attempts)
+    keep_history(warehouse, run_id, before, history, covered)
+    return history
+
+
+def judged_attempts(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> tuple[JudgedAttempt, ...]:
+    """Read the attempts themselves, oldest first."""
+    return _judged(warehouse, run_id, rounds).attempts
+
+
+class _Judged(NamedTuple):
+    attempts: tuple[JudgedAttempt, ...]
+    """Oldest first."""
+    of_other_rounds: bool
+    """Whether there are judgements of attempts of other rounds."""
+
+
+def _judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> _Judged:
     judgements = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=rounds, run_id=run_id)
     correct = dict(zip(*(column.to_pylist() for column in judgements.columns), strict=True))
     columns = ["round", "query_id", "trajectory_id", "steps", "purpose", "attempt"]
     trajectories = read_table(warehouse, "trajectories", columns, rounds=rounds, run_id=run_id)
     rows = sorted(zip(*(column.to_pylist() for column in trajectories.columns), strict=True), key=_oldest_first)
-    return History(
-        tuple(
-            JudgedAttempt(number, query_id, trajectory_id, steps, purpose == Purpose.GUIDED, correct[trajectory_id])
-            for number, query_id, trajectory_id, steps, purpose, _ in rows
-            if purpose in _COLLECTED and trajectory_id in correct
-        )
+    attempts = tuple(
+        JudgedAttempt(number, query_id, trajectory_id, steps, purpose == Purpose.GUIDED, correct[trajectory_id])
+        for number, query_id, trajectory_id, steps, purpose, _ in rows
+        if purpose in _COLLECTED and trajectory_id in correct
     )
+    return _Judged(attempts, not correct.keys() <= set(trajectories["trajectory_id"].to_pylist()))
 
 
 def _oldest_first(row: tuple[int, str, str, int, str, int]) -> tuple[int, str, str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import pyarrow.compute as pc
 
-from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.history import judged_attempts
 from trajmill.stages.derive.rewards import reward_of
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
@@ -24,12 +24,11 @@ def attempt_rewards(
         rounds: its rounds.
         without: trajectories that do not count.
     """
-    history = read_history(warehouse, run_id, rounds)
     replies = read_table(warehouse, "steps", ["trajectory_id", "action_kind"], rounds=rounds, run_id=run_id)
     unparsed = replies.filter(pc.equal(replies["action_kind"], "unparsed"))
     malformed = Counter(unparsed["trajectory_id"].to_pylist())
     rewards: dict[int, list[float]] = {}
-    for attempt in history.attempts:
+    for attempt in judged_attempts(warehouse, run_id, rounds):
         if attempt.steps and not attempt.guided and attempt.trajectory_id not in without:
             reward = reward_of(attempt.correct, malformed[attempt.trajectory_id], attempt.steps)
             rewards.setdefault(attempt.round, []).append(reward.total)

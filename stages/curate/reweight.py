@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +18,9 @@ _CEILING = 1.15
 """A query that always succeeds keeps a weight of 0.15: it is still tried now and then."""
 
 
-def success_average(outcomes: Iterable[bool]) -> float:
-    """The moving average of a query's outcomes, oldest first; 0 before its first attempt."""
-    average = 0.0
-    for success in outcomes:
-        average = _MEMORY * average + (1 - _MEMORY) * success
-    return average
+def average_after(average: float, success: bool) -> float:
+    """The moving average of a query's outcomes with one more outcome; it is 0 before the first."""
+    return _MEMORY * average + (1 - _MEMORY) * success
 
 
 def task_weight(average: float) -> float:

@@ -82,7 +82,7 @@ def without_solved(queries: Sequence[Query], history: History, retire_after: int
 
 def _level(context: RoundContext) -> int:
     """The difficulty that the success so far calls for."""
-    history = read_history(context.warehouse, context.run_id, range(context.round))
+    history = read_history(context.warehouse, context.run_id, context.round)
     tried = set(history.shares())
     queries = [query for query in context.queries.values() if query.split is Split.TRAIN and query.query_id in tried]
     averages = history.averages([query.query_id for query in queries])

@@ -71,7 +71,7 @@ def _starting_points(context: RoundContext) -> tuple[StartingPoint, ...]:
 def task_successes(context: RoundContext) -> list[TaskSuccess]:
     """The policy's success at each training query that it tried before this round; the query tried last comes last."""
     queries = context.queries
-    shares = read_history(context.warehouse, context.run_id, range(context.round)).shares()
+    shares = read_history(context.warehouse, context.run_id, context.round).shares()
     return [
         TaskSuccess(query.instruction, query.platform, query.apps, share)
         for query, share in ((queries[query_id], share) for query_id, share in shares.items())

@@ -9,7 +9,7 @@ def attempt(query_id: str, correct: bool) -> JudgedAttempt:
     return JudgedAttempt(1, query_id, f"{query_id}-{correct}", 4, False, correct)
 
 
-SOLVED = History((attempt("q1", False), attempt("q1", True), attempt("q1", True)))
+SOLVED = History.of((attempt("q1", False), attempt("q1", True), attempt("q1", True)))
 QUERIES = [query("q1", stage_run()), query("q2", stage_run())]
 
 

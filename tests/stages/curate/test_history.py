@@ -7,7 +7,7 @@ def attempt(query_id: str, trajectory_id: str, correct: bool, steps: int = 4, gu
     return JudgedAttempt(1, query_id, trajectory_id, steps, guided, correct)
 
 
-HISTORY = History(
+HISTORY = History.of(
     (
         attempt("a", "a1", False),
         attempt("b", "b1", True, steps=6),

@@ -1,20 +1,21 @@
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajmill.stages.curate.reweight import plan_attempts, success_average, task_weight
+from trajmill.stages.curate.reweight import average_after, plan_attempts, task_weight
 
 averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)
 
 
 def test_the_success_average_weighs_recent_attempts_more() -> None:
-    assert success_average([]) == 0.0
-    assert success_average([True]) == 0.5
-    assert success_average([True, False]) == 0.25
-    assert success_average([False, True]) == 0.5
-    assert success_average([True] * 20) == pytest.approx(1.0, abs=1e-5)
+    assert reduce(average_after, [True], 0.0) == 0.5
+    assert reduce(average_after, [True, False], 0.0) == 0.25
+    assert reduce(average_after, [False, True], 0.0) == 0.5
+    assert reduce(average_after, [True] * 20, 0.0) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_rare_successes_weigh_more() -> None:

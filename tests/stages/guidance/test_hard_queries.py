@@ -8,7 +8,7 @@ from trajmill.stages.guidance.hard_queries import hard_queries
 
 def history(**outcomes: str) -> History:
     """Attempts by query: `x` failed, `o` was correct, `O` was correct with guidance."""
-    return History(
+    return History.of(
         tuple(
             JudgedAttempt(1, query_id, f"{query_id}{number}", 4, outcome == "O", outcome in "oO")
             for query_id, text in outcomes.items()
