@@ -1,4 +1,4 @@
-"""A proxy before an S3 server that answers 503, is slow, and cuts connections before and after a request is done."""
+"""A proxy before an S3 server that answers 503, is slow, cuts connections, or leaves out a header."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class FaultyProxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, without: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Forwarder)
+        self.without = without.lower()
+        """A header that the server is not told; the requests then meet no faults."""
         self.host = urlsplit(endpoint).netloc
         self.numbers = count()
         self.met: list[str] = []
@@ -28,7 +30,7 @@ class FaultyProxy(ThreadingHTTPServer):
     def fault(self) -> str:
         """What the next request meets; empty for nothing."""
         number = next(self.numbers)
-        if number % 6 != 5:
+        if number % 6 != 5 or self.without:
             return ""
         self.met.append(FAULTS[number // 6 % len(FAULTS)])
         return self.met[-1]
@@ -50,7 +52,8 @@ class _Forwarder(BaseHTTPRequestHandler):
             self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
             return
         connection = http.client.HTTPConnection(self.server.host)
-        connection.request(self.command, self.path, body, dict(self.headers))
+        told = {name: value for name, value in self.headers.items() if name.lower() != self.server.without}
+        connection.request(self.command, self.path, body, told)
         reply = connection.getresponse()
         data = reply.read()
         connection.close()
@@ -79,7 +82,19 @@ class _Forwarder(BaseHTTPRequestHandler):
 @contextmanager
 def faulty_proxy(endpoint: str) -> Iterator[FaultyProxy]:
     """Run a proxy before a server."""
-    proxy = FaultyProxy(endpoint)
+    with _running(FaultyProxy(endpoint)) as proxy:
+        yield proxy
+
+
+@contextmanager
+def unconditional_proxy(endpoint: str) -> Iterator[FaultyProxy]:
+    """Run a proxy that makes a server one that replaces files although it is asked to create them."""
+    with _running(FaultyProxy(endpoint, "If-None-Match")) as proxy:
+        yield proxy
+
+
+@contextmanager
+def _running(proxy: FaultyProxy) -> Iterator[FaultyProxy]:
     thread = threading.Thread(target=proxy.serve_forever, daemon=True)
     thread.start()
     try:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import sync, write_text
 
 SUMS = "SHA256SUMS"
+
+
+class Damage(NamedTuple):
+    """A file that is not what its folder's hashes say."""
+
+    path: Path
+    what: str
+    """In words."""
 
 
 def file_hash(path: Path) -> str:
@@ -40,12 +49,20 @@ def check_sealed(folder: Path) -> None:
     Raises:
         BadInputError: a file is missing or changed, or the hashes are damaged.
     """
+    damage = first_damage(folder)
+    if damage is not None:
+        raise BadInputError(f"{damage.path}: {damage.what}; restore it from a copy")
+
+
+def first_damage(folder: Path) -> Damage | None:
+    """The first file of a folder that is not what its hashes say; None for one that was never sealed."""
     if not (folder / SUMS).is_file():
-        return
+        return None
     for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
         digest, _, name = line.partition("  ")
         path = folder / name
         if not name or not path.is_file():
-            raise BadInputError(f"{path}: missing, though {folder / SUMS} names it; restore it from a copy")
+            return Damage(path, f"missing, though {SUMS} names it")
         if file_hash(path) != digest:
-            raise BadInputError(f"{path}: changed since it was stored; restore it from a copy")
+            return Damage(path, "changed since it was stored")
+    return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.checks.sealed import SUMS, check_sealed, move_sealed
+from trajmill.warehouse.checks.sealed import SUMS, Damage, check_sealed, first_damage, move_sealed
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.base import StoredFile
 
 
 def keep_weights(warehouse: Warehouse, fresh: Path, place: Path) -> None:
@@ -33,13 +35,23 @@ def checked_weights(warehouse: Warehouse, folder: Path) -> None:
         BadInputError: a file is missing or changed.
     """
     store = warehouse.store
-    if not store.is_local:
-        files = store.files(warehouse.name(folder))
-        if not files:
-            raise BadInputError(f"{store.uri(warehouse.name(folder))}: missing; restore it from a copy")
-        for file in files:
-            store.fetch(file.name)
-    check_sealed(folder)
+    if store.is_local:
+        check_sealed(folder)
+        return
+    files = store.files(warehouse.name(folder))
+    if not files:
+        raise BadInputError(f"{store.uri(warehouse.name(folder))}: missing; restore it from a copy")
+    # A damaged copy on this machine may be one of a whole file.
+    damage = _damage_of_copies(warehouse, folder, files, False) and _damage_of_copies(warehouse, folder, files, True)
+    if damage is not None:
+        where = store.uri(warehouse.name(damage.path))
+        raise BadInputError(f"{where}: {damage.what}; restore it from a copy")
+
+
+def _damage_of_copies(warehouse: Warehouse, folder: Path, files: Sequence[StoredFile], anew: bool) -> Damage | None:
+    for file in files:
+        warehouse.store.fetch(file.name, anew)
+    return first_damage(folder)
 
 
 def stored_versions(warehouse: Warehouse) -> list[str]:

@@ -25,6 +25,13 @@ class LeaseLostError(TrajmillError):
     """A lock of this process has expired, and another may have it."""
 
 
+CANNOT_LOCK = (
+    "this store cannot create a file only if it is absent, which keeps two runs apart; use one that can (S3, Google "
+    "Cloud Storage, Azure), or a folder"
+)
+"""After the address of a store."""
+
+
 class StoredFile(NamedTuple):
     """A file of a store."""
 

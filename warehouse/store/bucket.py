@@ -24,7 +24,7 @@ from obstore.store import from_url
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import replacing
-from trajmill.warehouse.store.base import StoredFile, StoreError
+from trajmill.warehouse.store.base import CANNOT_LOCK, StoredFile, StoreError
 from trajmill.warehouse.store.lease import holder, leased
 
 if TYPE_CHECKING:
@@ -84,10 +84,7 @@ class BucketStore:
                 # After a lost reply the file that is there may be this one.
                 return self.get(name) == data
             except (NotSupportedError, NotImplementedError) as error:
-                raise BadInputError(
-                    f"{self.address}: this store cannot create a file only if it is absent, which keeps two runs "
-                    "apart; use one that can (S3, Google Cloud Storage, Azure), or a folder"
-                ) from error
+                raise BadInputError(f"{self.address}: {CANNOT_LOCK}") from error
         return True
 
     def publish(self, name: str) -> None:

@@ -22,7 +22,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoredFile, StoreError
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.store.base import CANNOT_LOCK, FileStore, HeldError, LeaseLostError, StoredFile, StoreError
 
 SECONDS = 60.0
 """Time after which a lease that nobody renews may be taken."""
@@ -87,6 +88,7 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS)
         seconds: time after which others may take it if this process stops.
 
     Raises:
+        BadInputError: the store replaces files that are there, so that it cannot have leases.
         HeldError: somebody holds it.
         LeaseLostError: this process stopped for so long that another has taken it.
     """
@@ -155,11 +157,19 @@ def _acquired(store: FileStore, name: str, wait: bool, seconds: float) -> _Lease
         if newest is None or _is_free(store, name, newest):
             began, number = time.monotonic(), newest.number + 1 if newest else 1
             if create_generation(store, name, number, _owner(), seconds):
+                _check_never_replaced(store, name, number)
                 return _Lease(store, name, seconds, number, began + seconds)
         elif not wait:
             raise HeldError(newest.owner)
         time.sleep(pause)
         pause = min(2 * pause, 2.0)
+
+
+def _check_never_replaced(store: FileStore, name: str, number: int) -> None:
+    """Find a store that says nothing and replaces a file that is there, so that two could hold the lease."""
+    released = Generation(number, "", this_process(), 0.0, uuid.uuid4().hex)
+    if store.create(_file(name, number), json.dumps(released).encode()):
+        raise BadInputError(f"{store.address}: {CANNOT_LOCK}")
 
 
 def create_generation(

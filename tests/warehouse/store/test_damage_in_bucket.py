@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.checks.weights import checked_weights, keep_weights
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.sql import run_sql
@@ -58,3 +61,24 @@ def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str) -> None:
             assert "restore" in line and "\n" not in line, (damage, line)
         store.put(name, whole)
         assert read_table(warehouse, TABLE).num_rows == run_sql(warehouse, f"FROM {TABLE}").num_rows == 10
+
+
+def test_flipped_bytes_of_weights_are_named_whether_there_is_a_copy_or_not(bucket_url: str, tmp_path: Path) -> None:
+    warehouse = create_warehouse(bucket_url)
+    fresh, place = tmp_path / "fresh", warehouse.model("embedded-1")
+    fresh.mkdir()
+    (fresh / "model.safetensors").write_bytes(bytes(1000))
+    keep_weights(warehouse, fresh, place)
+    checked_weights(warehouse, place)
+    store, name = warehouse.store, warehouse.name(place / "model.safetensors")
+    (place / "model.safetensors").write_bytes(b"\x01" + bytes(999))
+    checked_weights(warehouse, place)
+    assert (place / "model.safetensors").read_bytes() == bytes(1000), "the damaged copy of a whole file is replaced"
+    store.put(name, b"\x01" + bytes(999))
+    shutil.rmtree(place)
+    for _ in range(2):
+        with pytest.raises(BadInputError) as caught:
+            checked_weights(warehouse, place)
+        assert str(caught.value) == f"{store.uri(name)}: changed since it was stored; restore it from a copy"
+    store.put(name, bytes(1000))
+    checked_weights(warehouse, place)

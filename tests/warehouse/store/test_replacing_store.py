@@ -1,0 +1,42 @@
+"""A server that ignores `If-None-Match`, as some do, replaces what is there: no lock could hold on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faulty_proxy import unconditional_proxy
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_table
+from trajmill.warehouse.store.address import store_at
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def replacing_url(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with unconditional_proxy(s3_endpoint) as proxy:
+        host, port = proxy.server_address[:2]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
+        yield bucket_url
+
+
+def test_no_lock_is_held_on_it(replacing_url: str) -> None:
+    store = store_at(replacing_url)
+    assert store.create("a", b"1") and store.create("a", b"2"), "it replaces"
+    for wait in (True, False):
+        with (
+            pytest.raises(BadInputError, match=r"\As3://[^\n]*only if it is absent[^\n]*\Z"),
+            store.hold("staging/run/lock", wait=wait),
+        ):
+            pytest.fail("two could hold it")
+
+
+def test_nothing_is_committed_to_it(replacing_url: str) -> None:
+    warehouse, at = create_warehouse(replacing_url), stage_run("judge")
+    with pytest.raises(BadInputError, match="only if it is absent"):
+        commit_rows(warehouse, at, *step_verdicts(5, at))
+    assert read_table(warehouse, "step_verdicts").num_rows == 0
