@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,16 +20,18 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.addition import Addition
 from trajmill.flows.policies.commands import add_and_evaluate, list_policies
 from trajmill.flows.policies.policy import policy_before
-from trajmill.flows.round import summary_of
+from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.lora import unload_adapter
 from trajmill.flows.serving.server_requests import served_models
+from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.release import release_name
+from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.trl_sft.spec import TrlSftSpec
 from trajmill.stages.training.trpo.spec import TrpoSpec
 from trajmill.warehouse.read import read_rows
@@ -65,24 +69,20 @@ def config(root: Path, server: TinyServer) -> Config:
     )
 
 
-def recipes() -> list[HuggingFaceRecipe]:
-    """Each makes one update of an adapter."""
-    short = {"python": str(TRAINER), "lora_rank": 4, "max_updates": 1, "batch": 2, "rows_at_once": 2}
-    return [TrlSftSpec(**short), TrpoSpec(**short, old_log_probs="recomputed")]
-
-
-@pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.kind)
-def test_a_served_policy_is_trained_compared_and_swapped_in(
-    server: TinyServer, tmp_path: Path, recipe: HuggingFaceRecipe
-) -> None:
+def short(**further: object) -> dict[str, Any]:
+    """One update of an adapter."""
     if not TRAINER.exists():
         pytest.skip("the trainers are not there: `make trainers-env` installs them")
+    return {"python": str(TRAINER), "lora_rank": 4, "max_updates": 1, "batch": 2, "rows_at_once": 2, **further}
+
+
+def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, tmp_path: Path) -> None:
+    recipe = TrlSftSpec(**short())
     context = start(config(tmp_path / "warehouse", server).model_copy(update={"train": recipe}))
-    # One recipe shows that the next training goes on from the adapter.
-    rounds = (1, 2) if recipe.kind == "trl-sft" else (1,)
+    rounds = (1, 2)
     for number in rounds:
         assert first_waiting(context.in_round(number)) is None, number
-    last = policy_before(context.in_round(rounds[-1] + 1))
+    last = policy_before(context.in_round(3))
     assert last.version != MODEL, [summary_of(context.in_round(number)).reason for number in rounds]
     rows = {row.model_version: row for row in read_rows(context.warehouse, PolicyVersion)}
     row = rows[last.version]
@@ -92,9 +92,36 @@ def test_a_served_policy_is_trained_compared_and_swapped_in(
     assert served_models(server.address) == frozenset({MODEL, last.version}), "what acts no longer is unloaded"
     for number in rounds:
         assert acted(context, number) == {summary_of(context.in_round(number)).policy_before}
-    if recipe.kind == "trl-sft":
-        assert row.round == 2 and rows[row.parent].parent == MODEL, "the second adapter was trained on from the first"
+    assert row.round == 2 and rows[row.parent].parent == MODEL, "the second adapter was trained on from the first"
     unload_adapter(server.address, last.version)
+
+
+def test_a_served_policy_learns_from_stored_replies_while_the_next_round_is_rolled_out(
+    server: TinyServer, tmp_path: Path
+) -> None:
+    base = config(tmp_path / "warehouse", server)
+    changed = {
+        "train": TrpoSpec(**short(old_log_probs="stored", learning_rate=0.01)),
+        "rl": base.rl.model_copy(update={"tokens": True}),
+        "run": base.run.model_copy(update={"asynchronous": True}),
+    }
+    context = start(base.model_copy(update=changed))
+    versions = []
+    for now in (context, context.in_round(2)):
+        ahead = rolled_out_ahead(now)
+        assert (ahead is not None) == (now.round == 1)
+        assert do_stages(now, do_stage, ahead) == ""
+        versions.append(policy_before(now.in_round(now.round + 1)).version)
+    assert versions[0] != MODEL, summary_of(context).reason
+    assert acted(context, 1) == acted(context, 2) == {MODEL}, "round 2 was rolled out before round 1 had trained"
+    rows = read_rows(context.warehouse, RLStep)
+    assert {row.policy_version for row in rows if row.round == 2} == {MODEL}, "one version old is not too old"
+    trained = report_of(context.in_round(2), TRAIN)
+    assert trained is not None
+    metrics = context.warehouse.model(trained.result["policy_row"]["model_version"]) / "metrics.json"
+    assert 0 <= json.loads(metrics.read_text())["history"][0]["clipped"] <= 1
+    for version in served_models(server.address) - {MODEL}:
+        unload_adapter(server.address, version)
 
 
 def acted(context: RoundContext, number: int) -> set[str]:
