@@ -120,7 +120,9 @@ def test_a_served_policy_learns_from_stored_replies_while_the_next_round_is_roll
     assert trained is not None
     metrics = context.warehouse.model(trained.result["policy_row"]["model_version"]) / "metrics.json"
     assert 0 <= json.loads(metrics.read_text())["history"][0]["clipped"] <= 1
-    for version in served_models(server.address) - {MODEL}:
+    served = served_models(server.address)
+    assert isinstance(served, frozenset), served
+    for version in served - {MODEL}:
         unload_adapter(server.address, version)
 
 
