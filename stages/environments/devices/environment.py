@@ -10,7 +10,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
-from trajmill.stages.environments.devices.task import query_on
+from trajmill.stages.environments.devices.task import is_named, query_on
 
 _LOOK = Wait(seconds=0.0)
 """Shows the screen of a device as it is now."""
@@ -24,6 +24,8 @@ class DevicesTogether:
     def __init__(self, devices: Mapping[Platform, Environment], first: Platform) -> None:
         """Start nothing; `first` is the device until the first reset."""
         self._devices = devices
+        self._used: dict[Platform, Environment] = {}
+        """Those of this episode."""
         self._in_use = first
 
     @property
@@ -34,13 +36,24 @@ class DevicesTogether:
     async def reset(self, query: Query, seed: int) -> Observation:
         """Prepare each device for its part of the query; observe the query's own device.
 
+        A device that the query does not name and that has no default start, such as a browser without an address, is
+        not there in this episode.
+
         Raises:
             EnvironmentFailure: a start state cannot be reached, or there is no device of the query's platform.
         """
         if query.platform not in self._devices:
             raise EnvironmentFailure(f"there is no {query.platform} among the devices", FailureClass.TASK)
-        self._in_use = query.platform
-        seen = {name: await each.reset(query_on(query, name), seed) for name, each in self._devices.items()}
+        self._in_use, self._used = query.platform, {}
+        seen: dict[Platform, Observation] = {}
+        for name, each in self._devices.items():
+            try:
+                seen[name] = await each.reset(query_on(query, name), seed)
+            except EnvironmentFailure as error:
+                if error.failure_class is not FailureClass.TASK or is_named(query, name):
+                    raise
+            else:
+                self._used[name] = each
         return seen[self._in_use]
 
     async def step(self, action: Action) -> Observation:
@@ -50,15 +63,15 @@ class DevicesTogether:
             EnvironmentFailure: the device crashed or hangs.
         """
         if not isinstance(action, SwitchDevice):
-            return await self._devices[self._in_use].step(action)
+            return await self._used[self._in_use].step(action)
         wanted = Platform(action.device)
-        if wanted in self._devices:
+        if wanted in self._used:
             self._in_use = wanted
-        return await self._devices[self._in_use].step(_LOOK)
+        return await self._used[self._in_use].step(_LOOK)
 
     async def score(self) -> float | None:
         """The lowest of the devices' results; None if none has a check."""
-        scores = [await each.score() for each in self._devices.values()]
+        scores = [await each.score() for each in self._used.values()]
         return min((score for score in scores if score is not None), default=None)
 
     async def healthy(self) -> bool:

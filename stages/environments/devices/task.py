@@ -14,12 +14,14 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.first_mistake import first_mistake
 from trajmill.stages.environments.task_file import TaskLine, read_task_lines
 
+_NOTHING = "{}"
+
 
 class OnDevices(Record):
     """The start states, or the goals, of the devices."""
 
     devices: dict[Platform, dict[str, Any]] = {}
-    """By device, in the form of its environment; a device that is missing has its default start and no goal."""
+    """By device, in the form of its environment; one that is missing has its default start, if any, and no goal."""
 
 
 def query_on(query: Query, device: Platform) -> Query:
@@ -30,6 +32,12 @@ def query_on(query: Query, device: Platform) -> Query:
     """
     parts = {"start_state": _part(query.start_state, query, device), "goal": _part(query.goal, query, device)}
     return query.model_copy(update={"platform": device, **parts})
+
+
+def is_named(query: Query, device: Platform) -> bool:
+    """Whether a query begins at a device, or says how it starts or ends. Raises as `query_on`."""
+    own = query_on(query, device)
+    return query.platform is device or own.start_state != _NOTHING or own.goal != _NOTHING
 
 
 def read_device_tasks(path: Path, first: Platform, origin: Origin) -> list[Query]:
@@ -49,5 +57,5 @@ def _part(text: str, query: Query, device: Platform) -> str:
         reason = first_mistake(error, "it") if isinstance(error, ValidationError) else str(error)
         raise EnvironmentFailure(f"start state or goal across devices: {reason}", FailureClass.TASK) from error
     if not across:
-        return text if query.platform is device else "{}"
+        return text if query.platform is device else _NOTHING
     return json.dumps(parts.get(device, {}), sort_keys=True)

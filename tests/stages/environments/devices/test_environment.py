@@ -10,6 +10,7 @@ import pytest
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, ToyFactory, toy_query
 from trajmill.schemas.actions import Click, SwitchDevice
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.devices.environment import DevicesFactory, DevicesTogether
 from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
@@ -48,6 +49,31 @@ def test_a_device_that_is_not_there_changes_nothing() -> None:
     with pytest.raises(EnvironmentFailure, match="no phone") as caught:
         asyncio.run(elsewhere.reset(toy_query(), 0))
     assert caught.value.failure_class is FailureClass.TASK
+
+
+class NeedsStart(ToyEnvironment):
+    """As a browser, which has no start without an address."""
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        if query.start_state == "{}":
+            raise EnvironmentFailure("url: Field required", FailureClass.TASK)
+        return await super().reset(query, seed)
+
+
+def test_a_device_without_a_start_is_not_there_unless_the_query_names_it() -> None:
+    web = NeedsStart(platform=Platform.WEB)
+    together = DevicesTogether({Platform.PHONE: ToyEnvironment(), Platform.WEB: web}, Platform.PHONE)
+
+    async def episode(query: Query) -> tuple[Platform, float | None]:
+        await together.reset(query, 0)
+        await together.step(PRESS)
+        await together.step(SwitchDevice(device="web"))
+        return together.platform, await together.score()
+
+    assert asyncio.run(episode(across('{"devices": {"web": {"url": "a"}}}'))) == (Platform.WEB, 0.0)
+    assert asyncio.run(episode(across('{"devices": {}}'))) == (Platform.PHONE, 1.0)
+    with pytest.raises(EnvironmentFailure, match="url"):
+        asyncio.run(episode(across("{}", '{"devices": {"web": {"x": 1}}}')))
 
 
 def across(start_state: str, goal: str = "{}") -> Query:
