@@ -122,12 +122,18 @@ class GraphSlot(Record):
     """By value, the element to press, where the pattern does not give it."""
     opens: str = ""
     """For a choice: the element to press first, so that the values are shown."""
+    shown: dict[str, str] = {}
+    """For a choice: by value, what the element of `opens` shows afterwards, where that is another text."""
     keys: dict[str, str] = {}
     """For a slider: by value, the key that gives it, e.g. `end`."""
 
     def target_of(self, value: str) -> str:
         """The element to press or fill for a value."""
         return self.targets.get(value, self.target.replace(VALUE, value))
+
+    def shown_for(self, value: str) -> str:
+        """For a choice: what the element of `opens` shows once a value is chosen."""
+        return self.shown.get(value, value)
 
 
 class GraphTransition(Record):

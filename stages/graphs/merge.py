@@ -104,9 +104,10 @@ def _same_keys(new: GraphPage, old: GraphPage) -> dict[str, str]:
     return found
 
 
-def _targets(page: GraphPage) -> dict[str, str]:
-    elements = {name: each.target for name, each in page.elements.items()}
-    return elements | {name: each.target for name, each in page.slots.items()}
+def _targets(page: GraphPage) -> dict[str, tuple[str, str]]:
+    """By name of an element or slot, what is pressed; two choices can have equal targets behind different boxes."""
+    elements = {name: ("", each.target) for name, each in page.elements.items()}
+    return elements | {name: (each.opens, each.target) for name, each in page.slots.items()}
 
 
 def _element(new: GraphElement, old: GraphElement | None) -> GraphElement:
@@ -120,7 +121,9 @@ def _slot(new: GraphSlot, old: GraphSlot | None) -> GraphSlot:
     if old is None:
         return new
     values = old.values or new.values
-    return old.model_copy(update={"values": values, "targets": {**new.targets, **old.targets}})
+    return old.model_copy(
+        update={"values": values, "targets": {**new.targets, **old.targets}, "shown": {**new.shown, **old.shown}}
+    )
 
 
 def _transitions(new: GraphPage, old: GraphPage, keys: Mapping[str, str]) -> tuple[GraphTransition, ...]:

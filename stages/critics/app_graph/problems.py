@@ -107,7 +107,8 @@ def _stands(episode: GraphEpisode, slot: Slot) -> bool:
         found = elements.get(spec.target_of(slot.value))
         marked = found is not None and not _MARKED.isdisjoint(found.states)
         return marked is not _is_off(spec, slot)
-    return any(mentions(each.text, slot.value) or mentions(each.value, slot.value) for each in elements.values())
+    shown = spec.shown_for(slot.value)
+    return any(mentions(each.text, shown) or mentions(each.value, shown) for each in elements.values())
 
 
 def _is_off(spec: GraphSlot, slot: Slot) -> bool:

@@ -26,7 +26,7 @@ from trajmill.stages.graphs.explore.naming import element_names, name_of_address
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import FIELDS, asks_for_password, is_denied
 from trajmill.stages.graphs.explore.recognisers import recognisers
-from trajmill.stages.graphs.explore.slots import FoundSlot, slots_of, typed_texts
+from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
 from trajmill.stages.graphs.operations import staying
 
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
@@ -58,7 +58,9 @@ class GraphBuilder:
             page = book.page_of(trial.before)
             if page is not None:
                 self._trials[page.number].append(trial)
-        self._typed = typed_texts([trial for each in self._trials.values() for trial in each], self._screens)
+        on_pages = [trial for each in self._trials.values() for trial in each]
+        self._typed = typed_texts(on_pages, self._screens)
+        self._popups = popup_options(on_pages, self._screens)
         self._leaving = {trial.target: trial for trial in trials if trial.effect is Effect.LEFT}
         self._names = self._page_names()
 
@@ -81,7 +83,7 @@ class GraphBuilder:
         return self._app.empty_graph().model_copy(update={"start": parts[0].name, "pages": pages})
 
     def _parts(self, page: FoundPage) -> _PageParts:
-        slots = slots_of(page, self._trials[page.number], self._typed)
+        slots = slots_of(page, self._trials[page.number], self._typed, self._popups)
         in_slots = {target for slot in slots for target in slot.targets}
         below = self._book.below(page)
         elements = {

@@ -134,6 +134,8 @@ def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterat
             continue
         if not (element.text or element.element_id or element.role == "checkbox"):
             continue
+        if element.role == "menu" and not element.text:  # The frame around the entries of a menu.
+            continue
         yield _planned(found, TrialKind.PRESS, target, "tap")
         if element.role in _OPENED_BY_TWO and platform is Platform.DESKTOP:
             yield _planned(found, TrialKind.DOUBLE, target, "double_tap")

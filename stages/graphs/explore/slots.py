@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,16 @@ from trajmill.stages.graphs.operations import OFF, ON
 
 _SWITCHES = frozenset({"checkbox", "switch"})
 _MARKED = ("checked", "selected")
+_BOX = "combo_box"
+
+
+class PopupOption(NamedTuple):
+    """An option in the menu of a box of choices."""
+
+    text: str
+    target: str
+    shown: str
+    """What the box shows once the option is chosen."""
 
 
 class FoundSlot(NamedTuple):
@@ -25,16 +36,19 @@ class FoundSlot(NamedTuple):
     targets: tuple[str, ...]
 
 
-def slots_of(page: FoundPage, trials: Sequence[Trial], typed: Mapping[str, str]) -> list[FoundSlot]:
+def slots_of(
+    page: FoundPage, trials: Sequence[Trial], typed: Mapping[str, str], popups: Mapping[str, Sequence[PopupOption]]
+) -> list[FoundSlot]:
     """The slots of a page.
 
     Args:
         page: the page.
         trials: what was tried on it.
         typed: by field, the text or number that it took on another page (see `typed_texts`).
+        popups: by box, the options of its menu, which is a page of its own (see `popup_options`).
     """
     screens = {screen.screen_id: screen for screen in page.every_screen}
-    chosen = list(_choices(page, trials, screens))
+    chosen = [*_choices(page, trials, screens), *_popups(page, popups)]
     in_choices = {target for slot in chosen for target in slot.targets}
     own = typed_texts(trials, screens)
     found: list[FoundSlot] = []
@@ -62,6 +76,25 @@ def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) ->
         if trial.kind in (TrialKind.FILL, TrialKind.NUMBER) and (text := taken_text(trial, screens.get(trial.after))):
             typed.setdefault(trial.target, text)
     return typed
+
+
+def popup_options(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> dict[str, list[PopupOption]]:
+    """By box of choices, the options that were pressed in the menu that it opens.
+
+    Args:
+        trials: what was tried.
+        screens: by id, the screens of the trials.
+    """
+    found: dict[str, list[PopupOption]] = defaultdict(list)
+    for trial in trials:
+        if trial.kind is not TrialKind.PRESS or not trial.way or trial.after not in screens:
+            continue
+        opens = trial.way[-1].target
+        option = screens[trial.before].by_target.get(trial.target)
+        box = screens[trial.after].by_target.get(opens)
+        if option is not None and option.role == "menu_item" and box is not None and box.role == _BOX and box.value:
+            found[opens].append(PopupOption(option.text, trial.target, box.value))
+    return dict(found)
 
 
 def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
@@ -99,7 +132,7 @@ def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
     """The boxes of which a press opened a list that has the box's own value in it."""
     for trial in trials:
         box = page.elements[trial.target].element if trial.target in page.elements else None
-        if box is None or box.role != "combo_box" or trial.kind is not TrialKind.PRESS or trial.after not in screens:
+        if box is None or box.role != _BOX or trial.kind is not TrialKind.PRESS or trial.after not in screens:
             continue
         before, after = screens[trial.before].by_target, screens[trial.after].by_target
         options = {
@@ -117,6 +150,24 @@ def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
                 **_pressed(options),
             )
             yield FoundSlot(label_of(box), slot, (trial.target, *options.values()))
+
+
+def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Iterator[FoundSlot]:
+    """The boxes of which a press opened a menu; what was opened stays a page, so no element belongs to the slot."""
+    for target, found in page.elements.items():
+        options = {each.text: each for each in popups.get(target, ()) if each.text}
+        opened = any(each.target in page.elements for each in options.values())
+        if found.element.role == _BOX and not opened and len({each.shown for each in options.values()}) > 1:
+            slot = GraphSlot(
+                kind=SlotKind.CHOICE,
+                name=label_of(found.element),
+                values=tuple(options),
+                default=next((text for text, each in options.items() if each.shown == found.element.value), ""),
+                opens=target,
+                shown={text: each.shown for text, each in options.items() if each.shown != text},
+                **_pressed({text: each.target for text, each in options.items()}),
+            )
+            yield FoundSlot(label_of(found.element), slot, ())
 
 
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:

@@ -99,6 +99,6 @@ def _set(setting: Setting, slot: GraphSlot) -> Showing:
         case SlotKind.FIELD | SlotKind.SLIDER:
             return Showing(target=slot.target, value=setting.value)
         case _ if slot.opens:
-            return Showing(target=slot.opens, value=setting.value)
+            return Showing(target=slot.opens, value=slot.shown_for(setting.value))
         case _:
             return Showing(target=slot.target_of(setting.value), any_state=_MARKED)

@@ -1,21 +1,28 @@
-"""The graph of a part of a real desktop program: a menu, and what its items lead to."""
+"""The graphs of parts of real desktop programs: a menu and what its items lead to, and a box of choices."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.graphs.base import OUTSIDE, Mark
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Mark
 from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
 from trajmill.stages.graphs.explore.build import GraphBuilder
-from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
+from trajmill.stages.graphs.explore.deny_list import deny_list, packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.verify import EdgeState, verify_graph
+from trajmill.stages.queries.live.divide import UnseenApps
+from trajmill.stages.queries.live.generate import LiveRequest, generate_live
+from trajmill.stages.queries.live.spec import LiveQueriesSpec
+from trajmill.stages.queries.live.walking import QueryWalker
+from trajmill.stages.queries.live.wording import LiveGrammar
+from trajmill.stages.queries.new_queries import NewQueries
 
 pytestmark = [pytest.mark.desktop, pytest.mark.slow]
 
@@ -43,3 +50,41 @@ def test_a_menu_of_a_program_is_explored_and_leads_back_into_it(tmp_path: Path) 
         assert graph.pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)
 
     asyncio.run(run())
+
+
+def test_the_entries_of_the_menu_of_a_box_are_its_values_and_queries_choose_them(tmp_path: Path) -> None:
+    launch = {"config": [{"type": "launch", "parameters": {"command": ["mousepad"]}}]}
+    ways = ("mousepad/menu:Edit", "mousepad/Edit/menu_item:Preferences...")
+    opening = tuple(PathStep(page="", operation="tap", target=target) for target in ways)
+    app = ExploredApp(name="preferences", platform=Platform.DESKTOP, start_state=launch, opening=opening)
+    bounds = ExploreBounds(depth=2, breadth=2, seconds=3600.0)
+    others = "Display Document Edit Editor File Help Highlight Long Plugins Search Show Use View Window Wrap"
+
+    async def explored() -> AppGraph:
+        denied = deny_list(others.split())
+        pool = EnvironmentPool(DesktopSpec().factory(Platform.DESKTOP), 1)
+        try:
+            journal = ExploreJournal(tmp_path / "preferences.jsonl", app)
+            found = await Exploration(pool, app, bounds, denied, journal, lambda seen: None).run(1)
+        finally:
+            await pool.close()
+        return GraphBuilder(app, found.book, found.trials, denied).build({})
+
+    async def queries_of(graph: AppGraph) -> NewQueries:
+        walker = QueryWalker(DesktopSpec(), 1, ORIGIN)
+        request = LiveRequest((graph,), LiveQueriesSpec(train=2), UnseenApps(), 0)
+        try:
+            return await generate_live(request, LiveGrammar(), walker.walk, ORIGIN)
+        finally:
+            await walker.close()
+
+    graph = asyncio.run(explored())
+    (slot,) = [each for page in graph.pages.values() for each in page.slots.values() if each.opens]
+    assert (slot.values, slot.default) == (("None", "Classic"), "None")
+    assert slot.shown == {"None": "none", "Classic": "classic"}
+    made = asyncio.run(queries_of(graph))
+    chosen = [query for query in made.queries if "Classic" in [each.value for each in query.slots]]
+    assert chosen and {query.validation for query in chosen} == {"passed"}
+    assert {tuple(step.target for step in query.path) for query in chosen} == {
+        (*ways, slot.opens, slot.target_of("Classic"), "")
+    }
