@@ -8,6 +8,7 @@ from typing import NamedTuple
 from trajmill.schemas.tables.guidance import DroppedStep
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.critics.trees.replay import SeenStep
+from trajmill.stages.critics.trees.screen_state import ScreenState
 from trajmill.stages.guidance.base import KeptSteps, StepDescription, StepOutcome
 
 _ENDINGS = ("terminate", "answer")
@@ -77,23 +78,45 @@ def _reason(step: SeenStep, labels: Mapping[int, StepLabel]) -> str:
     return ""
 
 
+class _Change(NamedTuple):
+    """A step that changed one control and nothing else that has a value."""
+
+    step: SeenStep
+    old: str
+    new: str
+
+
 def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
     """Drop the changes of a control that were not needed to get from its first to its last value."""
-    history: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
+    history: dict[tuple[str, str], list[_Change]] = {}
     for step in steps:
         if len(step.outcome.changes) == 1 and step.index not in reasons:
             change = step.outcome.changes[0]
-            place = (step.outcome.after.page, change.control.key)
-            past = history.setdefault(place, [])
-            came_back = next((at for at, (_, old, _) in enumerate(past) if old == change.control.value), None)
-            past.append((step.index, change.old, change.control.value))
-            if came_back is not None:
-                for index, _, _ in past[came_back:]:
-                    reasons[index] = "undone later"
+            past = history.setdefault((step.outcome.after.page, change.control.key), [])
+            came_back = next((at for at, each in enumerate(past) if each.old == change.control.value), None)
+            past.append(_Change(step, change.old, change.control.value))
+            if came_back is not None and _sent(past[came_back].step, step):
+                past.clear()
+            elif came_back is not None:
+                for each in past[came_back:]:
+                    reasons[each.step.index] = "undone later"
                 del past[came_back:]
             elif change.control.kind == "choice" and len(past) > 1:
-                reasons[past[-2][0]] = "changed again later"
-                past[-2:] = [(step.index, past[-2][1], change.control.value)]
+                reasons[past[-2].step.index] = "changed again later"
+                past[-2:] = [_Change(step, past[-2].old, change.control.value)]
+
+
+def _sent(first: SeenStep, last: SeenStep) -> bool:
+    """Whether `last` set the value back by sending it: a key press that shows what was not there before.
+
+    A tap that sets a control back may show more by itself, as another tab or a switch does, and was not needed.
+    """
+    known = _texts(first.outcome.before) | _texts(last.outcome.before)
+    return last.action.kind == "key" and bool(_texts(last.outcome.after) - known)
+
+
+def _texts(screen: ScreenState) -> set[tuple[str, str]]:
+    return {(element.role, element.text) for element in screen.elements if element.text}
 
 
 def _drop_detours(steps: Sequence[SeenStep], reasons: dict[int, str], pages: frozenset[str]) -> None:

@@ -41,6 +41,8 @@ def instruction_for(action: ElementAction) -> str:
             return f'Type "{_plain(action.words)}"{into}.'
         case "open":
             return f'Open "{_plain(action.words)}".'
+        case "key" if action.words == "enter":
+            return 'Press "Enter".'
         case "answer":
             return f'Answer "{_plain(action.words)}".'
         case _:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.stages.critics.little_app import (
     ORIGIN,
+    PRESS,
     Trees,
     Walk,
     checkout,
@@ -15,10 +16,11 @@ from tests.stages.critics.little_app import (
     history,
     launcher,
     menu,
+    page,
     placed,
     right_walk,
 )
-from trajmill.schemas.actions import Swipe, SystemButton, Wait
+from trajmill.schemas.actions import PressKeys, Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
@@ -86,6 +88,17 @@ def test_steps_without_effect_or_undone_are_left_out_with_their_reason() -> None
         'Tap "Margherita".',
         'Tap "Large" in Size.',
     ]
+
+
+def test_a_field_that_is_empty_again_because_its_text_was_sent_was_not_undone() -> None:
+    trees = Trees()
+    sent = (*checkout(focused=True), *page("checkout", "Checkout", ("list_item", "ring twice", PRESS, "", "sent")))
+    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish())
+    walk.tap("Go to checkout", checkout()).tap("Note for the kitchen", checkout(focused=True))
+    walk.write("ring twice", checkout("ring twice", focused=True)).do(PressKeys(keys=("enter",)), sent)
+    guidance = written(walk.tap("Place order", placed("1 x Margherita")).end(), trees)
+    assert guidance.dropped_steps == ()
+    assert guidance.text.splitlines()[4:6] == ['5. Type "ring twice" into Note for the kitchen.', '6. Press "Enter".']
 
 
 def test_a_detour_on_which_something_was_set_is_kept() -> None:

@@ -52,6 +52,8 @@ def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclus
 
 def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
     """Whether a line asks for a candidate: the texts are equal, and so are the groups if the line names one."""
+    if _confirms(line):
+        return candidate.verb == "enter"
     if not line.target or (candidate.verb == "type") != (line.verb == "type"):
         return False
     return plain(candidate.text) == line.target and _fits(line, candidate.field)
@@ -63,7 +65,13 @@ def asks_to_fill(line: GuidanceLine, candidate: CandidateAction) -> bool:
     return line.verb == "type" and is_input and _fits(line, candidate.text)
 
 
+def _confirms(line: GuidanceLine) -> bool:
+    return (line.verb, line.target) == ("press", "Enter")
+
+
 def _fulfils(conclusion: Conclusion, line: GuidanceLine) -> bool:
+    if _confirms(line):
+        return conclusion.verb == "Confirmed"
     if (conclusion.verb == "Typed") != (line.verb == "type"):
         return False
     if line.target:

@@ -92,6 +92,15 @@ def test_hints_are_followed_in_order() -> None:
     assert asks_to_fill(hints[3], CandidateAction("press", "Note", "", "text_field"))
 
 
+def test_a_hint_asks_to_confirm_what_was_typed() -> None:
+    hints = [read_guidance_line(line) for line in ('1. Type "hi" into Note.', '2. Press "Enter".', '3. Tap "All".')]
+    typed = Conclusion("Typed", "hi", "Note", "List", ())
+    assert remaining_lines(hints, [typed]) == hints[1:]
+    assert remaining_lines(hints, [typed, Conclusion("Confirmed", "", "", "List", ())]) == hints[2:]
+    assert names(hints[1], CandidateAction("enter")) and not names(hints[2], CandidateAction("enter"))
+    assert not names(hints[1], CandidateAction("press", "Enter"))
+
+
 def test_words_meet_across_their_forms() -> None:
     same = [("orders", "ordered"), ("Two", "2"), ("noodles", "noodle"), ("e-mail", "email"), ("getting", "get")]
     assert all(normal_form(one) == normal_form(other) for one, other in same)
