@@ -46,8 +46,8 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
     written = write_tables(context.warehouse, at, {"examples": kept, "refusals": refused}, _SHARD)
     files = {
         **made.files,
-        "examples": written["examples"],
-        "refusals": [*made.files.get("refusals", ()), *written["refusals"]],
+        "examples": written.get("examples", []),
+        "refusals": [*made.files.get("refusals", ()), *written.get("refusals", [])],
     }
     return WrittenFiles(files, Counter(made.dropped) + Counter(row.reason for row in refused))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.deriving import manual_trials
 from trajmill.flows.deriving.derive_kind import derive_kind
 from trajmill.flows.deriving.task_sources import Attempted, lifts_by_task
 from trajmill.schemas.tables.example import Example
@@ -10,7 +11,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.derive.planning.task_sources import GuidanceLift
-from trajmill.stages.derive.planning.trials import MANUAL, MANUAL_HELPED
+from trajmill.stages.derive.planning.trials import MANUAL, MANUAL_HELPED, TriedManual
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -64,3 +65,17 @@ def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> Non
     assert made.trajectories == made.examples + sum(made.refused.values())
     again = derive_kind(config, "planning")
     assert (again.trajectories, again.examples) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("helped", [True, False])
+def test_manuals_that_all_help_or_none_of_which_helps_are_written(
+    copied: Config, monkeypatch: pytest.MonkeyPatch, helped: bool
+) -> None:
+    lift = TriedManual(1, 0.0, 1.0) if helped else TriedManual(1, 0.0, 0.0)
+    monkeypatch.setattr(manual_trials, "tried_manual", lambda *_: lift)
+    planning = copied.derive.planning.model_copy(update={"trials": 1})
+    config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
+    made = derive_kind(config, "planning")
+    assert (made.examples > 0) == helped
+    assert ("manual_did_not_help" in made.refused) != helped
