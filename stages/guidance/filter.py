@@ -83,7 +83,7 @@ class _Change(NamedTuple):
 
     step: SeenStep
     old: str
-    new: str
+    """The value before it."""
 
 
 def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
@@ -94,7 +94,7 @@ def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
             change = step.outcome.changes[0]
             past = history.setdefault((step.outcome.after.page, change.control.key), [])
             came_back = next((at for at, each in enumerate(past) if each.old == change.control.value), None)
-            past.append(_Change(step, change.old, change.control.value))
+            past.append(_Change(step, change.old))
             if came_back is not None and _sent(past[came_back].step, step):
                 past.clear()
             elif came_back is not None:
@@ -103,7 +103,7 @@ def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
                 del past[came_back:]
             elif change.control.kind == "choice" and len(past) > 1:
                 reasons[past[-2].step.index] = "changed again later"
-                past[-2:] = [_Change(step, past[-2].old, change.control.value)]
+                past[-2:] = [_Change(step, past[-2].old)]
 
 
 def _sent(first: SeenStep, last: SeenStep) -> bool:
