@@ -31,19 +31,22 @@ LONGEST_TEXT = 600
 _PRESSES = {1: "Clicked", 2: "Double-clicked", 3: "Triple-clicked"}
 
 
-def action_in_words(action_json: str | None, elements: tuple[UIElement, ...], screen: Size) -> str:
+def action_in_words(
+    action_json: str | None, elements: tuple[UIElement, ...], screen: Size, *, place_of_named: bool = True
+) -> str:
     """One line on a stored action, e.g. `Double-clicked icon "Files" at (12%, 40%)`.
 
     Args:
         action_json: the stored action; None for a reply without one.
         elements: the tree of the screen before it; empty without one.
         screen: size of that screen in pixels, which the action's positions refer to.
+        place_of_named: whether the place of a press is told, too, where the tree names the element.
 
     Raises:
         pydantic.ValidationError: the stored text is not an action.
     """
     taken = read_element_action(action_json, elements)
-    return quotable(_words(taken, taken.parsed, screen))
+    return quotable(_words(taken, taken.parsed, screen, place_of_named))
 
 
 def untrusted(text: str, longest: int | None = None) -> str:
@@ -61,16 +64,17 @@ def quotable(words: str) -> str:
     return words.replace("<|", "< |").replace("|>", "| >")
 
 
-def _words(taken: ElementAction, action: Action | None, screen: Size) -> str:
+def _words(taken: ElementAction, action: Action | None, screen: Size, place_of_named: bool) -> str:
+    place = _place(taken, screen, place_of_named)
     match action:
         case Click(button="left", count=count):
-            return f"{_PRESSES.get(count, f'Clicked {count} times')} {_place(taken, screen)}"
+            return f"{_PRESSES.get(count, f'Clicked {count} times')} {place}"
         case Click(button=button):
-            return f"Clicked with the {button} mouse button {_place(taken, screen)}"
+            return f"Clicked with the {button} mouse button {place}"
         case LongPress(seconds=seconds):
-            return f"Held for {seconds:g} s {_place(taken, screen)}"
+            return f"Held for {seconds:g} s {place}"
         case MoveMouse():
-            return f"Pointed with the mouse {_place(taken, screen)}"
+            return f"Pointed with the mouse {place}"
         case Drag(x=x, y=y, x2=x2, y2=y2):
             what = f"{describe_element(taken.element)} " if taken.element is not None else ""
             return f"Dragged {what}from {_share(x, y, screen)} to {_share(x2, y2, screen)}"
@@ -95,8 +99,10 @@ def _words(taken: ElementAction, action: Action | None, screen: Size) -> str:
             return describe_action(taken._replace(words=_short(taken.words)))
 
 
-def _place(taken: ElementAction, screen: Size) -> str:
+def _place(taken: ElementAction, screen: Size, place_of_named: bool) -> str:
     """The target of an action: the element, if a tree names it, and the position."""
+    if taken.element is not None and not place_of_named:
+        return describe_element(taken.element)
     point = pressed_point(taken.parsed) if taken.parsed is not None else None
     at = f"at {_share(*point, screen)}" if point is not None else ""
     return f"{describe_element(taken.element)} {at}" if taken.element is not None else at

@@ -18,7 +18,8 @@ from trajmill.stages.derive.collected import RULE_AGENTS, Collected, Lesson, wri
 from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
-from trajmill.stages.derive.reasoning.thinker import NO_HINT, Thinker, ThinkerPrompts, says_something
+from trajmill.stages.derive.reasoning.thinker import NO_HINT, Thinker, ThinkerPrompts
+from trajmill.stages.derive.reasoning.unfit_thoughts import says_something
 from trajmill.stages.derive.step_data import StepDataSpec, select_steps
 
 AGENTS, ONLINE, HINTED = "agents", "online", "hinted"
@@ -65,8 +66,8 @@ class Reasoning:
             await self._keep_own(episode, step, collected)
         if "offline" in self._spec.sources:
             kept = await self._sampled(episode, step)
-            if kept is None:
-                collected.refuse("other_action", step, variant="offline")
+            if isinstance(kept, str):
+                collected.refuse(kept, step, variant="offline")
             else:
                 self._add(episode, step, kept, collected)
 
@@ -76,30 +77,40 @@ class Reasoning:
             collected.refuse("no_writer", step, variant=AGENTS)
             return
         thought = await self._thinker.merge(episode, step)
-        await self._keep_checked(episode, step, _AcceptedThought(thought, AGENTS, author), collected)
+        unfit = self._thinker.unfit_thought(step, thought)
+        await self._keep_checked(episode, step, _AcceptedThought(thought, AGENTS, author), unfit, collected)
 
     async def _keep_own(self, episode: Episode, step: Step, collected: Collected) -> None:
         author = episode.trajectory.model_version
         if writes_templates(author) and step.thought.strip():
             collected.refuse("template_thought", step, variant=ONLINE)
             return
-        await self._keep_checked(episode, step, _AcceptedThought(step.thought, ONLINE, author), collected)
+        # The policy was told no action, so the numbers that it thinks of are its own.
+        unfit = None if says_something(step.thought) else "no_thought"
+        await self._keep_checked(episode, step, _AcceptedThought(step.thought, ONLINE, author), unfit, collected)
 
-    async def _keep_checked(self, episode: Episode, step: Step, kept: _AcceptedThought, collected: Collected) -> None:
-        if not says_something(kept.thought):
-            collected.refuse("no_thought", step, variant=kept.variant)
+    async def _keep_checked(
+        self, episode: Episode, step: Step, kept: _AcceptedThought, unfit: str | None, collected: Collected
+    ) -> None:
+        if unfit is not None:
+            collected.refuse(unfit, step, variant=kept.variant)
         elif await self._thinker.leads_to_action(episode, step, kept.thought):
             self._add(episode, step, kept, collected)
         else:
             collected.refuse("other_action", step, variant=kept.variant)
 
-    async def _sampled(self, episode: Episode, step: Step) -> _AcceptedThought | None:
-        """The first thought from which the stored action follows; the action is told only after all others failed."""
+    async def _sampled(self, episode: Episode, step: Step) -> _AcceptedThought | str:
+        """The first thought from which the stored action follows, or why the last one is refused.
+
+        The action is told only after all others failed.
+        """
+        unfit: str | None = None
         for number, (style, variant, hint) in enumerate(self._tries(step)):
             thought = await self._thinker.think(episode, step, style, hint, number)
-            if says_something(thought) and await self._thinker.leads_to_action(episode, step, thought):
+            unfit = self._thinker.unfit_thought(step, thought)
+            if unfit is None and await self._thinker.leads_to_action(episode, step, thought):
                 return _AcceptedThought(thought, variant, self._thinker.version)
-        return None
+        return unfit or "other_action"
 
     def _tries(self, step: Step) -> Iterator[tuple[str, str, str]]:
         """Style, sort of example and hint of each try."""

@@ -16,6 +16,7 @@ class ReasoningSpec(KindSpec):
     """Thoughts for the steps of correct trajectories, written and checked by models: `trajmill derive reasoning`."""
 
     name: ClassVar[str] = "reasoning"
+    version: ClassVar[str] = "2"
     roles: ClassVar[tuple[str, ...]] = ("describer", "writer")
     needs: ClassVar[tuple[str, ...]] = ("describer",)
     prompts: ClassVar[tuple[str, ...]] = ("think", "act", "merge")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import Annotated, NamedTuple
 
@@ -18,6 +17,9 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.pictures import picture
+from trajmill.stages.critics.trees.caption import describe_element
+from trajmill.stages.critics.trees.element_action import read_element_action
+from trajmill.stages.derive.reasoning.unfit_thoughts import says_something, told_by_hint
 from trajmill.stages.metrics.action_match import RightAction, match_action
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
@@ -26,10 +28,6 @@ from trajmill.stages.models.prompts import Prompt
 _LONGEST = 1200
 _LONGEST_ROLES = 6000
 NO_HINT = "(not told)"
-_PLACEHOLDERS = frozenset(
-    ("not told", "none", "null", "nothing", "empty", "n a", "na", "thought", "the thought", "unknown", "tbd")
-)
-"""What stands in the place of a thought: a word of the prompt, or one for nothing."""
 
 
 class ThoughtAnswer(Record):
@@ -119,22 +117,22 @@ class Thinker:
         return match_action(said, RightAction(action_from_json(step.action or ""), box, size)).parameters
 
     def hint(self, step: Step) -> str:
-        """The stored action in words."""
-        before = step.screen_before
-        return action_in_words(step.action, self._screens.elements(before), self._screens.size(before))
+        """The stored action in words; without a position where the words tell the element from all others."""
+        elements, size = self._screens.elements(step.screen_before), self._screens.size(step.screen_before)
+        pressed = read_element_action(step.action, elements).element
+        told = describe_element(pressed)
+        alone = pressed is not None and [describe_element(each) for each in elements].count(told) == 1
+        return action_in_words(step.action, elements, size, place_of_named=not alone)
+
+    def unfit_thought(self, step: Step, thought: str) -> str | None:
+        """Why a thought is none that an agent could have from its task and its screen; None if it is one."""
+        if not says_something(thought):
+            return "no_thought"
+        shown = (element.text for element in self._screens.elements(step.screen_before))
+        return told_by_hint(thought, "\n".join((step.prompt, step.action or "", *shown)))
 
     def _screen(self, step: Step) -> ScreenHandle:
         return picture(step.screen_before, self._screens)
-
-
-def says_something(thought: str) -> bool:
-    """Whether a thought is more than blanks, punctuation or a placeholder.
-
-    A model that presses the same place whatever it is told passes the check of the action by chance, and such a thought
-    with it.
-    """
-    words = " ".join(re.findall(r"\w+", thought.replace("_", " ").casefold()))
-    return words != "" and words not in _PLACEHOLDERS
 
 
 def _about(request: ChatRequest, episode: Episode, step: Step) -> ChatRequest:

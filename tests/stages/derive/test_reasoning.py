@@ -7,7 +7,7 @@ import pytest
 
 from tests.stages.derive.asked_models import OK, Body, derived_with, words
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
-from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.actions import Action, Click, action_to_json
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
@@ -90,6 +90,51 @@ def test_a_placeholder_is_no_thought_though_the_action_is_right(nothing: str) ->
     assert len(asked) == 4, "nothing follows from a placeholder, so its action is not asked for"
     rows, _ = derived_with(ReasoningSpec(sources=("online",)), one_step(thought=nothing), answer)
     assert refused(rows) == [("online", "no_thought")]
+
+
+@pytest.mark.parametrize(
+    ("copied", "reason"),
+    [
+        ('I clicked button "OK" at (50%, 63%).', "tells_position"),
+        ("I tap the point 360, 812 now.", "tells_position"),
+        ("The button is at x=360, y=812.", "tells_position"),
+        ("It is 50% across, so I press it.", "tells_position"),
+        ("The hint says to press OK.", "tells_hint"),
+    ],
+)
+def test_a_thought_that_copies_its_hint_is_refused_though_the_action_is_right(copied: str, reason: str) -> None:
+    def answer(body: Body) -> str:
+        if "response_format" not in body:
+            return call(TAP)
+        return json.dumps({"thought": "..." if "(not told)" in words(body) else copied})
+
+    rows, asked = derived_with(OFFLINE, one_step(), answer)
+    assert rows.examples == ()
+    assert refused(rows) == [("offline", reason)]
+    assert len(asked) == 3, "the action of such a thought is not asked for"
+
+
+def test_numbers_of_the_task_may_be_thought_of() -> None:
+    def answer(body: Body) -> str:
+        return (
+            json.dumps({"thought": "Seats (4, 5) are free, so I press OK."}) if "response_format" in body else call(TAP)
+        )
+
+    given = one_step(prompt="The user query: take seats (4, 5)\nTask progress: none")
+    rows, _ = derived_with(OFFLINE, given, answer)
+    assert [row.variant for row in rows.examples] == ["style_1"]
+    rows, _ = derived_with(OFFLINE, one_step(), answer)
+    assert refused(rows) == [("offline", "tells_position")]
+
+
+def test_a_hint_tells_a_position_only_where_words_do_not_tell_the_element() -> None:
+    def hint_of(given: Episode) -> str:
+        _, asked = derived_with(OFFLINE, given, thinking(99))
+        return next(line for line in words(asked[4]).splitlines() if line.startswith("The right action"))
+
+    assert hint_of(one_step()).endswith('Clicked button "OK"')
+    elsewhere = action_to_json(Click(x=20, y=20))
+    assert hint_of(one_step(action=elsewhere, target=None)).endswith("(3%, 2%)")
 
 
 @pytest.mark.parametrize("short", ["Back.", "点击确定"])
