@@ -23,7 +23,10 @@ def wrong(findings: list[Finding]) -> list[str]:
     return [finding.what for finding in findings if finding.is_wrong]
 
 
-def test_a_new_folder_with_the_default_configuration_has_nothing_wrong(tmp_path: Path) -> None:
+def test_a_new_folder_with_the_default_configuration_has_nothing_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=10, free=990))
     findings = list(examine(Config.model_validate({"run": {"root": tmp_path / "new"}})))
     assert wrong(findings) == []
     assert findings[-1] == Finding("warehouse", f"there is none in {tmp_path / 'new'} yet")

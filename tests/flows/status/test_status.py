@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +52,7 @@ def test_what_needs_a_person_is_listed_and_nothing_acts_on_the_terminal(
         next=(FlowRunLine("nightly", "Scheduled", "2026-11-23 02:00:00", ""),),
     )
     monkeypatch.setattr("trajmill.flows.status.page.flow_runs", lambda root: runs)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=10, free=990))
     lines = status_lines(Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path))
     assert "now       nobody is at work; round 1, generate is next" in lines
     assert "next      nightly at 2026-11-23 02:00:00" in lines

@@ -35,6 +35,8 @@ _BUTTONS = {"left": 1, "middle": 2, "right": 3}
 _WHEEL_UP, _WHEEL_DOWN, _WHEEL_LEFT, _WHEEL_RIGHT = 4, 5, 6, 7
 _DRAG_STEPS = 8
 _DRAG_STEP_SECONDS = 0.01  # toolkits start a drag only after the pointer has moved
+_DROP_OFFSETS = (1, 0, 1, 0)  # pixels; file managers accept what they know, with the next motion
+_DROP_STEP_SECONDS = 0.05
 
 
 class DisplayInput:
@@ -113,6 +115,12 @@ class DisplayInput:
             self._display.sync()
             time.sleep(_DRAG_STEP_SECONDS)
             # A busy program that sees press and release at once starts no drag.
+            self._wait_for_programs()
+        for offset in _DROP_OFFSETS:
+            # What is dropped before its target has asked what it is, and has accepted it, is dropped nowhere.
+            self._move(x2 - offset, y2)
+            self._display.sync()
+            time.sleep(_DROP_STEP_SECONDS)
             self._wait_for_programs()
         xtest.fake_input(self._display, X.ButtonRelease, _BUTTONS["left"])
 
