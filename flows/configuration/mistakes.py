@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import ErrorDetails
 
@@ -16,6 +16,9 @@ from trajmill.schemas.known_name import UNKNOWN_KIND
 from trajmill.schemas.nearest import nearest
 
 _LARGEST = 2**63 - 1
+
+_Place: TypeAlias = tuple[str | int, ...]
+"""Keys of tables and numbers of list items, from the outside in."""
 
 
 class WrittenFile(NamedTuple):
@@ -27,12 +30,15 @@ class WrittenFile(NamedTuple):
 
     def mistakes(self, details: Iterable[ErrorDetails]) -> list[str]:
         """The errors of pydantic as messages in the order of the file; one for each key."""
-        first_of_key: dict[KeyPath, ErrorDetails] = {}
+        of_value: dict[_Place, list[ErrorDetails]] = {}
         for detail in details:
-            first_of_key.setdefault(tuple(part for part in detail["loc"] if isinstance(part, str)), detail)
+            of_value.setdefault(_written_place(detail["loc"], self.tables), []).append(detail)
+        first_of_key: dict[KeyPath, list[ErrorDetails]] = {}
+        for place, found in of_value.items():
+            first_of_key.setdefault(tuple(part for part in place if isinstance(part, str)), found)
         lines = [
-            (_line_of(self.text, keys) or 0, self.mistake(keys, self._message(keys, detail)))
-            for keys, detail in first_of_key.items()
+            (_line_of(self.text, keys) or 0, self.mistake(keys, self._message(keys, found)))
+            for keys, found in first_of_key.items()
         ]
         return [message for _, message in sorted(lines)]
 
@@ -41,12 +47,15 @@ class WrittenFile(NamedTuple):
         line = _line_of(self.text, keys)
         return f"{self.path}: {message}" if line is None else f"{self.path}:{line}: {message}"
 
-    def _message(self, keys: KeyPath, detail: ErrorDetails) -> str:
+    def _message(self, keys: KeyPath, found: Sequence[ErrorDetails]) -> str:
+        """What is wrong with one value; a value of several possible types has an error for each of them."""
+        detail = found[0]
         if detail["type"] == "extra_forbidden":
             return f"unknown key {'.'.join(keys)}; {self._instead(keys)}"
         if detail["type"] == UNKNOWN_KIND:
             return f"{'.'.join(keys)}: {detail['msg']}"
-        what = detail["msg"].removeprefix("Input ")
+        first, *others = dict.fromkeys(each["msg"].removeprefix("Input ") for each in found)
+        what = " or ".join([first, *(other.removeprefix("should be ") for other in others)])
         return f"{'.'.join(keys)} {what}, not {json.dumps(detail['input'], default=str)}"
 
     def _instead(self, keys: KeyPath) -> str:
@@ -56,6 +65,18 @@ class WrittenFile(NamedTuple):
             return f"did you mean {'.'.join((*keys[:-1], close))}?"
         elsewhere = [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
         return f"did you mean {elsewhere[0]}?" if elsewhere else f"there are {', '.join(siblings)}"
+
+
+def _written_place(place: _Place, value: object) -> _Place:
+    """A place without what pydantic adds after a single value: the members of its type that the value does not fit."""
+    for depth, part in enumerate(place):
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        else:
+            return place[:depth]
+    return place
 
 
 def impossible_values(value: object, keys: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:

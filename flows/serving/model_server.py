@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.serving.server_keeper import SECONDS_TO_END
-from trajmill.flows.serving.server_log import error_in_log
+from trajmill.flows.serving.server_log import LogSilence, error_in_log
 from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
@@ -58,7 +58,6 @@ class _Started(NamedTuple):
     keeper: subprocess.Popen[bytes]
     log: Path
     log_start: int
-    until: float
 
 
 @contextmanager
@@ -69,7 +68,7 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[tuple[Running
 
     Raises:
         BadInputError: a port is asked for twice or taken by something else, or there is no such Python.
-        TrajmillError: a server ended while starting, or was not ready in time; the message quotes its log.
+        TrajmillError: a server ended while starting, or hung; the message quotes its log.
     """
     _refuse_shared_ports(servers)
     missing = [server for server in servers if not _is_running(server)]
@@ -137,7 +136,7 @@ def _start(server: ModelServer, logs: Path) -> _Started:
             env=_environment(server),
             start_new_session=True,
         )
-    return _Started(server, keeper, log, log_start, time.monotonic() + server.section.ready_seconds)
+    return _Started(server, keeper, log, log_start)
 
 
 def _command(server: ModelServer) -> list[str]:
@@ -160,9 +159,11 @@ def _environment(server: ModelServer) -> dict[str, str]:
 
 
 def _await_ready(started: _Started) -> None:
+    """Wait as long as the server lives and its log grows: how long it loads says nothing on a busy machine."""
     server = started.server
     health = f"http://{_HOST}:{server.section.port}/health"
-    while time.monotonic() < started.until:
+    silence = LogSilence(started.log, time.monotonic())
+    while silence.seconds(time.monotonic()) < server.section.ready_seconds:
         code = started.keeper.poll()
         if code is not None:
             raise TrajmillError(f"{_name(server)} ended with code {code} while starting: {_log_excerpt(started)}")
@@ -170,7 +171,7 @@ def _await_ready(started: _Started) -> None:
             return _check_model(server)
         time.sleep(_POLL_SECONDS)
     raise TrajmillError(
-        f"{_name(server)} was not ready within {server.section.ready_seconds:g} s (serve.ready_seconds): "
+        f"{_name(server)} hung while starting: silent for {server.section.ready_seconds:g} s (serve.ready_seconds): "
         f"{_log_excerpt(started)}"
     )
 

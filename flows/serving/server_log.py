@@ -1,4 +1,4 @@
-"""Finds in a server's log why it ended, in one line."""
+"""Reads a server's log: why it ended, in one line, and how long it has been silent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,21 @@ _LINE_PREFIX = re.compile(r"^\(\w+ pid=\d+\) ?(?:(?:ERROR|CRITICAL) \S+ \S+ \[[^
 _ERROR = re.compile(r"[\w.]+(?:Error|Exception): .+|[\w.-]+: error: .+")
 """The last line of a traceback, or an error of argparse."""
 _CONTINUED = re.compile(r" {1,3}(?!File )\S.*")
+
+
+class LogSilence:
+    """How long a log has not grown."""
+
+    def __init__(self, log: Path, now: float) -> None:
+        """Begin to look at a log, at a time in seconds."""
+        self._log, self._size, self._since = log, log.stat().st_size, now
+
+    def seconds(self, now: float) -> float:
+        """Seconds since it was last seen to have grown, or since the beginning."""
+        size = self._log.stat().st_size
+        if size != self._size:
+            self._size, self._since = size, now
+        return now - self._since
 
 
 def error_in_log(log: Path, start: int = 0) -> str:

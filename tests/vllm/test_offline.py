@@ -24,7 +24,7 @@ from trajmill.stages.models.completion_json import completion_from_json
 from trajmill.stages.models.transformers_local.model import TransformersModel
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -37,10 +37,9 @@ class Told(NamedTuple):
     answers: dict[str, Any]
     again: dict[str, Any]
     """The same requests in another event loop."""
-    restarted: str
     version: str
     adapted: dict[str, Any]
-    """The answer to the request with a picture, with the adapter."""
+    """The answer to the request with a picture, by a second engine, which has the adapter."""
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +52,20 @@ def told(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     command = [str(vllm_python), "-m", "tests.vllm.offline_worker", str(model), str(adapter)]
     with (folder / "log.txt").open("wb") as log:
         worker = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, env=environment, cwd=folder, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
         )
     try:
         line = _last_line(worker)
         assert line is not None, (folder / "log.txt").read_text()[-3000:]
         said = json.loads(line)
         answers, again = said["rounds"]
-        yield Told(model, adapter, answers, again, said["restarted"], said["version"], said["adapted"])
+        yield Told(model, adapter, answers, again, said["version"], said["adapted"])
         assert len(living(worker.pid)) > 1
     finally:
         worker.kill()
@@ -147,8 +152,7 @@ def test_what_it_cannot_answer_gives_one_error_line(told: Told, name: str, reaso
     assert reason in failure and "\n" not in failure
 
 
-def test_it_outlives_the_event_loop_of_a_caller_and_comes_back_after_it_was_closed(told: Told) -> None:
+def test_it_outlives_the_event_loop_of_a_caller(told: Told) -> None:
     assert {name: answer.get("text") for name, answer in told.answers.items()} == {
         name: answer.get("text") for name, answer in told.again.items()
     }
-    assert told.restarted == told.answers["text"]["text"]

@@ -36,7 +36,7 @@ from trajmill.stages.training.trl_sft.spec import TrlSftSpec
 from trajmill.stages.training.trpo.spec import TrpoSpec
 from trajmill.warehouse.read import read_rows
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 
 TRAINER = Path(__file__).parents[2] / ".venv-trainers" / "trl" / "bin" / "python"
 

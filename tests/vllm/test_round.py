@@ -25,7 +25,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 
 
 def config(root: Path, server: TinyServer) -> Config:

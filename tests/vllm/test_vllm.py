@@ -34,7 +34,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.structured import ask
 from trajmill.stages.models.wrapped.request_cache import CachedModel
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 
 T = TypeVar("T")
 

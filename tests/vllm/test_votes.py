@@ -25,7 +25,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompted import Sampling
 from trajmill.stages.models.wrapped.accounting import AccountedModel
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 
 BUDGET = ContextBudget(screens=4, tokens=6000)
 VOTES = 3

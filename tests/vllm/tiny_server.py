@@ -42,5 +42,5 @@ ENVIRONMENT: Final = {
 def tiny_server(python: Path, model: Path, port: int) -> ModelServerSpec:
     """The server's configuration, as a user would write it."""
     return ModelServerSpec(
-        python=python, model=str(model), port=port, arguments=_ARGUMENTS, environment=ENVIRONMENT, ready_seconds=500.0
+        python=python, model=str(model), port=port, arguments=_ARGUMENTS, environment=ENVIRONMENT, ready_seconds=3000.0
     )

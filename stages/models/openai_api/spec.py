@@ -30,7 +30,7 @@ class ModelServerSpec(Spec):
     environment: dict[str, str] = {}
     """Environment variables of the server, beside those of trajmill itself."""
     ready_seconds: PositiveFloat = 600.0
-    """Time limit until it is ready."""
+    """Longest silence of its log until it is ready; after it the server counts as hung."""
 
 
 class OpenAiSpec(ModelSpec):

@@ -62,6 +62,10 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
         ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),
         (
+            "[guidance]\ndemonstrate = 'explore'\n",
+            "2: guidance.demonstrate should be a valid boolean or 'explorer', not \"explore\"",
+        ),
+        (
             "[environment]\nkind = 'browserr'\n",
             "2: environment.kind: there is no environment of kind 'browserr'; did you mean browser?",
         ),

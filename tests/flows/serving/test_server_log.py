@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.serving.server_log import error_in_log
+from trajmill.flows.serving.server_log import LogSilence, error_in_log
 
 pytestmark = pytest.mark.slow
 
@@ -57,3 +57,14 @@ def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("ValueError: long ago\n" + "line\n" * 100_000 + "the end\n")
     assert error_in_log(log) == "the end"
+
+
+def test_silence_begins_anew_whenever_the_log_grows(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("of an earlier start\n")
+    silence = LogSilence(log, now=100.0)
+    assert silence.seconds(now=160.0) == 60.0
+    with log.open("a") as file:
+        file.write("loading weights\n")
+    assert silence.seconds(now=170.0) == 0.0
+    assert silence.seconds(now=171.0) == 1.0
