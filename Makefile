@@ -10,7 +10,7 @@ TRAINERS := .venv-trainers
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run demo run-web run-pixels test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
+.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,10 @@ run-web: .venv/installed-web ## the same loop on MiniWoB++ in a real headless Ch
 run-pixels: .venv/installed-train ## a tiny Qwen2.5-VL learns to operate an app from its screenshots alone (docs/pixels.md)
 	$(BIN)/trajmill untrained --config docs/examples/pixels.toml
 	$(BIN)/trajmill evolve --config docs/examples/pixels.toml
+
+run-vllm: .venv/installed-train $(VLLM)/installed ## the loop with a tiny Qwen2.5-VL behind a vLLM server on this machine's CPU (docs/policy.md)
+	$(BIN)/trajmill untrained --config docs/examples/vllm.toml
+	$(BIN)/trajmill evolve --config docs/examples/vllm.toml
 
 test: lint types pytest ## ruff, mypy and pytest
 

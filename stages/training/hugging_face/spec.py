@@ -27,7 +27,7 @@ class HuggingFaceRecipe(RecipeSpec):
     epochs: PositiveFloat = 1.0
     """Passes over the release."""
     max_updates: PositiveInt | None = None
-    """Most optimiser updates; by default only `passes` decides."""
+    """Most optimiser updates; by default only `epochs` decides."""
     batch: PositiveInt = 32
     """Rows in one update, of all devices together."""
     rows_at_once: PositiveInt = 1

@@ -37,7 +37,6 @@ from trajmill.stages.training.embedded.lessons import (
     rl_lessons,
     sft_lessons,
 )
-from trajmill.stages.training.embedded.losses import supervised_loss, trajectory_loss
 from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import select, train_network, train_policy
 
@@ -132,19 +131,6 @@ def test_trajectory_level_rl_makes_what_was_rewarded_more_likely() -> None:
     train_network(network, collected(episodes), recipe, seed=0)
     again = sum(episode.won for episode in play(network, range(120))) / 120
     assert again > rate + 0.1
-
-
-def test_the_trajectory_loss_is_clipped_on_the_side_of_the_gain() -> None:
-    before = torch.zeros(4)
-    ratios = torch.tensor([1.5, 1.5, 0.5, 0.5])
-    advantages = torch.tensor([1.0, -1.0, 1.0, -1.0])
-    assert trajectory_loss(ratios.log(), before, advantages, 0.2).item() == pytest.approx(-(1.2 - 1.5 + 0.5 - 0.8) / 4)
-
-
-def test_the_supervised_loss_is_a_weighted_mean() -> None:
-    logits = torch.tensor([[0.0, 0.0, -torch.inf], [0.0, 0.0, 0.0]])
-    loss = supervised_loss(logits, torch.tensor([0, 2]), torch.tensor([3.0, 1.0]))
-    assert loss.item() == pytest.approx((3 * torch.log(torch.tensor(2.0)) + torch.log(torch.tensor(3.0))).item() / 4)
 
 
 def test_padding_changes_no_score(guided_successes: list[ToyEpisode]) -> None:
