@@ -13,7 +13,8 @@ from trajmill.stages.queries.causal.metadata import pathway_metadata, pathway_sl
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.model_writer import ModelWriter
 from trajmill.stages.queries.live.metadata import app_name, label
-from trajmill.stages.queries.live.wording import as_wish, wish_for
+from trajmill.stages.queries.live.way import as_wish
+from trajmill.stages.queries.live.wording import wish_for
 from trajmill.stages.queries.packaged_phrasings import packaged_phrasings
 from trajmill.stages.queries.phrasing_template import parse_template, tidy
 

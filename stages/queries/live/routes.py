@@ -10,6 +10,7 @@ import networkx as nx
 
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphTransition, SlotKind
 from trajmill.stages.graphs.network import walkable
+from trajmill.stages.graphs.operations import staying
 from trajmill.stages.queries.live.base import Route, RouteMove
 from trajmill.stages.queries.live.goal import checks_values
 
@@ -28,11 +29,12 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     """All routes that can be asked for: to a page, to a change on it, and to values that are set on it.
 
     Nothing that leaves the app, destroys something or needs a log-in is on a route. A route is left out if the screen
-    at its end does not tell its values, because then no check could tell right from wrong.
+    at its end does not tell its values, because then no check could tell right from wrong; or if something is entered
+    on the way that no instruction asks for.
     """
     allowed = walkable(graph)
     found = [route for page in graph.pages for way in _ways(allowed, graph, page) for route in _from(allowed, way)]
-    return tuple(route for route in found if checks_values(route))
+    return tuple(route for route in found if checks_values(route) and not _enters_unasked(route))
 
 
 def routes_to(graph: AppGraph, page: str) -> tuple[Route, ...]:
@@ -92,6 +94,16 @@ def _differ(first: Feature, second: Feature) -> bool:
         return False
     told = ((first.text, second.text), (first.value, second.value))
     return any(None not in pair and pair[0] != pair[1] and "{" not in f"{pair}" for pair in told)
+
+
+def _enters_unasked(route: Route) -> bool:
+    """Whether a move first does something on its page for which a value must be chosen."""
+    for move in route.moves:
+        page = route.graph.pages[move.page]
+        before = [staying(page, move.page).get(name) for name in move.transition.after]
+        if any(each and (each.slots or each.by in page.slots) for each in before):
+            return True
+    return False
 
 
 def _changes(transition: GraphTransition) -> bool:

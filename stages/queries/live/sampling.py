@@ -12,6 +12,7 @@ from trajmill.stages.graphs.operations import OFF, ON
 from trajmill.stages.queries.live.base import LiveSample, Route, RouteMove, Setting
 from trajmill.stages.queries.live.goal import slots_of
 from trajmill.stages.queries.live.routes import routes
+from trajmill.stages.queries.live.way import is_told_by_name
 
 _MOST_SAMPLES = 60
 """Most samples of one route."""
@@ -25,9 +26,16 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[LiveSample, .
     found: dict[str, dict[tuple[tuple[str, str], ...], LiveSample]] = defaultdict(dict)
     for route in sorted(routes(graph), key=lambda route: len(route.moves)):
         rng = Random(f"{seed} {task_of(route)} {len(route.moves)}")
+        if not _is_asked(route):
+            continue
         for sample in _samples(route, rng):
             found[sample.task].setdefault(sample.key, sample)
     return {task: tuple(goals.values()) for task, goals in found.items()}
+
+
+def _is_asked(route: Route) -> bool:
+    """Whether words can ask for a page that is only visited: another page may have its name, and be nearer."""
+    return task_of(route) != f"{route.graph.app}.{VISIT}" or is_told_by_name(route.graph, route.end)
 
 
 def task_of(route: Route) -> str:
@@ -50,7 +58,7 @@ def _samples(route: Route, rng: Random) -> list[LiveSample]:
     combinations = list(islice(product(*offered), _MOST_COMBINATIONS))
     # By chance, so that the splits do not follow the order of lists.
     chosen = rng.sample(combinations, min(len(combinations), _MOST_SAMPLES))
-    return [sample_of(route, values) for values in chosen if _all_differ(places, values)]
+    return [sample_of(route, values) for values in chosen if _all_differ(route, values)]
 
 
 def places_of(route: Route) -> list[tuple[str, str]]:
@@ -66,12 +74,16 @@ def values_of(slot: GraphSlot) -> tuple[str, ...]:
     return tuple(value for value in dict.fromkeys(offered) if value and value != default)
 
 
-def _all_differ(places: Sequence[tuple[str, str]], values: Sequence[str]) -> bool:
-    """Whether a slot that is set twice gets two values, in a fixed order, so that no goal is drawn twice."""
-    by_place: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for place, value in zip(places, values, strict=True):
-        by_place[place].append(value)
-    return all(given == sorted(set(given)) for given in by_place.values() if len(given) > 1)
+def _all_differ(route: Route, values: Sequence[str]) -> bool:
+    """Whether a slot that is set twice on the way gets two values, in a fixed order, so that no goal is drawn twice.
+
+    It is the same slot where pages have it in common, and a goal would not tell that one value was entered twice.
+    """
+    by_slot: dict[tuple[str, str], list[str]] = defaultdict(list)
+    on_the_way = len(values) - len(route.final)
+    for (page, slot), value in zip(places_of(route)[:on_the_way], values[:on_the_way], strict=True):
+        by_slot[slot, route.graph.pages[page].slots[slot].target].append(value)
+    return all(given == sorted(set(given)) for given in by_slot.values() if len(given) > 1)
 
 
 def sample_of(route: Route, values: Sequence[str]) -> LiveSample:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
 
 from trajmill.stages.graphs.base import SlotKind
-from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.live.base import LiveBrief, LiveSample, RouteMove, Setting
-from trajmill.stages.queries.live.metadata import app_name, label, page_name, pressed_name, switch_words
+from trajmill.stages.queries.live.metadata import app_name, label, page_name, switch_words
+from trajmill.stages.queries.live.way import pressing, way_in_words
 from trajmill.stages.queries.packaged_phrasings import packaged_phrasings
 from trajmill.stages.queries.phrasing_template import parse_template, tidy
 
@@ -47,7 +47,7 @@ class Wish(NamedTuple):
 class LiveGrammar:
     """Makes wishes of what transitions do, and puts them into the templates of `phrasings.yaml`."""
 
-    version = "live-grammar-2"
+    version = "live-grammar-3"
 
     def __init__(self) -> None:
         """Read the templates."""
@@ -72,11 +72,7 @@ class LiveGrammar:
         if _opens_item(sample, acts):
             (setting,) = acts[0].settings
             return _OPEN, {**app, "item": setting.value}, {setting.name: setting.value}
-        wishes = [_act(sample, move, rng) for move in acts]
-        if sample.moves and sample.moves[-1] not in acts:
-            going = rng.choice(("go to", "open", "get to"))
-            wishes.append(Wish(f"{going} {page_name(sample.graph, sample.end)}", {}))
-        wishes += [wish_for(sample, setting, rng) for setting in sample.final]
+        wishes = [*_moves(sample, rng), *(wish_for(sample, setting, rng) for setting in sample.final)]
         said = {name: words for wish in wishes for name, words in wish.said.items()}
         return _DO, {**app, "wish": " and ".join(wish.text for wish in wishes)}, said
 
@@ -88,12 +84,28 @@ def _opens_item(sample: LiveSample, acts: Sequence[RouteMove]) -> bool:
     return acts[0].settings[0].spec(sample.graph).kind is SlotKind.LIST and acts[0].transition.to != acts[0].page
 
 
+def _moves(sample: LiveSample, rng: Random) -> Iterator[Wish]:
+    """What is done on the way, each after the way to its page; then the way to the last page."""
+    acts, way = sample.acts, list[RouteMove]()
+    for move in sample.moves:
+        if move in acts:
+            yield from _way(sample, way, rng)
+            yield _act(sample, move, rng)
+            way = []
+        else:
+            way.append(move)
+    yield from _way(sample, way, rng)
+
+
+def _way(sample: LiveSample, way: Sequence[RouteMove], rng: Random) -> Iterator[Wish]:
+    if way:
+        going = rng.choice(("go to", "open", "get to"))
+        yield from (Wish(words, {}) for words in way_in_words(sample.graph, way, going))
+
+
 def _act(sample: LiveSample, move: RouteMove, rng: Random) -> Wish:
     """The wish for a transition: what it does, with the values that this does not name added."""
-    element = sample.graph.pages[move.page].elements.get(move.transition.by)
-    does = move.transition.does or (written(element.does) if element else "")
-    pressed = pressed_name(sample.graph, move.page, move.transition)
-    text = as_wish(does) if does else f"press {pressed}" if pressed else ""
+    text = pressing(sample.graph, move)
     said: dict[str, str] = {}
     left: list[Wish] = []
     for setting in move.settings:
@@ -122,19 +134,6 @@ def wish_for(sample: LiveSample, setting: Setting, rng: Random) -> Wish:
             return Wish(f"{rng.choice(('set', 'change'))} {named} to {setting.value}", {setting.name: setting.value})
         case _:
             return Wish(f"{rng.choice(('choose', 'pick'))} {setting.value}", {setting.name: setting.value})
-
-
-def as_wish(does: str) -> str:
-    """A sentence about an element as a wish: `Adds the entry.` is `add the entry`."""
-    first, _, rest = does.strip().rstrip(".").partition(" ")
-    verb = first[:1].lower() + first[1:]
-    if verb.endswith("ies") and len(verb) > 4:
-        verb = f"{verb[:-3]}y"
-    elif verb.endswith(("sses", "shes", "ches", "xes", "zes", "oes")):
-        verb = verb[:-2]
-    elif verb.endswith("s") and not verb.endswith("ss"):
-        verb = verb[:-1]
-    return f"{verb} {rest}".strip()
 
 
 def _quoted(sample: LiveSample, setting: Setting) -> str:

@@ -61,6 +61,19 @@ def test_an_unseen_app_is_not_trained_on(origin: Origin) -> None:
     assert Counter(query.split for query in queries) == {Split.HELDOUT_APPS: 4}
 
 
+def test_training_has_other_values_of_each_task_of_which_goals_are_held_out(origin: Origin) -> None:
+    page = LIST.pages["things"]
+    field = page.slots["new"].model_copy(update={"values": tuple("abcdefgh")})
+    many = page.model_copy(update={"slots": {**page.slots, "new": field}})
+    graph = LIST.model_copy(update={"pages": {**LIST.pages, "things": many}})
+    wanted = LiveQueriesSpec(train=8, validation=1, heldout_slots=1, heldout_phrasings=1)
+    queries = made_of(graph, CountedWalk(), origin, wanted).queries
+    trained = Counter(query.task for query in queries if query.split is Split.TRAIN)
+    assert len(queries) == 11 and len(trained) > 1
+    assert all(trained[query.task] >= 3 for query in queries if query.split is not Split.TRAIN)
+    assert leaks_in_queries(queries, ()) == ()
+
+
 def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:
     clock = graph_of_app(world.apps["clock"])
 

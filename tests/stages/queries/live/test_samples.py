@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 import pytest
 
 from tests.stages.queries.live.shop import LIST
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.graphs.base import GraphPage, GraphTransition
+from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition
 from trajmill.stages.queries.live.base import LiveSample
 from trajmill.stages.queries.live.drafting import draft_live, live_path
 from trajmill.stages.queries.live.routes import routes
 from trajmill.stages.queries.live.sampling import samples_by_task
-from trajmill.stages.queries.live.wording import LiveGrammar, as_wish
+from trajmill.stages.queries.live.way import as_wish
+from trajmill.stages.queries.live.wording import LiveGrammar
 
 
 def of(task: str) -> tuple[LiveSample, ...]:
@@ -176,3 +178,70 @@ def test_the_way_is_said_before_what_is_set_at_its_end(origin: Origin) -> None:
     (sample,) = of("options-set-dark")
     text = query_for(sample, origin).instruction.casefold()
     assert text.index(LIST.pages["options"].title.casefold()) < text.index("dark")
+
+
+def with_transitions(page: str, *added: Mapping[str, object], **elements: Mapping[str, str]) -> AppGraph:
+    """The list with more transitions, and the elements of one page that they need."""
+    before = LIST.pages[page].model_dump()
+    changed = {
+        **before,
+        "elements": {**before["elements"], **elements},
+        "transitions": [*before["transitions"], *added],
+    }
+    return LIST.model_copy(update={"pages": {**LIST.pages, page: GraphPage.model_validate(changed)}})
+
+
+def more_of_the_options(title: str) -> AppGraph:
+    """A page behind the options, with a button on it that says something."""
+    more = {
+        "title": title,
+        "recognise": {"shows": [{"role": "heading", "text": "More"}]},
+        "elements": {"help": {"target": "button:Help", "name": "Help"}},
+        "transitions": [{"by": "help", "to": "more", "shows": [{"role": "text", "text": "No help."}]}],
+    }
+    graph = with_transitions(
+        "options", {"by": "rest", "to": "more"}, rest={"target": "button:The rest", "name": "The rest"}
+    )
+    return graph.model_copy(update={"pages": {**graph.pages, "more": GraphPage.model_validate(more)}})
+
+
+def test_the_way_is_said_before_what_is_done_at_its_end(origin: Origin) -> None:
+    (sample,) = samples_by_task(more_of_the_options("the rest of them"), 0)["list.more-help"]
+    text = query_for(sample, origin).instruction
+    assert "the rest of them and press Help" in text and LIST.pages["options"].title not in text
+
+
+def test_what_leads_to_a_page_is_said_where_its_name_is_that_of_a_nearer_one(origin: Origin) -> None:
+    graph = more_of_the_options(LIST.pages["options"].title)
+    found = samples_by_task(graph, 0)
+    (sample,) = found["list.more-help"]
+    assert "the options and press The rest and press Help" in query_for(sample, origin).instruction
+    assert [sample.end for sample in found["list.visit"]] == ["options"]
+
+
+def test_a_page_with_the_name_of_the_first_one_is_never_asked_for() -> None:
+    found = samples_by_task(more_of_the_options(LIST.pages["things"].title), 0)
+    assert [sample.end for sample in found["list.visit"]] == ["options"]
+
+
+def test_what_is_entered_on_two_pages_differs_because_no_goal_counts() -> None:
+    page = LIST.pages["things"]
+    adding = next(each for each in page.transitions if each.by == "add").model_copy(update={"to": "more"})
+    more = page.model_copy(update={"title": "more things", "recognise": LIST.pages["thing"].recognise})
+    again = tuple(each.model_copy(update={"to": "more"}) for each in page.transitions if each.by == "add")
+    pages = {
+        "things": page.model_copy(update={"transitions": (adding,)}),
+        "more": more.model_copy(update={"transitions": again}),
+    }
+    found = samples_by_task(LIST.model_copy(update={"pages": pages}), 0)["list.more-add-add"]
+    assert sorted(tuple(setting.value for setting in sample.settings) for sample in found) == [
+        ("jam", "milk"),
+        ("jam", "tea"),
+        ("milk", "tea"),
+    ]
+
+
+def test_nothing_is_asked_for_that_needs_a_value_which_is_not_told() -> None:
+    marked = {"by": "mark", "to": "things", "after": ["add"], "shows": [{"role": "text", "text": "marked"}]}
+    graph = with_transitions("things", marked, mark={"target": "checkbox:#1", "name": "the mark"})
+    assert "list.things-mark" not in samples_by_task(graph, 0)
