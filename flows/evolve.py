@@ -18,7 +18,7 @@ from prefect.tasks import Task
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.interrupt import asked_to_stop
+from trajmill.flows.interrupt import asked_to_stop, still_noticing_interrupts
 from trajmill.flows.landed_event import accepted_since_training, announce_landed
 from trajmill.flows.malloc_arenas import limit_malloc_arenas
 from trajmill.flows.policies.choice import adopt_configured
@@ -111,9 +111,10 @@ def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
 @flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
 def round_flow(context: RoundContext) -> RoundSummary | Waiting:
     """All stages of one round; returns its figures, or the thing that a stage waits for."""
-    adopt_configured(context)
-    waiting = do_stages(context, _stage_of_flow, rolled_out_ahead(context))
-    refresh_views(context.warehouse)
+    with still_noticing_interrupts():
+        adopt_configured(context)
+        waiting = do_stages(context, _stage_of_flow, rolled_out_ahead(context))
+        refresh_views(context.warehouse)
     if waiting:
         return Waiting(waiting)
     summary = summary_of(context)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import NoReturn
 
@@ -19,6 +20,11 @@ class Interrupt:
 
     number: int | None = None
     """Number of the signal, None while none has come."""
+
+    def remember(self, number: int, frame: FrameType | None) -> NoReturn:
+        """Handle the signal."""
+        self.number = number
+        raise KeyboardInterrupt
 
 
 _ASKED: ContextVar[Interrupt | None] = ContextVar("trajmill_asked_to_stop", default=None)
@@ -34,16 +40,27 @@ def asked_to_stop() -> bool:
 def noticing_interrupts() -> Iterator[Interrupt]:
     """Remember Ctrl-C and SIGTERM inside and raise KeyboardInterrupt; yields what has come. Main thread only."""
     asked = Interrupt()
-
-    def remember(number: int, frame: FrameType | None) -> NoReturn:
-        asked.number = number
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     token = _ASKED.set(asked)
     try:
-        yield asked
+        with _handled(asked):
+            yield asked
     finally:
         _ASKED.reset(token)
+
+
+@contextmanager
+def still_noticing_interrupts() -> Iterator[None]:
+    """The same within a flow of Prefect, which takes SIGTERM for itself; nothing where nobody notices them."""
+    asked = _ASKED.get()
+    with nullcontext() if asked is None or current_thread() is not main_thread() else _handled(asked):
+        yield
+
+
+@contextmanager
+def _handled(asked: Interrupt) -> Iterator[None]:
+    before = {number: signal.signal(number, asked.remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -6,7 +6,6 @@ Drawing a simulated screen costs more than the rest of a step, and only the end 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 
-from trajmill.pipelines.work.processes import end_with
+from trajmill.pipelines.work.children import children_context, end_with
 from trajmill.schemas.observation import Observation
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
@@ -46,8 +45,7 @@ def stored_screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: 
 @lru_cache(maxsize=1)
 def drawing_processes() -> Executor:
     """The processes that draw, one per core up to four; they start once and end with this process."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trajmill.stages.environments.simulated.drawing.draw"])
+    context = children_context(["trajmill.stages.environments.simulated.drawing.draw"])
     return ProcessPoolExecutor(
         min(os.cpu_count() or 1, _MOST_PROCESSES), context, initializer=end_with, initargs=(os.getpid(),)
     )

@@ -7,27 +7,25 @@ for once.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
-from time import sleep
 from typing import TypeVar
 
+from trajmill.pipelines.work.children import children_context, end_with
 from trajmill.schemas.errors import TrajmillError
 
 S = TypeVar("S")
 
 _TRIES = 3
 """Processes that may die at one shard before it is given up."""
-_CHECK_OWNER_SECONDS = 0.1
 _PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
 
 
@@ -89,7 +87,7 @@ class WorkerLane:
 
     def __init__(self) -> None:
         """Begin without a process; the first work starts one."""
-        self._process: multiprocessing.process.BaseProcess | None = None
+        self._process: BaseProcess | None = None
         self._ours: Connection | None = None
 
     def do(self, do: Callable[[S], object], shard: S) -> None:
@@ -122,8 +120,7 @@ class WorkerLane:
         return process.exitcode
 
     def _start(self) -> Connection:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
+        context = children_context(_PRELOADED)
         self._ours, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, os.getpid()), name="trajmill worker")
         self._process.start()
@@ -139,21 +136,8 @@ def _lane(number: int) -> WorkerLane:
     return WorkerLane()
 
 
-def end_with(owner: int) -> None:
-    """End this process when its owner ends, because a killed owner cannot end the processes that it started."""
-
-    def watch() -> None:
-        while _is_alive(owner):
-            sleep(_CHECK_OWNER_SECONDS)
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def _serve(work: Connection, owner: int) -> None:
     """Do what comes, one after the other, until the owner ends."""
-    # Ctrl-C reaches all processes of a terminal; the owner ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(owner)
     while True:
         try:
@@ -176,11 +160,3 @@ def _error_of(do: Callable[[S], object], shard: S) -> Exception | None:
             return TrajmillError(f"{type(error).__name__}: {error}")
         return error
     return None
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import signal
+from types import FrameType, SimpleNamespace
+from typing import cast
+
+import pytest
+
+from trajmill.flows import evolve
+from trajmill.flows.context import RoundContext
+from trajmill.flows.interrupt import asked_to_stop, noticing_interrupts, still_noticing_interrupts
+
+
+class TakenError(Exception):
+    """Somebody else got the signal."""
+
+
+def take(number: int, frame: FrameType | None) -> None:
+    raise TakenError
+
+
+def test_a_signal_is_noticed_where_somebody_else_has_taken_it_meanwhile() -> None:
+    with noticing_interrupts() as asked:
+        noticed = signal.signal(signal.SIGTERM, take)
+        with still_noticing_interrupts(), pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert asked_to_stop() and asked.number == signal.SIGTERM
+        with pytest.raises(TakenError):
+            signal.raise_signal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, noticed)
+
+
+def test_where_nobody_notices_signals_they_stay_with_whom_they_are() -> None:
+    before = signal.signal(signal.SIGTERM, take)
+    try:
+        with still_noticing_interrupts(), pytest.raises(TakenError):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.slow
+def test_an_error_that_sigterm_causes_in_a_round_is_known_to_be_its(
+    prefect_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swallowed(*arguments: object) -> str:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise RuntimeError("a worker failed") from None
+        return ""
+
+    for name in ("adopt_configured", "rolled_out_ahead"):
+        monkeypatch.setattr(evolve, name, lambda context: None)
+    monkeypatch.setattr(evolve, "do_stages", swallowed)
+    with noticing_interrupts() as asked, pytest.raises(RuntimeError, match="a worker failed"):
+        evolve.round_flow(cast(RoundContext, SimpleNamespace(round=1)))
+    assert asked.number == signal.SIGTERM
