@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,15 +34,19 @@ def round_table(summary: RoundSummary) -> RenderableType:
 
 def round_markdown(summary: RoundSummary) -> str:
     """The same figures as Markdown."""
-    parts = [f"# Round {summary.round}", _headline(summary), *(_markdown(block) for block in _blocks(summary))]
+    parts = [
+        f"# Round {summary.round}",
+        html.escape(_headline(summary), quote=False),
+        *(_markdown(block) for block in _blocks(summary)),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
 def _headline(summary: RoundSummary) -> str:
     if not summary.trained:
-        return "not trained, the policy stays"
+        return f"not trained, the policy stays: {summary.reason}"
     if summary.policy_after == summary.policy_before:
-        return "trained, not promoted"
+        return f"trained, not promoted: {summary.reason}"
     return f"promoted {summary.policy_after}"
 
 

@@ -70,7 +70,7 @@ def paired_counts(before: Outcomes, after: Outcomes, query_ids: Collection[str])
 def compare(
     new: Outcomes, old: Rival, promoted: Sequence[Rival], groups: Sequence[QueryGroup], level: float
 ) -> Promotion:
-    """Promote a new policy unless it is significantly worse on a group of validation queries.
+    """Promote a new policy unless it is significantly worse on a group of validation queries, or unmeasured.
 
     It is compared with the policy in force, and with the best one so far: many small losses in a row, none of which is
     significant, add up to one that is. Ties are promoted: where nearly every query is achieved, no policy can be
@@ -85,6 +85,9 @@ def compare(
     """
     said: list[str] = []
     for group in groups:
+        scored = [query for query in group.query_ids if query in old.outcomes]
+        if scored and not any(query in new for query in scored):
+            return Promotion(False, _unmeasured(group.name, len(scored), old.version))
         best = max((old, *promoted), key=lambda rival: _successes(rival.outcomes, group))
         for rival in {each.version: each for each in (old, best)}.values():
             counts = paired_counts(rival.outcomes, new, group.query_ids)
@@ -119,6 +122,10 @@ def reason_not_to_train(rows: int, learns_from: str, precision: Precision, waits
 
 def _successes(outcomes: Outcomes, group: QueryGroup) -> int:
     return sum(outcomes.get(query, False) for query in group.query_ids)
+
+
+def _unmeasured(group: str, scored: int, old: str) -> str:
+    return f"not measured on validation: no attempt has a score in {group}, where {scored} of {old} have one"
 
 
 def _line(name: str, counts: PairedCounts, rival: str) -> str:

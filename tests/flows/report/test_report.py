@@ -152,8 +152,8 @@ def test_the_round_table_and_its_markdown_say_the_same(run_warehouse: Warehouse)
 @pytest.mark.parametrize(
     ("change", "headline"),
     [
-        ({"trained": False}, "not trained, the policy stays"),
-        ({"policy_after": "policy-1"}, "trained, not promoted"),
+        ({"trained": False, "reason": "the trainer hung"}, "not trained, the policy stays: the trainer hung"),
+        ({"policy_after": "policy-1", "reason": "worse by <3"}, "trained, not promoted: worse by &lt;3"),
     ],
 )
 def test_a_round_that_changed_nothing_says_so(

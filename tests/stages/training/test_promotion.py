@@ -45,7 +45,8 @@ def test_only_queries_with_both_outcomes_are_paired() -> None:
         ("1" * 6 + "0" * 10 + "0" * 4, True),
         ("1" * 5 + "0" * 15, False),
         ("0" * 5 + "1" * 15, True),
-        ("-" * 20, True),
+        ("-" * 19 + "0", True),
+        ("-" * 20, False),
     ],
 )
 def test_a_policy_is_promoted_unless_it_is_significantly_worse(new: str, promoted: bool) -> None:
@@ -55,6 +56,17 @@ def test_a_policy_is_promoted_unless_it_is_significantly_worse(new: str, promote
     if new == "1" * 5 + "0" * 15:
         said = "significantly worse on validation (p = 0.031): all 5/20 against 10 of v1 (won 0, lost 5)"
         assert decided.reason == said
+
+
+def test_what_was_measured_nowhere_is_promoted_only_where_nothing_can_be_measured() -> None:
+    groups = [group("known", 0, 10), group("unseen", 10, 20)]
+    old = Rival("v1", outcomes("1" * 10 + "0" * 4 + "-" * 6))
+    decided = compare(outcomes("1" * 10 + "-" * 10), old, [old], groups, level=0.05)
+    said = "not measured on validation: no attempt has a score in unseen, where 4 of v1 have one"
+    assert decided == (False, said)
+    nothing = Rival("v1", {})
+    decided = compare({}, nothing, [nothing], groups, level=0.05)
+    assert decided == (True, "not compared: no validation query has a score")
 
 
 def test_a_higher_level_refuses_every_policy_that_loses_more_than_it_wins() -> None:
