@@ -95,7 +95,7 @@ def _broken_names(file: GraphFile) -> Iterator[Mistake]:
             yield from _unknown(file, (*path, "slots"), transition.slots, page.slots, "slot of this page")
             yield from _wrong_operation(file, path, page)
             known = staying(page, name)
-            yield from _unknown(file, (*path, "after"), transition.after, known, "switch or staying transition")
+            yield from _unknown(file, (*path, "after"), transition.after, known, "switch, field or staying transition")
 
 
 def _wrong_operation(file: GraphFile, path: tuple[str | int, ...], page: GraphPage) -> Iterator[Mistake]:

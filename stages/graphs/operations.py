@@ -50,15 +50,15 @@ def take(
 
 
 def staying(page: GraphPage, name: str) -> dict[str, GraphTransition | None]:
-    """What can be operated without leaving a page: by element or slot, its transition; None for a switch.
+    """What can be operated without leaving a page: by element or slot, its transition; None for a switch or a field.
 
     Args:
         page: the page.
         name: its name.
     """
-    switches = [slot for slot, each in page.slots.items() if each.kind is SlotKind.SWITCH]
+    alone = [slot for slot, each in page.slots.items() if each.kind in (SlotKind.SWITCH, SlotKind.FIELD)]
     transitions = {each.by: each for each in reversed(page.transitions) if each.to == name and not each.after}
-    return {**dict.fromkeys(switches), **transitions}
+    return {**dict.fromkeys(alone), **transitions}
 
 
 def _stay(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None) -> tuple[PathStep, ...]:
@@ -66,6 +66,8 @@ def _stay(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None)
     transition = staying(spec, page)[by]
     if transition is not None:
         return _operate(graph, page, transition, values)
+    if spec.slots[by].kind is SlotKind.FIELD:
+        return set_slot(graph, page, by, _value(spec.slots, by, values))
     target = spec.slots[by].target
     return (*_scroll_to(graph, page, target), PathStep(page=f"{graph.app}.{page}", operation="tap", target=target))
 

@@ -39,6 +39,10 @@ class EdgeState(StrEnum):
     """It destroys, needs a log-in or cannot be reached, or the bounds were reached."""
 
 
+_DOUBTFUL = (EdgeState.CHANGED, EdgeState.LOST)
+"""States that are told only if a second walk from the start finds the same: a program under load can miss a press."""
+
+
 class VerifiedEdge(NamedTuple):
     """One transition and its state."""
 
@@ -77,6 +81,9 @@ async def verify_graph(
     async def work() -> None:
         for walk in waiting:
             edge = await _verify(graph, pool, budget, walk)
+            if edge.state in _DOUBTFUL:
+                again = await _verify(graph, pool, budget, walk)
+                edge = again if again.state is not EdgeState.SKIPPED else edge
             found.append(edge)
             progress(edge)
 

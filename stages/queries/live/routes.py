@@ -100,9 +100,11 @@ def _enters_unasked(route: Route) -> bool:
     """Whether a move first does something on its page for which a value must be chosen."""
     for move in route.moves:
         page = route.graph.pages[move.page]
-        before = [staying(page, move.page).get(name) for name in move.transition.after]
-        if any(each and (each.slots or each.by in page.slots) for each in before):
-            return True
+        for name in move.transition.after:
+            before = staying(page, move.page).get(name)
+            is_field = name in page.slots and page.slots[name].kind is SlotKind.FIELD
+            if is_field or (before and (before.slots or before.by in page.slots)):
+                return True
     return False
 
 

@@ -1,8 +1,12 @@
 import asyncio
+from typing import NamedTuple
 
 import pytest
 
 from tests.stages.graphs.explore.exploring import explore, simulated_app
+from trajmill.schemas.actions import Action, Click, Wait
+from trajmill.schemas.observation import Observation
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.graphs.base import AppGraph, GraphPage
@@ -15,9 +19,37 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> AppGraph:
     return explore(simulated_app("notes"), tmp_path_factory.mktemp("notes") / "notes.jsonl").graph
 
 
-def _verified(graph: AppGraph, actions: int = 5000) -> list[VerifiedEdge]:
+class _MissesItsFirstPress:
+    """A simulated phone that is so busy at first that a press has no effect."""
+
+    def __init__(self, phone: Environment) -> None:
+        self._phone, self._missed = phone, False
+        self.platform, self.name = phone.platform, phone.name
+        self.reset, self.score, self.close = phone.reset, phone.score, phone.close
+
+    async def step(self, action: Action) -> Observation:
+        if isinstance(action, Click) and not self._missed:
+            self._missed = True
+            return await self._phone.step(Wait(seconds=0.0))
+        return await self._phone.step(action)
+
+
+class _BusyPhones(NamedTuple):
+    """Makes such phones."""
+
+    phones: EnvironmentFactory
+
+    async def __call__(self) -> Environment:
+        return _MissesItsFirstPress(await self.phones())
+
+    async def close(self) -> None:
+        await self.phones.close()
+
+
+def _verified(graph: AppGraph, actions: int = 5000, busy: bool = False) -> list[VerifiedEdge]:
     async def run() -> list[VerifiedEdge]:
-        pool = EnvironmentPool(SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform), 2)
+        phones = SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)
+        pool = EnvironmentPool(_BusyPhones(phones) if busy else phones, 2)
         try:
             return await verify_graph(graph, pool, Budget(actions, 600.0), 2, lambda edge: None)
         finally:
@@ -34,6 +66,10 @@ def test_an_explored_graph_holds(notes: AppGraph) -> None:
     edges = _verified(notes)
     assert len(edges) == len(notes.transitions()) > 10
     assert [edge for edge in edges if edge.state is not EdgeState.HOLDS] == []
+
+
+def test_a_press_that_a_busy_program_missed_is_tried_again(notes: AppGraph) -> None:
+    assert {edge.state for edge in _verified(notes, busy=True)} == {EdgeState.HOLDS}
 
 
 def test_what_has_changed_is_said(notes: AppGraph) -> None:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.stages.environments.desktop.queries import ORIGIN, query_of
-from trajmill.schemas.actions import Click, Terminate, TypeText
+from trajmill.schemas.actions import Click, Terminate, TypeText, Wait
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
@@ -100,3 +100,22 @@ def test_equal_tasks_look_equal_on_any_instance_and_what_is_typed_is_seen(tmp_pa
     one, other, values = asyncio.run(look())
     assert one == other
     assert nasty in values
+
+
+def test_a_press_reaches_what_the_tooltip_of_another_button_covered(tmp_path: Path) -> None:
+    query = query_of(tmp_path, config=[{"type": "launch", "parameters": {"command": ["galculator"]}}])
+
+    async def press() -> set[str]:
+        factory = LocalDesktops(tmp_path)
+        try:
+            environment = await factory()
+            await environment.reset(query, 0)
+            # The pointer stands in the middle of the screen, on a button whose tooltip covers the 8 below it.
+            seen = await environment.step(Wait(seconds=1.0))
+            eight = next(each.bounds for each in seen.elements or () if (each.role, each.text) == ("button", "8"))
+            seen = await environment.step(Click(x=eight.center.x, y=eight.center.y))
+            return {each.value for each in seen.elements or () if each.role == "text_field"}
+        finally:
+            await factory.close()
+
+    assert asyncio.run(press()) == {"8"}

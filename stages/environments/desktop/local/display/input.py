@@ -58,15 +58,15 @@ class DisplayInput:
 
         Raises:
             OSError: the display is gone.
-            TimeoutError: a program does not answer while something is dragged.
+            TimeoutError: a program does not answer while the mouse is used.
         """
         match action:
             case Click(x=x, y=y, button=button, count=count):
-                self._move(x, y)
+                self._point_at(x, y)
                 for _ in range(min(count, MOST_CLICKS)):
                     self._click(_BUTTONS[button])
             case LongPress(x=x, y=y, seconds=seconds):
-                self._move(x, y)
+                self._point_at(x, y)
                 self._click(_BUTTONS["left"], hold=bounded_press_seconds(seconds))
             case MoveMouse(x=x, y=y):
                 self._move(x, y)
@@ -76,15 +76,15 @@ class DisplayInput:
                 pointer = self._display.screen().root.query_pointer()
                 self._drag(pointer.root_x, pointer.root_y, x, y)
             case Swipe(x=x, y=y, y2=y2):
-                self._move(x, y)
+                self._point_at(x, y)
                 self._turn_wheel(swipe_wheel_clicks(y, y2), _WHEEL_UP, _WHEEL_DOWN)
             case Scroll(x=x, y=y, clicks=clicks):
                 if x is not None and y is not None:
-                    self._move(x, y)
+                    self._point_at(x, y)
                 self._turn_wheel(clicks, _WHEEL_UP, _WHEEL_DOWN)
             case HorizontalScroll(x=x, y=y, clicks=clicks):
                 if x is not None and y is not None:
-                    self._move(x, y)
+                    self._point_at(x, y)
                 self._turn_wheel(clicks, _WHEEL_RIGHT, _WHEEL_LEFT)
             case TypeText(text=text, clear=clear, enter=enter):
                 if clear:
@@ -99,6 +99,12 @@ class DisplayInput:
 
     def _move(self, x: int, y: int) -> None:
         xtest.fake_input(self._display, X.MotionNotify, x=x, y=y)
+
+    def _point_at(self, x: int, y: int) -> None:
+        """Move the pointer, and wait until programs have taken away a tooltip that covers the place."""
+        self._move(x, y)
+        self._display.sync()
+        self._wait_for_programs()
 
     def _click(self, button: int, hold: float = 0.0) -> None:
         xtest.fake_input(self._display, X.ButtonPress, button)
