@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 
@@ -13,8 +14,8 @@ from trajmill.flows.policies.policy import stale_versions
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
 from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
-from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps
-from trajmill.pipelines.fan_out import fan_out
+from trajmill.pipelines.derive import DeriveExamples
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.pipelines.work.lists import fan_out_listed
@@ -73,24 +74,39 @@ def derive_rl(context: RoundContext) -> StageReport:
         history = read_history(context.warehouse, context.run_id, context.round)
         rounds = tuple(sorted({context.round, *(one.round for one in late)}))
         remembered = history.shortest_success(guided=spec.replay_guided)
-        job = DeriveRLSteps(
-            context.warehouse,
-            at,
-            context.origin,
-            spec,
-            rounds=rounds,
+        compared = RLRound(
+            context.run_id,
+            context.round,
+            trajectories,
+            rounds,
             remembered=remembered,
             remembered_in=history.rounds_of(remembered.values()),
             may_be_judged=frozenset([*own, *tried_again] if spec.carry_over else ()),
             stale=stale_versions(context, rounds, spec.max_staleness),
-            seed=context.config.run.seed,
+        )
+        plan = plan_round(context.warehouse, compared, spec, context.config.run.seed)
+        job = DeriveRLSteps(
+            context.warehouse,
+            at,
+            context.origin,
+            spec.step_weight,
             family=policy_family(context.config),
             with_tokens=policy_gives_tokens(context.config),
             temperature=context.config.rollout.temperature,
         )
-        made = fan_out(context.warehouse, at, [trajectories], job, context.beam)
+        made = fan_out_listed(
+            context.warehouse,
+            at,
+            plan.trajectories,
+            job,
+            context.beam,
+            workers=context.config.rollout.workers,
+            encode=json.dumps,
+            decode=read_compared,
+        )
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
-        return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(made.dropped)})
+        dropped = Counter(made.dropped) + Counter(each.reason for each in plan.dropped)
+        return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(dropped)})
 
     return run_once(context, DERIVE_RL, work)
 

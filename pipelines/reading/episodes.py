@@ -18,6 +18,7 @@ from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
@@ -160,8 +161,10 @@ def _rows(warehouse: Warehouse, table: str, record: type[R], chosen: _Chosen) ->
 
 
 def _read(warehouse: Warehouse, table: str, chosen: _Chosen) -> pa.Table:
-    data = read_table(warehouse, table, rounds=chosen.rounds, run_id=chosen.run_id, between=chosen.bounds)
-    return data.filter(pc.is_in(data["trajectory_id"], chosen.ids))
+    """Rows of these trajectories alone are held, though far more may lie between the least and the greatest id."""
+    stored = read_batches(warehouse, table, rounds=chosen.rounds, run_id=chosen.run_id, between=chosen.bounds)
+    found = [batch.filter(pc.is_in(batch["trajectory_id"], chosen.ids)) for batch in stored]
+    return pa.Table.from_batches(found, file_schema(table).remove_metadata())
 
 
 def _records(table: str, record: type[R], data: pa.Table) -> list[R]:

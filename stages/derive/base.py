@@ -44,20 +44,30 @@ class LeftOut(NamedTuple):
 
 
 def unfit(episode: Episode, purposes: frozenset[Purpose]) -> str | None:
-    """Why an episode may give no row; None if it may.
+    """Why an episode may give no row; None if it may."""
+    trajectory, is_judged = episode.trajectory, episode.judgement is not None
+    return unfit_attempt(
+        episode.query.split, trajectory.purpose, trajectory.status, is_judged, len(episode.steps), purposes
+    )
 
-    The policy learns only from the split `train`. A failed episode, or one without a judgement, says nothing about the
+
+def unfit_attempt(
+    split: str, purpose: str, status: str, is_judged: bool, steps: int, purposes: frozenset[Purpose]
+) -> str | None:
+    """Why an attempt may give no row; None if it may.
+
+    The policy learns only from the split `train`. A failed attempt, or one without a judgement, says nothing about the
     agent.
     """
-    if episode.query.split is not Split.TRAIN:
+    if split != Split.TRAIN:
         return "held_out"
-    if episode.trajectory.purpose not in purposes:
+    if purpose not in purposes:
         return "other_purpose"
-    if episode.trajectory.status != "finished":
+    if status != "finished":
         return "failed"
-    if episode.judgement is None:
+    if not is_judged:
         return "not_judged"
-    if not episode.steps:
+    if not steps:
         return "no_steps"
     return None
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.episode import Episode
-
 MALFORMED_PENALTY = -0.5
 """Format reward of a trajectory without any well-formed action (paper 3.1.2)."""
 
@@ -30,20 +28,14 @@ class TrajectoryReward(NamedTuple):
         return self.accuracy + self.format
 
 
-def trajectory_reward(episode: Episode) -> TrajectoryReward:
-    """The reward of a judged episode with at least one step.
-
-    Raises:
-        ValueError: it has no judgement or no steps, so it has no reward.
-    """
-    if episode.judgement is None or not episode.steps:
-        raise ValueError(f"trajectory {episode.trajectory.trajectory_id} has no judgement or no steps")
-    malformed = sum(step.action is None for step in episode.steps)
-    return reward_of(episode.judgement.correct, malformed, len(episode.steps))
-
-
 def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
-    """The reward of a trajectory, from its judgement and the number of replies that could not be parsed."""
+    """The reward of a trajectory.
+
+    Args:
+        correct: what it was judged.
+        malformed: how many of its replies could not be parsed.
+        steps: how many it has; at least one, if any is malformed.
+    """
     return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps if malformed else 0.0)
 
 

@@ -5,7 +5,7 @@ Each step is one row. The loss of a row is weighted by one over the length of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,27 +22,11 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.base import LeftOut
 from trajmill.stages.derive.conversation import prompt_messages, unfit_text
 from trajmill.stages.derive.family_conversation import family_conversation
-from trajmill.stages.derive.rewards import RewardMoments, moments, running_moments
-from trajmill.stages.derive.rl_groups import Group, GroupMember, grouped, with_replay
-from trajmill.stages.derive.spec import RLSpec
+from trajmill.stages.derive.rl_plan import ComparedTrajectory
+from trajmill.stages.derive.spec import StepWeight
 from trajmill.stages.guidance.strip import quotes_guidance
 
 MADE_BY = "derive.rl_steps/2"
-
-
-class RLBatch(NamedTuple):
-    """The attempts that the RL rows of one round are made from."""
-
-    episodes: Sequence[Episode]
-    """The round's attempts, and the groups of earlier rounds that waited for a judgement."""
-    remembered: Mapping[str, Episode] = {}
-    """By query id, a success of an earlier round; only `replayable` queries need one."""
-    earlier: Sequence[Sequence[float]] = ()
-    """The rewards of each earlier round, oldest first; used only by normalisation over the batch."""
-    may_be_judged: Collection[str] = ()
-    """Trajectories that a later round judges if they have no judgement yet."""
-    stale: Collection[str] = ()
-    """Policy versions that lie too far behind the trained one; their groups give no rows."""
 
 
 class PolicyWords(NamedTuple):
@@ -57,49 +41,57 @@ class PolicyWords(NamedTuple):
 
 
 class RLRows(NamedTuple):
-    """The RL rows of a batch, and what gave none."""
+    """The RL rows of a trajectory, and the steps that gave none."""
 
     rows: tuple[RLStep, ...]
     dropped: tuple[LeftOut, ...]
 
 
-def rl_steps(batch: RLBatch, spec: RLSpec, words: PolicyWords, seed: int, origin: Origin) -> RLRows:
-    """The RL rows of one batch of attempts.
+def rl_steps(
+    episode: Episode, compared: ComparedTrajectory, step_weight: StepWeight, words: PolicyWords, origin: Origin
+) -> RLRows:
+    """The RL rows of one trajectory.
 
     Args:
-        batch: judged attempts, and the earlier rewards that theirs are compared with.
-        spec: how rewards are normalised and what is replayed, kept and weighted.
+        episode: with its guidance, if it had any.
+        compared: its reward and its advantage.
+        step_weight: how the loss of a row is weighted.
         words: how the policy was asked; the responses are the policy's own.
-        seed: decides which failed attempts are replaced.
         origin: common columns of the rows.
     """
-    fresh = grouped(batch.episodes, batch.may_be_judged)
-    running = running_moments([*batch.earlier, [one.reward.total for group in fresh.groups for one in group.members]])
-    rows: list[RLStep] = []
-    dropped = list(fresh.left_out)
-    for attempts in fresh.groups:
-        if attempts.policy_version in batch.stale:
-            dropped.extend(_left_out(attempts.members, "stale_policy"))
+    trajectory = episode.trajectory
+    weight = 1.0 / len(episode.steps) if step_weight == "inverse_length" else 1.0
+    rows, dropped = [], []
+    for position, step in enumerate(episode.steps):
+        asked = _asked(episode, position, words)
+        if isinstance(asked, str):
+            dropped.append(LeftOut(trajectory.trajectory_id, step.index, asked))
             continue
-        group = with_replay(attempts, batch.remembered, spec, seed)
-        kept = {member.trajectory_id for member in group.members}
-        replaced = [member for member in attempts.members if member.trajectory_id not in kept]
-        dropped.extend(_left_out(replaced, "replaced_by_success"))
-        if not (spec.keep_without_spread or group.has_spread):
-            dropped.extend(_left_out(group.members, "no_spread"))
-            continue
-        own = moments([member.reward.total for member in group.members])
-        scale = running if spec.normalise == "batch" and running is not None else own
-        for member in group.members:
-            made = _instances(member, group, scale, spec, words, origin)
-            rows.extend(made.rows)
-            dropped.extend(made.dropped)
+        rows.append(
+            RLStep(
+                rl_step_id=content_id("rl_step", origin.run_id, origin.round, trajectory.trajectory_id, step.index),
+                group=compared.group,
+                group_size=compared.group_size,
+                trajectory_id=trajectory.trajectory_id,
+                step_index=step.index,
+                prompt=asked.messages,
+                response=step.raw_response,
+                screens=asked.screens,
+                accuracy_reward=compared.accuracy,
+                format_reward=compared.format,
+                reward=compared.accuracy + compared.format,
+                advantage=compared.advantage,
+                step_weight=weight,
+                replayed=compared.replayed,
+                guided=trajectory.purpose is Purpose.GUIDED,
+                policy_version=trajectory.model_version,
+                response_token_ids=step.reply_token_ids,
+                old_logprobs=step.reply_logprobs,
+                temperature=words.temperature,
+                **origin.common(MADE_BY),
+            )
+        )
     return RLRows(tuple(rows), tuple(dropped))
-
-
-def replayable(episodes: Iterable[Episode], may_be_judged: Collection[str] = ()) -> tuple[str, ...]:
-    """Ids of the queries whose group has only failures, in order of id; an earlier success can replace one of them."""
-    return tuple(group.query_id for group in grouped(episodes, may_be_judged).groups if group.wants_replay)
 
 
 def compares_members(rl_steps: pa.Table) -> bool:
@@ -110,48 +102,6 @@ def compares_members(rl_steps: pa.Table) -> bool:
     """
     sizes = rl_steps.group_by("group").aggregate([("trajectory_id", "count_distinct")])
     return bool(pc.any(pc.greater(sizes["trajectory_id_count_distinct"], 1)).as_py())
-
-
-def _left_out(members: Iterable[GroupMember], reason: str) -> list[LeftOut]:
-    return [LeftOut(member.trajectory_id, None, reason) for member in members]
-
-
-def _instances(
-    member: GroupMember, group: Group, scale: RewardMoments, spec: RLSpec, words: PolicyWords, origin: Origin
-) -> RLRows:
-    episode, reward, trajectory = member.episode, member.reward, member.episode.trajectory
-    weight = 1.0 / len(episode.steps) if spec.step_weight == "inverse_length" else 1.0
-    rows, dropped = [], []
-    for position, step in enumerate(episode.steps):
-        asked = _asked(episode, position, words)
-        if isinstance(asked, str):
-            dropped.append(LeftOut(trajectory.trajectory_id, step.index, asked))
-            continue
-        rows.append(
-            RLStep(
-                rl_step_id=content_id("rl_step", origin.run_id, origin.round, trajectory.trajectory_id, step.index),
-                group=group.query_id,
-                group_size=len(group.members),
-                trajectory_id=trajectory.trajectory_id,
-                step_index=step.index,
-                prompt=asked.messages,
-                response=step.raw_response,
-                screens=asked.screens,
-                accuracy_reward=reward.accuracy,
-                format_reward=reward.format,
-                reward=reward.total,
-                advantage=scale.advantage(reward.total),
-                step_weight=weight,
-                replayed=member.replayed,
-                guided=trajectory.purpose is Purpose.GUIDED,
-                policy_version=trajectory.model_version,
-                response_token_ids=step.reply_token_ids,
-                old_logprobs=step.reply_logprobs,
-                temperature=words.temperature,
-                **origin.common(MADE_BY),
-            )
-        )
-    return RLRows(tuple(rows), tuple(dropped))
 
 
 class _Asked(NamedTuple):

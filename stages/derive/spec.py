@@ -16,6 +16,8 @@ from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftData
 from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
 from trajmill.stages.derive.step_data import StepDataSpec
 
+StepWeight = Literal["inverse_length", "constant"]
+
 
 class RLSpec(Spec):
     """How the RL rows of a round are made (paper 3.1.2)."""
@@ -23,7 +25,7 @@ class RLSpec(Spec):
     normalise: Literal["group", "batch"] = "group"
     """What a reward is compared with: the rewards of its group, or the running mean and deviation of all rewards so
     far. Earlier successes that replace failed attempts do not count in the latter."""
-    step_weight: Literal["inverse_length", "constant"] = "inverse_length"
+    step_weight: StepWeight = "inverse_length"
     """Weight of a step: one over the length of its trajectory, so that all trajectories weigh the same and a step of a
     long one counts less; or 1 for every step."""
     keep_without_spread: bool = False

@@ -5,22 +5,14 @@ import statistics
 
 import pytest
 
-from tests.stages.derive.samples import TAP, episode, failure, step, success
-from trajmill.stages.derive.rewards import RewardMoments, running_moments, trajectory_reward
+from trajmill.stages.derive.rewards import RewardMoments, reward_of, running_moments
 
 
 def test_accuracy_and_format_are_kept_apart() -> None:
-    assert trajectory_reward(success(4)) == (1.0, 0.0)
-    assert trajectory_reward(failure(4, "f")) == (0.0, 0.0)
-    half = episode([step(0, TAP), step(1, None)], correct=False)
-    assert trajectory_reward(half).total == pytest.approx(-0.25)
-    garbage = episode([step(0, None)], correct=False)
-    assert trajectory_reward(garbage).total == pytest.approx(-0.5)
-
-
-def test_no_judgement_is_no_reward() -> None:
-    with pytest.raises(ValueError, match="no judgement"):
-        trajectory_reward(episode([step(0, TAP)], correct=None))
+    assert reward_of(True, 0, 4) == (1.0, 0.0)
+    assert reward_of(False, 0, 4) == (0.0, 0.0)
+    assert reward_of(False, 1, 2).total == pytest.approx(-0.25)
+    assert reward_of(False, 1, 1).total == pytest.approx(-0.5)
 
 
 def test_the_first_batch_is_normalised_by_its_own_mean_and_deviation() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
+from tests.stages.derive.rl_rows import EpisodeBatch, attempt_of, rl_rows_of
 from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, query, size_of, step, success
 from trajmill.schemas.dialects.families import ANY, FAMILIES
 from trajmill.schemas.episode import Episode
@@ -13,20 +14,13 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.rl_steps import (
-    PolicyWords,
-    RLBatch,
-    RLRows,
-    compares_members,
-    replayable,
-    rl_steps,
-)
+from trajmill.stages.derive.rl_plan import replayable
+from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, compares_members
 from trajmill.stages.derive.spec import RLSpec
 
 A, B = query("a"), query("b")
 GROUP = RLSpec()
 BATCH = RLSpec(normalise="batch")
-WORDS = PolicyWords(ANY, size_of)
 
 
 def derive(
@@ -37,7 +31,7 @@ def derive(
     seed: int = 0,
     may_be_judged: Sequence[str] = (),
 ) -> RLRows:
-    return rl_steps(RLBatch(episodes, remembered or {}, earlier, may_be_judged), spec, WORDS, seed, ORIGIN)
+    return rl_rows_of(EpisodeBatch(episodes, remembered or {}, earlier, may_be_judged), spec, seed=seed)
 
 
 def advantages(made: RLRows) -> dict[str, float]:
@@ -123,7 +117,8 @@ def test_attempts_of_two_policies_are_two_groups() -> None:
 def test_a_group_that_failed_whole_gets_one_remembered_success_of_its_query() -> None:
     attempts = [failure(3, f"f{i}", A) for i in range(4)]
     memory = success(2, "old", A)
-    assert replayable([*attempts, success(2, "b", B), failure(2, "c", B)]) == ("a",)
+    fresh = [attempt_of(one) for one in (*attempts, success(2, "b", B), failure(2, "c", B))]
+    assert replayable(fresh) == ("a",)
     made = derive(attempts, remembered={"a": memory})
     assert {row.trajectory_id for row in made.rows if row.replayed} == {id_of(memory)}
     assert {row.group_size for row in made.rows} == {4}
@@ -145,7 +140,7 @@ def test_a_group_of_one_is_never_replaced() -> None:
     made = derive([failure(2, "f", A)], remembered={"a": success(2, "old", A)})
     assert made.rows == ()
     assert [d.reason for d in made.dropped] == ["no_spread"]
-    assert replayable([failure(2, "f", A)]) == ()
+    assert replayable([attempt_of(failure(2, "f", A))]) == ()
 
 
 def test_a_guided_success_is_replayed_only_if_that_is_configured() -> None:
@@ -219,11 +214,11 @@ def test_attempts_of_a_version_that_lies_too_far_behind_give_no_rows() -> None:
     old = [acted_by("v1", one) for one in (success(2, "s", A), failure(2, "f", A))]
     new = [acted_by("v3", one) for one in (success(2, "t", A), failure(2, "g", A))]
     remembered = {"a": acted_by("v1", success(2, "old", A))}
-    made = rl_steps(RLBatch([*old, *new], remembered, stale={"v1"}), GROUP, WORDS, 0, ORIGIN)
+    made = rl_rows_of(EpisodeBatch([*old, *new], remembered, stale={"v1"}), GROUP)
     assert {row.policy_version for row in made.rows} == {"v3"}
     assert {(d.trajectory_id, d.reason) for d in made.dropped} == {(id_of(one), "stale_policy") for one in old}
     failed = [acted_by("v3", failure(2, name, A)) for name in "gh"]
-    replayed = rl_steps(RLBatch(failed, remembered, stale={"v1"}), GROUP, WORDS, 0, ORIGIN)
+    replayed = rl_rows_of(EpisodeBatch(failed, remembered, stale={"v1"}), GROUP)
     assert {row.policy_version for row in replayed.rows if row.replayed} == {"v1"}, "replay is meant to be older"
 
 
@@ -237,9 +232,9 @@ def test_the_rows_do_not_depend_on_the_order_of_the_episodes() -> None:
 
 
 def test_a_trajectory_replayed_in_two_rounds_gives_rows_with_ids_of_their_own() -> None:
-    batch = RLBatch([failure(2, "f", A), failure(2, "g", A)], {"a": success(2, "old", A)})
+    batch = EpisodeBatch([failure(2, "f", A), failure(2, "g", A)], {"a": success(2, "old", A)})
     ids = [
-        {row.rl_step_id for row in rl_steps(batch, GROUP, WORDS, 0, origin).rows}
+        {row.rl_step_id for row in rl_rows_of(batch, GROUP, origin=origin).rows}
         for origin in (ORIGIN, Origin(round=2, run_id="run", code_version="test"))
     ]
     assert not ids[0] & ids[1]
@@ -249,18 +244,18 @@ def test_a_served_policys_rows_have_its_tokens_or_are_dropped() -> None:
     spoken = {"reply_token_ids": (5, 7), "reply_logprobs": (-0.5, -0.25)}
     won, lost = success(2, "s", A), failure(2, "f", A)
     won = won.model_copy(update={"steps": tuple(each.model_copy(update=spoken) for each in won.steps)})
-    batch = RLBatch([won, lost])
-    made = rl_steps(batch, GROUP, PolicyWords(ANY, size_of, with_tokens=True), 0, ORIGIN)
+    batch = EpisodeBatch([won, lost])
+    made = rl_rows_of(batch, GROUP, PolicyWords(ANY, size_of, with_tokens=True))
     assert {(r.trajectory_id, r.response_token_ids, r.old_logprobs) for r in made.rows} == {
         (id_of(won), (5, 7), (-0.5, -0.25))
     }
     assert [d.reason for d in made.dropped] == ["no_log_probabilities"] * 2
     short = won.model_copy(update={"steps": tuple(_with_one_logprob(each) for each in won.steps)})
-    refused = rl_steps(RLBatch([short, lost]), GROUP, PolicyWords(ANY, size_of, with_tokens=True), 0, ORIGIN)
+    refused = rl_rows_of(EpisodeBatch([short, lost]), GROUP, PolicyWords(ANY, size_of, with_tokens=True))
     assert {d.reason for d in refused.dropped} == {"log_probabilities_of_another_length", "no_log_probabilities"}
     assert not refused.rows
     assert rows_from_arrow("rl_steps", rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
-    unasked = rl_steps(batch, GROUP, WORDS, 0, ORIGIN)
+    unasked = rl_rows_of(batch, GROUP)
     assert {row.old_logprobs for row in unasked.rows if row.trajectory_id == id_of(lost)} == {None}
 
 
@@ -273,10 +268,10 @@ def test_groups_of_one_are_no_rl_data() -> None:
 
 
 def test_the_prompt_is_that_of_the_policys_family() -> None:
-    batch = RLBatch([success(3, "s", A), failure(3, "f", A)])
+    batch = EpisodeBatch([success(3, "s", A), failure(3, "f", A)])
     for name, screens in (("qwen3-vl", 1), ("gui-owl-1.5", 3)):
         family = FAMILIES[name]
-        rows = rl_steps(batch, GROUP, PolicyWords(family, size_of), 0, ORIGIN).rows
+        rows = rl_rows_of(batch, GROUP, PolicyWords(family, size_of)).rows
         last = max(rows, key=lambda row: (row.accuracy_reward, row.step_index))
         assert len(last.screens) == screens == sum(message.content.count("<image>") for message in last.prompt)
         assert last.prompt[0].content == family.mobile.system_prompt(family.frame(size_of("s2")))

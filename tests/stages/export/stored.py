@@ -11,16 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
+from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, query, size_of, step, success
 from trajmill.schemas.actions import Action, Click
-from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.derive.rl_steps import PolicyWords, RLBatch, rl_steps
-from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.base import BulkScreenReader, ExportedFile
 from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.export.write import export_release
@@ -79,6 +77,5 @@ def examples(lengths: Sequence[int]) -> pa.Table:
 def rl_rows() -> pa.Table:
     """RL rows of one success and one failure of the same query."""
     asked = query("a")
-    batch = RLBatch([success(2, "s", asked), failure(3, "f", asked)])
-    made = rl_steps(batch, RLSpec(), PolicyWords(ANY, size_of), 0, ORIGIN)
+    made = rl_rows_of(EpisodeBatch([success(2, "s", asked), failure(3, "f", asked)]))
     return rows_to_arrow("rl_steps", made.rows)

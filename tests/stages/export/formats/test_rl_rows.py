@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, size_of, step
+from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
+from tests.stages.derive.samples import DONE, TAP, episode, query, size_of, step
 from tests.stages.export.formats.folders import SOURCE
 from tests.stages.export.stored import StoredScreens, png
 from trajmill.schemas.actions import action_from_json
@@ -22,8 +23,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.stages.derive.rl_steps import PolicyWords, RLBatch, rl_steps
-from trajmill.stages.derive.spec import RLSpec
+from trajmill.stages.derive.rl_steps import PolicyWords
 from trajmill.stages.export.formats.exported import ExportedFolder, ReleaseSteps
 from trajmill.stages.export.formats.kinds import format_spec
 from trajmill.stages.export.formats.rows.columns import COMPARISON
@@ -51,7 +51,7 @@ def attempts() -> list[Episode]:
 
 def derived(episodes: Sequence[Episode]) -> tuple[RLStep, ...]:
     words = PolicyWords(ANY, size_of, with_tokens=True, temperature=0.7)
-    return rl_steps(RLBatch(episodes), RLSpec(), words, 0, ORIGIN).rows
+    return rl_rows_of(EpisodeBatch(episodes), words=words).rows
 
 
 def written(folder: Path, kind: str, family: Family, rows: Sequence[RLStep]) -> ExportedFolder:

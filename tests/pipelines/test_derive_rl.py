@@ -1,0 +1,133 @@
+"""RL rows of committed attempts, shard by shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
+from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, failure, query, step, success
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared
+from trajmill.pipelines.fan_out import split_evenly
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
+from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.schemas.tables.screen import Screen
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.derive.rl_plan import ComparedTrajectory
+from trajmill.stages.derive.spec import RLSpec
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_shards
+from trajmill.warehouse.shards import DataFile, write_tables
+
+pytestmark = pytest.mark.slow
+
+A, B, C = query("a"), query("b"), query("c")
+RUN, ROUND = ORIGIN.run_id, 3
+BATCH = RLSpec(normalise="batch", keep_without_spread=True)
+EARLIER = [success(2, "old", A), failure(2, "old2", B)]
+ATTEMPTS = [
+    *(failure(3, f"a{number}", A) for number in range(3)),
+    *(success(2, "b1", B), failure(4, "b2", B), episode([step(0, TAP), step(1, None)], name="b3", asked=B)),
+    *(success(2, "c1", C), success(2, "c2", C), episode([step(0, TAP)], name="c3", asked=C, correct=None)),
+]
+
+
+@pytest.mark.parametrize("spec", [RLSpec(), BATCH])
+def test_rows_are_the_same_in_one_shard_and_in_several(tmp_path: Path, spec: RLSpec) -> None:
+    warehouse = stored(tmp_path, {1: EARLIER, ROUND: ATTEMPTS})
+    attempts = [in_round(one, ROUND) for one in ATTEMPTS]
+    [old, _] = EARLIER
+    batch = EpisodeBatch(attempts, {"a": old}, [[1.0, 0.0]] if spec is BATCH else [])
+    origin = Origin(round=ROUND, run_id=RUN, code_version="test")
+    expected = rl_rows_of(batch, spec, origin=origin)
+    plan = plan_round(warehouse, compared(attempts), spec, seed=0)
+    assert plan.dropped == expected.dropped
+    for shards in (1, 3):
+        at = StageRun(RUN, ROUND, f"derive-{shards}")
+        job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
+        parts = [job(str(number), part) for number, part in enumerate(split_evenly(plan.trajectories, shards))]
+        files = [file for part in parts for file in part.files["rl_steps"]]
+        assert len(files) == shards
+        assert rows_in(warehouse, files) == list(expected.rows)
+
+
+def test_a_planned_trajectory_is_read_from_its_line_as_it_was() -> None:
+    one = ComparedTrajectory("t", 2, "a", 3, 1.0, -0.5 / 3, 0.1 + 0.2, True)
+    assert read_compared(json.dumps(one)) == one
+
+
+def test_an_attempt_that_was_judged_a_round_later_is_compared_with_one_that_was_judged_now(tmp_path: Path) -> None:
+    waited, late = success(2, "b1", B), failure(4, "b2", B)
+    warehouse = stored(tmp_path, {1: [without_judgement(one) for one in (waited, late)]})
+    for number, one in ((2, waited), (3, late)):
+        commit(warehouse, StageRun(RUN, number, "judge"), {"judgements": judgements_of([in_round(one, number)])})
+    found = plan_round(warehouse, compared([waited, late])._replace(rounds=(1, ROUND)), RLSpec(), seed=0)
+    assert {one.group_size for one in found.trajectories} == {2}
+    assert not found.dropped
+
+
+def stored(tmp_path: Path, episodes: Mapping[int, Sequence[Episode]]) -> Warehouse:
+    """A warehouse with the attempts of some rounds."""
+    warehouse = create_warehouse(tmp_path / "data")
+    names = [f"s{number}" for number in range(9)]
+    screens = [
+        Screen(screen_id=name, width=PHONE.width, height=PHONE.height, image=b"", elements=(), **COMMON)
+        for name in names
+    ]
+    commit(warehouse, StageRun(RUN, 1, "generate"), {"queries": [A, B, C], "screens": screens})
+    for number, found in episodes.items():
+        made = [in_round(one, number) for one in found]
+        commit(
+            warehouse,
+            StageRun(RUN, number, "rollout"),
+            {
+                "trajectories": [one.trajectory for one in made],
+                "steps": [step for one in made for step in one.steps],
+                "judgements": judgements_of(made),
+            },
+        )
+    return warehouse
+
+
+def judgements_of(episodes: Sequence[Episode]) -> list[Judgement]:
+    return [one.judgement for one in episodes if one.judgement]
+
+
+def commit(warehouse: Warehouse, at: StageRun, rows: Mapping[str, Sequence[Row]]) -> None:
+    commit_stage(warehouse, at, write_tables(warehouse, at, rows))
+
+
+def rows_in(warehouse: Warehouse, files: Sequence[DataFile]) -> list[RLStep]:
+    """What the shards have, in the order in which it is read once it is committed."""
+    columns = arrow_schema("rl_steps").names
+    tables = read_shards(warehouse, "rl_steps", files, columns)
+    return [row for table in tables for row in rows_from_arrow("rl_steps", table) if isinstance(row, RLStep)]
+
+
+def compared(attempts: Sequence[Episode]) -> RLRound:
+    [old, _] = EARLIER
+    name = old.trajectory.trajectory_id
+    ids = [one.trajectory.trajectory_id for one in attempts]
+    return RLRound(RUN, ROUND, ids, (ROUND,), {"a": name}, {name: 1}, frozenset(), frozenset())
+
+
+def in_round(one: Episode, number: int) -> Episode:
+    """The episode as if it had been made and judged in a round."""
+    changed = {"round": number}
+    return one.model_copy(
+        update={
+            "trajectory": one.trajectory.model_copy(update=changed),
+            "steps": tuple(step.model_copy(update=changed) for step in one.steps),
+            "judgement": one.judgement and one.judgement.model_copy(update=changed),
+        }
+    )
+
+
+def without_judgement(one: Episode) -> Episode:
+    return one.model_copy(update={"judgement": None})
