@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -50,6 +51,7 @@ def own_or_packaged(own: Path | None, package: str, name: str, fields: frozenset
     return packaged_prompt(package, name, fields) if own is None else read_prompt(own, fields)
 
 
+@cache
 def packaged_prompt(package: str, name: str, fields: frozenset[str]) -> Prompt:
     """Read a prompt of a package, from its data file `prompts/NAME.md`; its version is its name.
 

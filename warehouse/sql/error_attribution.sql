@@ -9,7 +9,9 @@
 -- column purpose: Why the attempts were made.
 -- column error: The class.
 -- column attempts: Failed attempts of this class.
+-- column type: The paper's type: `structural_compliance`, `planning`, or `execution`, which has three classes (EE).
 -- column share: Their share of the failed attempts of this version and purpose.
+-- column share_of_all: Their share of all its attempts that were checked, as in section 5.4 of the paper.
 -- column example: Id of one of them.
 -- column round: Round of the run.
 -- column run_id: The run.
@@ -52,16 +54,25 @@ attributed AS (
         END AS error
     FROM failed AS f
     LEFT JOIN looked_at AS a USING (run_id, trajectory_id)
+),
+checked AS (
+    SELECT run_id, round, model_version, purpose, count(*) AS attempts
+    FROM trajectories
+    WHERE status = 'finished' AND reward IS NOT NULL
+    GROUP BY ALL
 )
 SELECT
     round,
     model_version AS policy_version,
     purpose,
     error,
+    CASE WHEN error IN ('structural_compliance', 'planning') THEN error ELSE 'execution' END AS type,
     count(*) AS attempts,
     count(*) / sum(count(*)) OVER (PARTITION BY run_id, round, model_version, purpose) AS share,
+    count(*) / any_value(c.attempts) AS share_of_all,
     min(trajectory_id) AS example,
     run_id
 FROM attributed
+JOIN checked AS c USING (run_id, round, model_version, purpose)
 GROUP BY run_id, round, model_version, purpose, error
 ORDER BY run_id, round, policy_version, purpose, attempts DESC, error

@@ -32,11 +32,15 @@ def plain_steps(success: Episode) -> list[str]:
     Left out are redundant and harmful steps, the end of the episode, and what stood on the screens of this success
     alone: notes of other things than values, and what an element is told by if a value is its label.
     """
+    told = (with_names(" ".join(step.conclusion.split()), success.query.slots) for step in steps_to_tell(success))
+    return [_to_do(each) for each in told if each]
+
+
+def steps_to_tell(success: Episode) -> list[Step]:
+    """The steps of a success without redundant and harmful ones and its end."""
     redundant = frozenset() if success.judgement is None else frozenset(success.judgement.redundant_steps)
     harmful = {verdict.index for verdict in success.step_verdicts if verdict.label is StepLabel.HARMFUL}
-    kept = [step for step in success.steps if step.index not in redundant | harmful and not _ends(step)]
-    told = (with_names(" ".join(step.conclusion.split()), success.query.slots) for step in kept)
-    return [_to_do(each) for each in told if each]
+    return [step for step in success.steps if step.index not in redundant | harmful and not _ends(step)]
 
 
 def _ends(step: Step) -> bool:

@@ -17,7 +17,7 @@ class PlanningSpec(KindSpec):
     """Manuals of tasks, from the correct trajectories of a round: `trajmill derive planning`."""
 
     name: ClassVar[str] = "planning"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     once_per_task: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = ("writer",)
     prompts: ClassVar[tuple[str, ...]] = ("manual", "plan")

@@ -8,6 +8,7 @@ feedback, too: the right action and its element stand in table `steps`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -58,11 +59,12 @@ class CesRows:
             collected.refuse(reason)
             return collected.rows()
         harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
+        contexts = _contexts(episode)
         for step in episode.steps:
-            made = "harmful" if step.index in harmful else _coordinator_row(episode, step)
+            made = "harmful" if step.index in harmful else _coordinator_row(episode, step, contexts)
             _collect(collected, made, step, COORDINATOR)
         for step, after in pairwise(episode.steps):
-            made = "harmful" if step.index in harmful else _tracker_row(episode, step, after)
+            made = "harmful" if step.index in harmful else _tracker_row(episode, step, after, contexts)
             _collect(collected, made, after, STATE_TRACKER)
         return collected.rows()
 
@@ -97,7 +99,7 @@ def instruction_of(action: Action, named: str) -> str | None:
             return None
 
 
-def _coordinator_row(episode: Episode, step: Step) -> Lesson | str:
+def _coordinator_row(episode: Episode, step: Step, contexts: Mapping[int, str]) -> Lesson | str:
     """`<think>intention</think><answer>low_level_instruction</answer>` on the screen before the step."""
     if step.action is None:
         return "unparsed"
@@ -107,19 +109,19 @@ def _coordinator_row(episode: Episode, step: Step) -> Lesson | str:
         return "element_without_name"
     reply = f"<think>{one_line(step.thought)}</think><answer>{instruction}</answer>"
     asked = _prompt(COORDINATOR, "instruction", "state").fill(
-        instruction=one_line(episode.query.instruction), state=_context(episode, step) or NONE
+        instruction=one_line(episode.query.instruction), state=contexts[step.index] or NONE
     )
     return _lesson(episode, step, asked, reply, COORDINATOR, with_screen=True)
 
 
-def _tracker_row(episode: Episode, step: Step, after: Step) -> Lesson | str:
+def _tracker_row(episode: Episode, step: Step, after: Step, contexts: Mapping[int, str]) -> Lesson | str:
     """The context of the next step, from that of this one and the Executor's output."""
     asked = _prompt(STATE_TRACKER, "instruction", "output", "state").fill(
         instruction=one_line(episode.query.instruction),
         output=one_line(f"{step.thought} {step.action or 'no action could be read'} {step.conclusion}"),
-        state=_context(episode, step) or NONE,
+        state=contexts[step.index] or NONE,
     )
-    reply = f"<answer>{_context(episode, after)}</answer>"
+    reply = f"<answer>{contexts[after.index]}</answer>"
     return _lesson(episode, after, asked, reply, STATE_TRACKER, with_screen=False)
 
 
@@ -143,9 +145,15 @@ def _lesson(
     return Lesson(messages, shown, variant, author, sources=(target.screen_before,))
 
 
-def _context(episode: Episode, step: Step) -> str:
-    """What was done before a step: the conclusions, in order."""
-    return one_line(" ".join(past.conclusion for past in episode.steps if past.index < step.index and past.conclusion))
+def _contexts(episode: Episode) -> dict[int, str]:
+    """By index of each step, what was done before it: the conclusions, in order."""
+    found: dict[int, str] = {}
+    said: list[str] = []
+    for step in episode.steps:
+        found[step.index] = one_line(" ".join(said))
+        if step.conclusion:
+            said.append(step.conclusion)
+    return found
 
 
 def _prompt(role: str, *fields: str) -> Prompt:

@@ -11,6 +11,7 @@ from tests.stages.derive.screens import DrawnScreens
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Slot, Split
+from trajmill.schemas.tables.step import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.near_leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
@@ -104,6 +105,28 @@ def test_a_plain_manual_does_not_keep_the_category_of_one_value() -> None:
     japanese = ordered(FISH, 'Tapped "Japanese" for "With rice" on "Menu".')
     assert reason(plain(italian, sources(italian, japanese))) == "fits_one_value"
     assert plain(italian, sources(italian, italian)).examples, "successes with equal values tell nothing"
+
+
+SONG = Slot(name="song", value="Blue Kitchen", said="blue kitchen", page="tunes.songs")
+
+
+def played(name: str, *pressed: str) -> Episode:
+    """A success at a song, by way of some items of lists."""
+    told = success(OPEN, *(f'Tapped "{item}" for "Jazz" on "Tunes".' for item in pressed), name=name, slots=(SONG,))
+    items = [TargetElement(role="list_item", text=item, bounds=OK.bounds) for item in pressed]
+    steps = [step.model_copy(update={"target": item}) for step, item in zip(told.steps[1:], items, strict=False)]
+    return told.model_copy(update={"steps": (told.steps[0], *steps, told.steps[-1])})
+
+
+def test_a_plain_manual_presses_no_item_that_is_not_a_value() -> None:
+    by_artist, by_search = played("artist", "Velvet Drum", "Blue Kitchen"), played("search", "Blue Kitchen")
+    assert reason(plain(by_artist)) == "fits_one_value", "the artist is that of one song"
+    (row,) = plain(by_artist, sources(by_artist, by_search)).examples
+    assert row.messages[2].content.splitlines()[1:] == ['2. Tap "{song}" on "Tunes".']
+    without = by_artist.query.model_copy(update={"slots": ()})
+    assert plain(by_artist.model_copy(update={"query": without})).examples, "the task is about this song alone"
+    named = by_artist.query.model_copy(update={"instruction": "Play Blue Kitchen by Velvet Drum"})
+    assert plain(by_artist.model_copy(update={"query": named})).examples
 
 
 def test_what_an_agent_without_a_model_concluded_is_no_manual() -> None:
