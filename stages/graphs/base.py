@@ -89,6 +89,11 @@ class GraphElement(Record):
     box: Box | None = None
     """Where it was seen, in pixels of the page's screenshot."""
 
+    @property
+    def is_nameless(self) -> bool:
+        """Whether only its role and its place tell it from others."""
+        return not self.name and self.target.partition("#")[0] == f"{self.role}:"
+
 
 class SlotKind(StrEnum):
     """How a slot gets its value."""

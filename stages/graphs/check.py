@@ -13,6 +13,7 @@ from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake
 from trajmill.stages.graphs.base import ANSWER, OUTSIDE, VALUE, AppGraph, GraphPage, Recogniser, SlotKind
 from trajmill.stages.graphs.file import GraphFile
 from trajmill.stages.graphs.network import network, walkable
+from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import looks_alike
 
 _SLOT = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
@@ -31,7 +32,7 @@ def check_graph(file: GraphFile) -> GraphFindings:
     """Check a graph that could be read."""
     mistakes = (*_unreachable(file), *_ambiguous(file), *_slots(file), *_features(file), *_answers(file))
     by_line = sorted(mistakes, key=lambda mistake: mistake.line)
-    return GraphFindings(tuple(by_line), tuple(_dead_ends(file)))
+    return GraphFindings(tuple(by_line), (*_dead_ends(file), *_nameless(file)))
 
 
 def _unreachable(file: GraphFile) -> Iterator[Mistake]:
@@ -49,6 +50,16 @@ def _dead_ends(file: GraphFile) -> Iterator[Mistake]:
     for name in graph.pages:
         if not any(end != name for end in ways.successors(name)):
             yield source.mistake(("pages", name), f"nothing leads on from `{name}`: paths end here")
+
+
+def _nameless(file: GraphFile) -> Iterator[Mistake]:
+    source, graph = file
+    for name, page in graph.pages.items():
+        asked = {each.by for each in page.transitions if each.to == name and not each.does}
+        for key, element in page.elements.items():
+            if key in asked and element.is_nameless and not written(element.does):
+                text = f"`{key}` has no name: no query asks for it until it has a `name`, or `does` says what it does"
+                yield source.mistake(("pages", name, "elements", key), text)
 
 
 def _ambiguous(file: GraphFile) -> Iterator[Mistake]:

@@ -11,6 +11,7 @@ import networkx as nx
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphTransition, SlotKind
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.operations import staying
+from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.queries.live.base import Route, RouteMove
 from trajmill.stages.queries.live.goal import checks_values
 
@@ -29,12 +30,13 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     """All routes that can be asked for: to a page, to a change on it, and to values that are set on it.
 
     Nothing that leaves the app, destroys something or needs a log-in is on a route. A route is left out if the screen
-    at its end does not tell its values, because then no check could tell right from wrong; or if something is entered
-    on the way that no instruction asks for.
+    at its end does not tell its values, because then no check could tell right from wrong; if something is entered
+    on the way that no instruction asks for; or if it presses what has no name.
     """
     allowed = walkable(graph)
     found = [route for page in graph.pages for way in _ways(allowed, graph, page) for route in _from(allowed, way)]
-    return tuple(route for route in found if checks_values(route) and not _enters_unasked(route))
+    askable = (route for route in found if not (_enters_unasked(route) or _presses_nameless(route)))
+    return tuple(route for route in askable if checks_values(route))
 
 
 def routes_to(graph: AppGraph, page: str) -> tuple[Route, ...]:
@@ -105,6 +107,16 @@ def _enters_unasked(route: Route) -> bool:
             is_field = name in page.slots and page.slots[name].kind is SlotKind.FIELD
             if is_field or (before and (before.slots or before.by in page.slots)):
                 return True
+    return False
+
+
+def _presses_nameless(route: Route) -> bool:
+    """Whether a change is made by an element without a name, of which nobody has said what it does."""
+    for move in route.moves:
+        element = route.graph.pages[move.page].elements.get(move.transition.by)
+        told = move.transition.does or (element and written(element.does))
+        if element and element.is_nameless and move.transition.to == move.page and not told:
+            return True
     return False
 
 

@@ -21,6 +21,14 @@ def test_a_dead_end_is_a_remark(tmp_path: Path) -> None:
     assert [(each.line, each.text) for each in found.remarks] == [(5, "nothing leads on from `list`: paths end here")]
 
 
+def test_an_element_that_nobody_can_name_is_a_remark(tmp_path: Path) -> None:
+    box = "    elements:\n      box: {target: 'checkbox:', role: checkbox}"
+    ticks = "    transitions:\n      - {by: box, to: list}"
+    text = GRAPH.replace("    elements:", box, 1).replace("    transitions:", ticks, 1)
+    (_, nameless) = _checked(tmp_path, text).remarks
+    assert (nameless.line, nameless.text.partition(":")[0]) == (10, "`box` has no name")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "text"),
     [

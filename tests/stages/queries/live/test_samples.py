@@ -11,7 +11,7 @@ import pytest
 from tests.stages.queries.live.shop import LIST
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphElement, GraphPage, GraphTransition
 from trajmill.stages.queries.live.base import LiveSample
 from trajmill.stages.queries.live.drafting import draft_live, live_path
 from trajmill.stages.queries.live.routes import routes
@@ -245,3 +245,13 @@ def test_nothing_is_asked_for_that_needs_a_value_which_is_not_told() -> None:
     marked = {"by": "mark", "to": "things", "after": ["add"], "shows": [{"role": "text", "text": "marked"}]}
     graph = with_transitions("things", marked, mark={"target": "checkbox:#1", "name": "the mark"})
     assert "list.things-mark" not in samples_by_task(graph, 0)
+
+
+@pytest.mark.parametrize(("words", "asked"), [({}, False), ({"name": "the mark"}, True), ({"does": "Ends it."}, True)])
+def test_nobody_is_asked_to_press_what_has_no_name(words: dict[str, str], asked: bool) -> None:
+    page = LIST.pages["things"]
+    box = GraphElement(target="checkbox:#2", role="checkbox", **words)
+    ticks = GraphTransition(by="box", to="things", shows=(Feature(role="text", text="1 left"),))
+    changed = {"elements": {**page.elements, "box": box}, "transitions": (*page.transitions, ticks)}
+    graph = LIST.model_copy(update={"pages": {**LIST.pages, "things": page.model_copy(update=changed)}})
+    assert any(move.transition.by == "box" for route in routes(graph) for move in route.moves) is asked
