@@ -33,6 +33,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import IMAGE
+from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.kinds import exporter_spec
@@ -113,7 +114,7 @@ def measure(folder: Path, rows: int, screens: int, image_bytes: int) -> list[Tim
     examples, none = _examples(rows, screens), arrow_schema("rl_steps").empty_table()
     reader = ParquetScreens(folder / "screens.parquet")
     timings = [_timed("plain pyarrow loop", rows, lambda: _plain(examples, reader, folder / "plain.parquet"))]
-    timings.append(_timed("curate", rows, lambda: _no_file(training_set(examples, {}, per_query=rows))))
+    timings.append(_timed("curate", rows, lambda: _no_file(training_set(digests_of(examples), {}, per_query=rows))))
     release = folder / "release"
     exporters = [exporter_spec(kind).open() for kind in ("trl", "verl")]
     tables = {"examples": examples.to_batches(), "rl_steps": none.to_batches()}

@@ -26,12 +26,15 @@ from moto.server import ThreadedMotoServer
 from rich.console import Console
 from rich.table import Table
 
+from trajmill.pipelines.reading.candidates import supervised
+from trajmill.pipelines.reading.examples import StoredExamples
 from trajmill.pipelines.release_shards import SharedRelease, share_rows
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
+from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.write import export_release
@@ -141,8 +144,8 @@ def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
             yield Line(f"release of round {number}, all rows written", seconds)
     yield Line("all releases, all rows written", None, _megabytes(whole))
     for number, rows in enumerate(chosen, 1):
-        every = pa.concat_tables(offered[:number])
-        seconds = _cpu(partial(_share, warehouse, SharedRelease(_RUN, number, rows, every), exporters))
+        stored = partial(StoredExamples, warehouse, _RUN, supervised(1).bounds)
+        seconds = _cpu(partial(_share, warehouse, SharedRelease(_RUN, number, digests_of(rows), stored), exporters))
         if number in (1, len(chosen)):
             yield Line(f"release of round {number}, rows shared", seconds)
     yield Line("all releases, rows shared", None, _megabytes(warehouse.root / "shards", warehouse.root / "releases"))

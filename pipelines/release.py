@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from trajmill.pipelines.deriving.release_kinds import (
     KindRows,
@@ -19,17 +18,18 @@ from trajmill.pipelines.deriving.release_kinds import (
     derived_rows,
     write_kinds,
 )
-from trajmill.pipelines.reading.episodes import guidance_texts
+from trajmill.pipelines.reading.candidates import leaks_of, read_candidates, supervised
+from trajmill.pipelines.reading.examples import StoredExamples
+from trajmill.pipelines.reading.hints import hints_of
+from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.curate.leak_check import LeakCheck, without_rows
+from trajmill.stages.curate.leak_check import LeakCheck, without_leaks, without_rows
 from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
-from trajmill.stages.curate.reflector import with_equal_reflections
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.curate.training_set import Alike, TrainingSet, chosen_trajectories, training_set
-from trajmill.stages.derive.end_to_end import KIND as END_TO_END
+from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, dataset_card
@@ -94,41 +94,34 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     """
     origin = request.origin
     versions = _versions(warehouse, request.name)
-    alike = _alike(queries, request.curate, WarehouseScreens(warehouse))
-    offered = _offered(warehouse, origin, request.keep_per_query, alike)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
-    chosen = training_set(offered.rows, request.averages, request.keep_per_query, request.keep_per_reply, alike)
-    clean = check.examples(chosen.examples)
-    curated = chosen._replace(examples=clean.rows, longer_success=offered.total - offered.rows.num_rows)
+    sort = supervised(request.keep_per_query)
+    candidates = read_candidates(warehouse, origin, sort, check)
+    chosen = training_set(
+        candidates.rows,
+        request.averages,
+        request.keep_per_query,
+        request.keep_per_reply,
+        _alike(queries, request.curate, warehouse),
+    )
+    clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
+    longer = candidates.offered - candidates.rows.num_rows + chosen.longer_success
+    curated = chosen._replace(examples=clean.rows, longer_success=longer)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
-    kinds = [_curated_kind(kind, check) for kind in derived_rows(warehouse, origin, request.kinds)]
+    kinds = derived_rows(warehouse, origin, request.kinds, check)
     folder = _emptied(warehouse, request.name)
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
-    guidance = _guidance(warehouse, origin)
     tally = ShardTally(staging, ONLY_SHARD)
-    supervised = [each for each in exporters if each.table == "examples"]
-    own = len(exporters) - len(supervised)
-    rows = curated.examples.num_rows * len(supervised) + rl_steps.rows.num_rows * own
+    for_examples = [each for each in exporters if each.table == "examples"]
+    for_rl = [each for each in exporters if each.table == "rl_steps"]
+    rows = curated.examples.num_rows * len(for_examples) + rl_steps.rows.num_rows * len(for_rl)
     plan(staging, rows + sum(kind.rows.num_rows for kind in kinds))
-    of_round = _write_of_round(
-        warehouse,
-        origin,
-        folder,
-        [each for each in exporters if each.table == "rl_steps"],
-        guidance,
-        rl_steps.leaking,
-        tally.add,
-    )
-    shared = _write_supervised(
-        warehouse,
-        folder,
-        SharedRelease(origin.run_id, origin.round, curated.examples, offered.rows),
-        supervised,
-        guidance,
-        tally.add,
-    )
-    released = _write_kinds(warehouse, folder, origin, kinds, guidance, tally.add) if shared.files else []
+    of_round = _write_of_round(warehouse, origin, folder, for_rl, rl_steps.leaking, tally.add)
+    stored = partial(StoredExamples, warehouse, origin.run_id, sort.bounds)
+    wanted = SharedRelease(origin.run_id, origin.round, curated.examples, stored)
+    shared = _write_supervised(warehouse, folder, origin, wanted, for_examples, tally.add)
+    released = _write_kinds(warehouse, folder, origin, kinds, tally.add) if shared.files else []
     files = [*of_round, *shared.exported(warehouse, folder)]
     files += [file for kind in released for file in kind.shared.exported(warehouse, folder)]
     leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
@@ -137,7 +130,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     contents = _card_contents(request, curated, leaking, versions)._replace(
         notes=() if is_rl else (NO_GROUPS,),
         left_out=_left_out_rows([*exporters, *(kind.exporter for kind in released)], shared, released),
-        authors=authors_of(warehouse, origin, curated.examples, kinds),
+        authors=authors_of(curated.examples, kinds),
     )
     card = dataset_card(contents, [*exporters, *(kind.exporter for kind in released)], files)
     (folder / "README.md").write_text(card, encoding="utf-8")
@@ -152,40 +145,17 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         previous=request.previous,
         shards={*shared.files, *(file for kind in released for file in kind.shared.files)},
     )
-    return Released(offered.total, curated.examples.num_rows, _rows_of(files, RL_FILE))
+    return Released(candidates.offered, curated.examples.num_rows, _rows_of(files, RL_FILE))
 
 
-class _Offered(NamedTuple):
-    """The supervised rows of all rounds so far."""
-
-    total: int
-    rows: pa.Table
-    """Those of the trajectories that are learned from: at most some of each query, however many rounds there were."""
-
-
-def _offered(warehouse: Warehouse, origin: Origin, per_query: int, alike: Alike) -> _Offered:
-    """Choose trajectories by narrow columns, then read the texts of no others."""
-    rounds, own = range(origin.round + 1), END_TO_END
-    names = ["kind", "query_id", "trajectory_id", "step_index"]
-    keys = read_table(warehouse, "examples", names, rounds=rounds, run_id=origin.run_id)
-    keys = keys.filter(pc.equal(keys["kind"], own))
-    chosen = pa.array(sorted(chosen_trajectories(keys, per_query, alike)), pa.string())
-    batches = read_batches(warehouse, "examples", rounds=rounds, run_id=origin.run_id)
-    wanted = (
-        batch.filter(pc.and_(pc.equal(batch["kind"], own), pc.is_in(batch["trajectory_id"], chosen)))
-        for batch in batches
-    )
-    kept = [batch for batch in wanted if batch.num_rows]
-    rows = pa.Table.from_batches(kept) if kept else read_table(warehouse, "examples", rounds=[])
-    return _Offered(keys.num_rows, rows)
-
-
-def _alike(queries: Sequence[Query], spec: CurateSpec, screens: WarehouseScreens) -> Alike:
+def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> Alike:
     """The queries and screens that count as one, where the configuration asks for it."""
     instructions = {query.query_id: query.instruction for query in queries}
     return Alike(
         alike_queries(instructions, spec.near_queries) if spec.near_queries else {},
-        partial(without_alike_screens, screens=screens, bits=spec.near_screens) if spec.near_screens else None,
+        partial(without_alike_screens, screens=WarehouseScreens(warehouse), bits=spec.near_screens)
+        if spec.near_screens
+        else None,
     )
 
 
@@ -208,7 +178,6 @@ def _write_of_round(
     origin: Origin,
     folder: Path,
     exporters: Sequence[Exporter],
-    guidance: Mapping[str, str],
     leaking: frozenset[str],
     written: RowsWritten,
 ) -> list[ExportedFile]:
@@ -218,16 +187,16 @@ def _write_of_round(
     stored = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
     rows = (without_rows(batch, "rl_step_id", leaking) for batch in stored)
     files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse), written)
-    _refuse_problems(folder, exporters, guidance)
+    _refuse_problems(warehouse, origin, folder, exporters)
     return files
 
 
 def _write_supervised(
     warehouse: Warehouse,
     folder: Path,
+    origin: Origin,
     wanted: SharedRelease,
     exporters: Sequence[Exporter],
-    guidance: Mapping[str, str],
     written: RowsWritten,
 ) -> SharedRows:
     """Write the supervised rows that no earlier release has, and which of all rows the release takes."""
@@ -235,7 +204,7 @@ def _write_supervised(
         return NO_SHARED_ROWS
     shared = share_rows(warehouse, wanted, exporters, written)
     if shared.new is not None:
-        _refuse_problems(shared.new, exporters, guidance)
+        _refuse_problems(warehouse, origin, shared.new, exporters)
     write_selection(folder, shared.selected)
     return shared
 
@@ -245,14 +214,13 @@ def _write_kinds(
     folder: Path,
     origin: Origin,
     kinds: Sequence[KindRows],
-    guidance: Mapping[str, str],
     written: RowsWritten,
 ) -> list[ReleasedKind]:
     """Write the derived kinds, and check the rows that no earlier release has."""
     released = list(write_kinds(warehouse, folder, origin, kinds, written))
     for kind in released:
         if kind.shared.new is not None:
-            _refuse_problems(kind.shared.new, [kind.exporter], guidance)
+            _refuse_problems(warehouse, origin, kind.shared.new, [kind.exporter])
     return released
 
 
@@ -267,15 +235,9 @@ def _left_out_rows(
     }
 
 
-def _curated_kind(kind: KindRows, check: LeakCheck) -> KindRows:
-    clean = check.examples(kind.rows)
-    balanced = with_equal_reflections(clean.rows)
-    left_out = Counter(clean.left_out) + Counter(unequal_reflections=clean.rows.num_rows - balanced.num_rows)
-    return kind._replace(rows=balanced, left_out=left_out)
-
-
-def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapping[str, str]) -> None:
+def _refuse_problems(warehouse: Warehouse, origin: Origin, folder: Path, exporters: Sequence[Exporter]) -> None:
     """Check a sample of the written rows; a release of 15,000 rows takes a quarter of a second."""
+    guidance = _hints(warehouse, origin, folder, exporters)
     problems = check_release(folder, exporters, guidance, _IMAGES_EVERY, _GROUPS_EVERY).problems
     if problems:
         first = problems[0]
@@ -285,19 +247,13 @@ def _refuse_problems(folder: Path, exporters: Sequence[Exporter], guidance: Mapp
         )
 
 
-def _guidance(warehouse: Warehouse, origin: Origin) -> Mapping[str, str]:
-    """By trajectory id, the hints that the run gave it."""
-    texts = guidance_texts(warehouse, origin.run_id)
-    rows = read_table(
-        warehouse,
-        "trajectories",
-        ["trajectory_id", "guidance_id"],
-        rounds=range(origin.round + 1),
-        run_id=origin.run_id,
-    )
-    guided = rows.filter(pc.is_valid(rows["guidance_id"]))
-    pairs = zip(guided["trajectory_id"].to_pylist(), guided["guidance_id"].to_pylist(), strict=True)
-    return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in pairs}
+def _hints(warehouse: Warehouse, origin: Origin, folder: Path, exporters: Sequence[Exporter]) -> Mapping[str, str]:
+    """By trajectory id, the hints that the run gave the trajectories of exported rows."""
+    columns = [pq.read_table(folder / each.file, columns=["trajectory_id"]).column(0) for each in exporters]
+    ids = {trajectory_id for column in columns for trajectory_id in column.unique().to_pylist()}
+    # A remembered success may be of any round.
+    remembered = read_history(warehouse, origin.run_id, origin.round).rounds_of(ids)
+    return hints_of(warehouse, origin, ids, {origin.round, *remembered.values()})
 
 
 def _card_contents(

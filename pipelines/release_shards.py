@@ -5,7 +5,7 @@ A release takes rows of the shards of many rounds. A shard is named by a hash of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -70,9 +70,9 @@ class SharedRelease(NamedTuple):
     run_id: str
     round: int
     chosen: pa.Table
-    """The rows of the release in their order, with the weights that they have in it."""
-    offered: pa.Table
-    """Rows of table `examples` with the weights that they have in every release; among them the chosen ones."""
+    """Digests of the rows of the release in their order, with the weights that they have in it."""
+    stored: Callable[[pa.Table], Iterable[pa.RecordBatch]]
+    """Gives the rows of digests, with the weights that they have in every release; it can be iterated over often."""
     folders_up: int = 2
     """From the folder of the selection to that of the warehouse."""
 
@@ -99,8 +99,8 @@ def share_rows(
     if len(missing):
         name = f"r{wanted.round:04d}-{content_id(missing.to_pylist())[:12]}"
         new = warehouse.shards(wanted.run_id) / name
-        rows = wanted.offered.take(pc.index_in(missing, wanted.offered["example_id"].combine_chunks()))
-        export_release(new, exporters, {"examples": rows.to_batches()}, WarehouseScreens(warehouse), written)
+        rows = wanted.chosen.take(pc.index_in(missing, ids))
+        export_release(new, exporters, {"examples": wanted.stored(rows)}, WarehouseScreens(warehouse), written)
         shards = [*shards, _Shard(new, rows.select(_KEYS.names).cast(_KEYS))]
     weights = wanted.chosen["loss_weight"].to_pylist()
     return _selected(warehouse, wanted.folders_up, shards, ids, weights, exporters)._replace(new=new)

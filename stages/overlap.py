@@ -50,6 +50,11 @@ class PhraseIndex:
                 for run in runs:
                     self._phrases[run].append(phrase_id)
 
+    def identity(self) -> object:
+        """What decides what is found: the phrases by their runs of words, and which runs are their own."""
+        phrases = sorted([list(run), sorted(ids), run in self._own] for run, ids in self._phrases.items())
+        return [self._enough, phrases]
+
     def found_in(self, line: str) -> Iterator[FoundPhrase]:
         """The phrases that one line of a text has most of."""
         shared: Counter[str] = Counter()

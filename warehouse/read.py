@@ -31,6 +31,7 @@ def read_table(
     run_id: str | None = None,
     version: int | None = None,
     between: Between | None = None,
+    without: Collection[str] = (),
 ) -> pa.Table:
     """Read committed rows of a table, in the order of their files' names.
 
@@ -44,12 +45,13 @@ def read_table(
         run_id: only rows of this run.
         version: the table's version, the newest if None.
         between: only rows with such values of a column; files and row groups whose bounds exclude them are not read.
+        without: names of files that are not read.
 
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        return _scanner(warehouse, table, columns, rounds, run_id, version, between).to_table()
+        return _scanner(warehouse, table, columns, rounds, run_id, version, between, without).to_table()
 
 
 def read_batches(
@@ -61,10 +63,11 @@ def read_batches(
     run_id: str | None = None,
     version: int | None = None,
     between: Between | None = None,
+    without: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch and in constant memory."""
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        yield from _scanner(warehouse, table, columns, rounds, run_id, version, between).to_batches()
+        yield from _scanner(warehouse, table, columns, rounds, run_id, version, between, without).to_batches()
 
 
 def read_rows(
@@ -114,13 +117,14 @@ def _scanner(
     run_id: str | None,
     version: int | None,
     between: Between | None,
+    without: Collection[str],
 ) -> ds.Scanner:
     # It takes half a second to import where pandas is installed, too.
     import pyarrow.dataset as ds
 
     system, before = warehouse.store.arrow_files()
     committed = committed_files(warehouse, table, version, rounds, run_id, between)
-    files = [before + warehouse.name(path) for path in committed]
+    files = [before + warehouse.name(path) for path in committed if path.name not in without]
     schema = file_schema(table).remove_metadata()
     condition = ds.scalar(True)
     if rounds is not None:

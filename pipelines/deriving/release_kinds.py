@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajmill.pipelines.reading.candidates import Sort, derived, leaks_of, read_candidates
+from trajmill.pipelines.reading.examples import StoredExamples
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
 from trajmill.schemas.record import Origin
 from trajmill.stages.curate.dedup import without_duplicates
+from trajmill.stages.curate.leak_check import LeakCheck, without_leaks
+from trajmill.stages.curate.reflector import with_equal_reflections
 from trajmill.stages.export.card import AuthoredRows
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.trl.exporter import TrlExporter
 from trajmill.stages.export.trl.kinds import kind_exporter
 from trajmill.stages.export.write import RowsWritten
+from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_batches, read_table
 
 _FOLDERS_UP = 3
 """From the folder of a kind's selection to that of the warehouse."""
@@ -30,7 +35,9 @@ class KindRows(NamedTuple):
 
     kind: str
     rows: pa.Table
-    """In the schema of table `examples`, without duplicates."""
+    """In the schema `CANDIDATES`, without duplicates."""
+    bounds: Between
+    """What the rows have in one column of their table."""
     left_out: Mapping[str, int] = {}
     """By reason, rows that come near to held-out texts, or that one side of a Reflector has too many of."""
 
@@ -43,45 +50,40 @@ class ReleasedKind(NamedTuple):
     shared: SharedRows
 
 
-def derived_rows(warehouse: Warehouse, origin: Origin, versions: Collection[str]) -> list[KindRows]:
+def derived_rows(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[KindRows]:
     """The rows of the derived kinds up to a round, by kind.
 
     Args:
         warehouse: where to read.
         origin: the run and the round of the release.
-        versions: `made_by` of the rows to take; those that other settings have made stay in the table.
+        versions: `made_by` of the rows to take, one for each kind; those that other settings have made stay in the
+            table.
+        check: finds leaks.
+
+    Raises:
+        TrajmillError: held-out data is in the rows.
     """
-    if not versions:
-        return []
-    rounds = range(origin.round + 1)
-    wanted = pa.array(sorted(versions), pa.string())
-    batches = [
-        batch.filter(pc.is_in(batch["made_by"], wanted))
-        for batch in read_batches(warehouse, "examples", rounds=rounds, run_id=origin.run_id)
-    ]
-    rows = pa.Table.from_batches(batches) if batches else None
-    if rows is None or not rows.num_rows:
-        return []
-    return [_of_kind(rows, kind) for kind in sorted(rows["kind"].unique().to_pylist())]
+    found = []
+    for sort in map(derived, sorted(versions)):
+        rows = read_candidates(warehouse, origin, sort, check).rows
+        for kind in rows["kind"].unique().to_pylist():
+            found.append(_of_kind(rows.filter(pc.equal(rows["kind"], kind)), kind, sort))
+    return sorted(found, key=lambda each: each.kind)
 
 
-def _of_kind(rows: pa.Table, kind: str) -> KindRows:
-    own = rows.filter(pc.equal(rows["kind"], kind))
+def _of_kind(rows: pa.Table, kind: str, sort: Sort) -> KindRows:
     by = [("query_id", "ascending"), ("trajectory_id", "ascending"), ("step_index", "ascending")]
-    distinct = without_duplicates(own.sort_by([*by, ("example_id", "ascending")]))
-    return KindRows(kind, distinct)
+    distinct = without_duplicates(rows.sort_by([*by, ("example_id", "ascending")]))
+    clean = without_leaks(distinct, "example_id", leaks_of(distinct))
+    balanced = with_equal_reflections(clean.rows)
+    left_out = Counter(clean.left_out) + Counter(unequal_reflections=clean.rows.num_rows - balanced.num_rows)
+    return KindRows(kind, balanced, sort.bounds, left_out)
 
 
-def authors_of(
-    warehouse: Warehouse, origin: Origin, examples: pa.Table, kinds: Iterable[KindRows]
-) -> list[AuthoredRows]:
+def authors_of(examples: pa.Table, kinds: Iterable[KindRows]) -> list[AuthoredRows]:
     """Who wrote what is learned, for each sort of row; the text of an example of a round is its agent's."""
-    columns = ["trajectory_id", "model_version"]
-    rounds = range(origin.round + 1)
-    attempts = read_table(warehouse, "trajectories", columns, rounds=rounds, run_id=origin.run_id)
-    policies = dict(zip(*(column.to_pylist() for column in attempts.columns), strict=True))
     counts: Counter[tuple[str, str, str]] = Counter(
-        ("sft", "", policies.get(trajectory_id, "")) for trajectory_id in examples["trajectory_id"].to_pylist()
+        ("sft", "", policy or "") for policy in examples["written_by"].to_pylist()
     )
     for each in kinds:
         values = zip(each.rows["variant"].to_pylist(), each.rows["written_by"].to_pylist(), strict=True)
@@ -95,7 +97,8 @@ def write_kinds(
     """Write the rows of each kind that no earlier release has, and which of all rows the release takes."""
     for each in kinds:
         exporter = kind_exporter(each.kind)
-        wanted = SharedRelease(origin.run_id, origin.round, each.rows, each.rows, _FOLDERS_UP)
+        stored = partial(StoredExamples, warehouse, origin.run_id, each.bounds)
+        wanted = SharedRelease(origin.run_id, origin.round, each.rows, stored, _FOLDERS_UP)
         shared = share_rows(warehouse, wanted, [exporter], written)
         write_selection(folder / each.kind, shared.selected)
         yield ReleasedKind(each, exporter, shared)

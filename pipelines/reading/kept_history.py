@@ -5,21 +5,20 @@ Where a file was added to the covered rounds, or is gone (`trajmill compact` joi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
+from trajmill.pipelines.reading.kept_files import KeptFiles
 from trajmill.schemas.record import Record
 from trajmill.stages.curate.history import History, QueryHistory
 from trajmill.warehouse.delta_log import FileBounds, delta_table, file_bounds
 from trajmill.warehouse.layout import Warehouse
 
 _TABLES: Final = ("judgements", "trajectories")
-_ROUNDS_KEPT: Final = 2
-"""A round reads the figures before it, and those with its own attempts so far."""
+_NAME: Final = "history"
 
 
 class CoveredFiles:
@@ -49,55 +48,30 @@ class KeptHistory(NamedTuple):
     history: History
 
 
-class _KeptFile(Record):
+class _KeptFigures(Record):
     files: tuple[str, ...]
     queries: tuple[QueryHistory, ...]
 
 
 def kept_history(warehouse: Warehouse, run_id: str, before: int, covered: CoveredFiles) -> KeptHistory:
     """The newest kept figures of rounds before one that still cover their files; empty figures without any."""
-    for number in sorted(_numbers(warehouse, run_id), reverse=True):
-        kept = _read(warehouse, run_id, number) if number <= before else None
-        if kept is not None and kept.files == covered.names(number):
-            return KeptHistory(number, History({each.query_id: each for each in kept.queries}))
+    for file in KeptFiles(warehouse, run_id, _NAME).newest_first(before):
+        kept = _read(file.contents)
+        if kept is not None and kept.files == covered.names(file.before):
+            return KeptHistory(file.before, History({each.query_id: each for each in kept.queries}))
     return KeptHistory(0, History({}))
 
 
 def keep_history(warehouse: Warehouse, run_id: str, before: int, history: History, covered: CoveredFiles) -> None:
     """Store the figures of all rounds before one, and delete those of long before."""
-    if not history.queries:
-        return
-    kept = _KeptFile(files=covered.names(before), queries=tuple(history.queries.values()))
-    text = kept.model_dump_json().encode()
-    warehouse.store.put(_name(run_id, before), _hash(text) + b"\n" + text)
-    for number in _numbers(warehouse, run_id):
-        if number <= before - _ROUNDS_KEPT:
-            warehouse.store.delete(_name(run_id, number))
+    if history.queries:
+        kept = _KeptFigures(files=covered.names(before), queries=tuple(history.queries.values()))
+        KeptFiles(warehouse, run_id, _NAME).keep(before, kept.model_dump_json().encode())
 
 
-def _read(warehouse: Warehouse, run_id: str, number: int) -> _KeptFile | None:
-    """Kept figures; None if there are none, or damaged ones."""
-    digest, _, text = (warehouse.store.get(_name(run_id, number)) or b"").partition(b"\n")
-    if digest != _hash(text):
-        return None
+def _read(contents: bytes) -> _KeptFigures | None:
+    """Kept figures; None if an earlier trajmill kept them in another form."""
     try:
-        return _KeptFile.model_validate_json(text)
+        return _KeptFigures.model_validate_json(contents)
     except ValidationError:
         return None
-
-
-def _numbers(warehouse: Warehouse, run_id: str) -> list[int]:
-    names = (file.name.rpartition("/")[2] for file in warehouse.store.files(_folder(run_id)))
-    return [int(name[:6]) for name in names if name[:6].isdecimal()]
-
-
-def _name(run_id: str, before: int) -> str:
-    return f"{_folder(run_id)}/{before:06d}.json"
-
-
-def _folder(run_id: str) -> str:
-    return f"runs/{run_id}/history"
-
-
-def _hash(text: bytes) -> bytes:
-    return hashlib.sha256(text).hexdigest().encode()

@@ -59,7 +59,7 @@ def without_alike_screens(examples: pa.Table, screens: ScreenReader, bits: int) 
     """The rows without those that repeat the reply of an earlier row on a screen that looks the same.
 
     Args:
-        examples: in the schema of table `examples`; the last screen of a row and the last message are compared.
+        examples: in the schema `DIGESTS`; only `reply` and `last_screen` are read.
         screens: where the screens are; only those of rows with equal replies are decoded.
         bits: most bits in which two perceptual hashes of 64 bits may differ.
 
@@ -67,10 +67,10 @@ def without_alike_screens(examples: pa.Table, screens: ScreenReader, bits: int) 
         BadInputError: the package imagehash is not installed.
     """
     check_packages("imagehash", "curate.near_screens")
-    by_reply: dict[str, list[int]] = defaultdict(list)
-    for row, messages in enumerate(examples["messages"].to_pylist()):
-        by_reply[messages[-1]["content"]].append(row)
-    last_screens = [ids[-1] if ids else None for ids in examples["screens"].to_pylist()]
+    by_reply: dict[bytes, list[int]] = defaultdict(list)
+    for row, reply in enumerate(examples["reply"].to_pylist()):
+        by_reply[reply].append(row)
+    last_screens = examples["last_screen"].to_pylist()
     kept: list[int] = []
     hashes: dict[str, int] = {}
     for rows in by_reply.values():

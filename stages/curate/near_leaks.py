@@ -53,6 +53,10 @@ class NearLeaks:
         # The lines of prompts repeat: the history of a step is in all prompts after it.
         self._found = lru_cache(maxsize=_LINES_REMEMBERED)(self._in_line)
 
+    def identity(self) -> object:
+        """What decides what is found."""
+        return {reason: index.identity() for reason, index in self._indices.items()}
+
     def in_texts(self, texts: Iterable[TrainingText]) -> dict[str, NearLeak]:
         """By row id, the first thing that each leaking row has."""
         leaks: dict[str, NearLeak] = {}

@@ -33,7 +33,7 @@ def with_equal_reflections(examples: pa.Table) -> pa.Table:
     Of the larger side those with the smallest ids are kept, which are hashes and so a random sample.
 
     Args:
-        examples: in the schema of table `examples`.
+        examples: in the schema `DIGESTS`; only `example_id` and `variant` are read.
     """
     sides = {variant: _ids(examples, variant) for variant in (POSITIVE, NEGATIVE)}
     size = min(map(len, sides.values()))

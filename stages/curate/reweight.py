@@ -73,7 +73,7 @@ def with_task_weights(examples: pa.Table, averages: Mapping[str, float]) -> pa.T
     """The examples with `loss_weight` multiplied by their query's task weight, scaled to a mean of 1 over the table.
 
     Args:
-        examples: in the schema of table `examples`.
+        examples: in the schema `DIGESTS`; only `query_id` and `loss_weight` are read.
         averages: success average by query id; a query without one counts as never succeeded.
     """
     if examples.num_rows == 0:

@@ -61,7 +61,7 @@ def training_set(
     The result depends on the rows alone, not on the order in which they were stored.
 
     Args:
-        examples: in the schema of table `examples`, all of split `train`.
+        examples: in the schema `DIGESTS`, all of split `train`.
         averages: success average by query id for the loss weights; None leaves all weights as they are.
         per_query: how many successes of a query are learned from.
         per_reply: how many steps with the same reply are learned from; None for all.

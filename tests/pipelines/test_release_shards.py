@@ -14,6 +14,7 @@ from datasets import load_dataset
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
+from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.selection import released_rows, write_selection
 from trajmill.stages.export.trl.exporter import SFT_FILE
@@ -22,7 +23,8 @@ from trajmill.warehouse.releases import drop_release, verify_release, write_rele
 from trajmill.warehouse.upkeep.vacuum import vacuum
 
 SUPERVISED = [each for each in EXPORTERS if each.table == "examples"]
-OFFERED = examples([3, 2, 4])
+STORED = examples([3, 2, 4])
+OFFERED = digests_of(STORED)
 FAR = 4_000_000_000.0
 
 
@@ -39,10 +41,17 @@ def chosen(rows: Sequence[int], weight: float = 0.5) -> pa.Table:
     return taken.set_column(taken.schema.get_field_index("loss_weight"), "loss_weight", weights)
 
 
+def stored(rows: pa.Table) -> list[pa.RecordBatch]:
+    """The rows of digests."""
+    taken = STORED.take(pc.index_in(rows["example_id"], STORED["example_id"].combine_chunks()))
+    batches: list[pa.RecordBatch] = taken.to_batches()
+    return batches
+
+
 def made(warehouse: Warehouse, number: int, rows: pa.Table) -> SharedRows:
     """Make a release of rows, with its card and its manifest."""
     name, folder = f"r{number}", warehouse.release(f"r{number}")
-    shared = share_rows(warehouse, SharedRelease("run", number, rows, OFFERED), SUPERVISED)
+    shared = share_rows(warehouse, SharedRelease("run", number, rows, stored), SUPERVISED)
     write_selection(folder, shared.selected)
     contents = CONTENTS._replace(left_out={"sft": LeftOutRows(shared.left_out, shared.left_out_rows)})
     (folder / "README.md").write_text(dataset_card(contents, SUPERVISED, shared.exported(warehouse, folder)))

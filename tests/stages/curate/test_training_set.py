@@ -10,6 +10,7 @@ from tests.stages.derive.samples import ORIGIN, query, size_of, success
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.curate.dedup import without_duplicates
+from trajmill.stages.curate.digests import DIGESTS, digests_of
 from trajmill.stages.curate.training_set import chosen_trajectories, training_set
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 
@@ -25,7 +26,7 @@ def saying(reply: str, example: Example) -> Example:
 
 
 def table(*examples: Example) -> pa.Table:
-    return rows_to_arrow("examples", examples)
+    return digests_of(rows_to_arrow("examples", examples))
 
 
 def test_the_first_of_equal_examples_is_kept() -> None:
@@ -53,8 +54,9 @@ def test_examples_that_differ_anywhere_are_both_kept(field: str) -> None:
 
 def test_duplicates_are_found_across_chunks_and_slices() -> None:
     one, other = examples_of(3, "x", "a"), examples_of(2, "z", "b")
-    chunked = pa.concat_tables([table(*other, *one).slice(1), table(*one).slice(1), table(*other)])
-    assert without_duplicates(chunked).num_rows == 4  # the two begin alike
+    first, second, third = (rows_to_arrow("examples", rows) for rows in ((*other, *one), one, other))
+    chunked = pa.concat_tables([first.slice(1), second.slice(1), third])
+    assert without_duplicates(digests_of(chunked)).num_rows == 4  # the two begin alike
     assert without_duplicates(table().slice(0)).num_rows == 0
 
 
@@ -81,14 +83,14 @@ def test_weights_follow_the_success_of_the_query() -> None:
     weights = dict(zip(made["query_id"].to_pylist(), made["loss_weight"].to_pylist(), strict=True))
     assert weights["hard"] / weights["easy"] == pytest.approx(1.15 / 0.15)
     assert sum(made["loss_weight"].to_pylist()) == pytest.approx(made.num_rows)
-    assert made.schema == rows_to_arrow("examples", rows).schema
+    assert made.schema == DIGESTS
     assert set(training_set(table(*rows), None).examples["loss_weight"].to_pylist()) == {1.0}
 
 
 def test_only_so_many_steps_with_the_same_reply_are_kept() -> None:
     rows = [saying(f"{e.step_index}", e) for i in range(6) for e in examples_of(3, f"t{i}", f"q{i}")]
     every, some = training_set(table(*rows), None), training_set(table(*rows), None, per_reply=2)
-    replies = Counter(messages[-1]["content"] for messages in some.examples["messages"].to_pylist())
+    replies = Counter(some.examples["reply"].to_pylist())
     assert set(replies.values()) == {2} and len(replies) == 3
     assert some.equal_reply == every.examples.num_rows - some.examples.num_rows == 12 and every.equal_reply == 0
     again = training_set(table(*rows[::-1]), None, per_reply=2)
