@@ -76,6 +76,7 @@ def with_a_name(app: str) -> str:
 
 
 _ALONE: Final[Changes] = {"guidance": {"demonstrate": "explorer"}, "rollout": {"episodes_per_round": 960}}
+_CLOCK: Final[Changes] = {"environment": {"builtin_apps": ("clock",)}, "train": {"max_updates": 1200}}
 _LOOKS: Final[Changes] = {"environment": {"devices": DevicesSpec(orders=70, dark=True, large_text=True)}}
 CELLS: Final = (
     Cell("sees-0", "the example"),
@@ -86,6 +87,7 @@ CELLS: Final = (
     Cell("looks-0", "dark themes and larger text, in training too", changes=_LOOKS),
     Cell("scrolling-0", "the first list is longer than the screen", app=with_lines_above),
     Cell("typing-0", "a name is typed", app=with_a_name),
+    Cell("clock-0", "with an app that comes with trajmill; 1,200 updates a round", changes=_CLOCK),
     Cell("alone-1", "without reference paths", 1, changes=_ALONE),
     Cell("alone-2", "without reference paths", 2, changes=_ALONE),
 )
