@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
-from trajmill.pipelines.reading.rewards import attempt_rewards, read_rl_attempts
+from trajmill.pipelines.reading.reward_moments import Excluded, reward_moments
+from trajmill.pipelines.reading.rewards import read_rl_attempts
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.rl_step import RLStep
@@ -57,9 +58,8 @@ def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int)
     names = {compared.remembered[query] for query in wanted if query in compared.remembered}
     rounds = {compared.remembered_in[name] for name in names}
     remembered = read_rl_attempts(warehouse, run_id, names, rounds, compared.round) if names else ()
-    earlier = (
-        attempt_rewards(warehouse, run_id, range(compared.round), frozenset(ids)) if spec.normalise == "batch" else []
-    )
+    own = Excluded(frozenset(ids), since=min((*compared.rounds, compared.round)))
+    earlier = reward_moments(warehouse, run_id, compared.round, own) if spec.normalise == "batch" else []
     by_query = {attempt.query_id: attempt for attempt in remembered}
     return plan_rl(RLBatch(attempts, by_query, earlier, compared.may_be_judged, compared.stale), spec, seed)
 

@@ -29,27 +29,25 @@ def read_history(warehouse: Warehouse, run_id: str, before: int) -> History:
     kept = kept_history(warehouse, run_id, before, covered)
     if kept.before == before:
         return kept.history
-    new = _judged(warehouse, run_id, range(kept.before, before))
+    new = read_judged(warehouse, run_id, range(kept.before, before))
     # An attempt of a kept round that was judged later belongs between attempts whose order the figures do not have.
-    all_of_them = new if not new.of_other_rounds else _judged(warehouse, run_id, range(before))
+    all_of_them = new if not new.of_other_rounds else read_judged(warehouse, run_id, range(before))
     history = (History({}) if new.of_other_rounds else kept.history).after(all_of_them.attempts)
     keep_history(warehouse, run_id, before, history, covered)
     return history
 
 
-def judged_attempts(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> tuple[JudgedAttempt, ...]:
-    """Read the attempts themselves, oldest first."""
-    return _judged(warehouse, run_id, rounds).attempts
+class Judged(NamedTuple):
+    """The judged attempts of some rounds."""
 
-
-class _Judged(NamedTuple):
     attempts: tuple[JudgedAttempt, ...]
     """Oldest first."""
     of_other_rounds: bool
     """Whether there are judgements of attempts of other rounds."""
 
 
-def _judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> _Judged:
+def read_judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> Judged:
+    """Read the attempts at training queries, and the judgements of the run's own judge, of some rounds."""
     judgements = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=rounds, run_id=run_id)
     correct = dict(zip(*(column.to_pylist() for column in judgements.columns), strict=True))
     columns = ["round", "query_id", "trajectory_id", "steps", "purpose", "attempt"]
@@ -60,7 +58,7 @@ def _judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> _Judg
         for number, query_id, trajectory_id, steps, purpose, _ in rows
         if purpose in _COLLECTED and trajectory_id in correct
     )
-    return _Judged(attempts, not correct.keys() <= set(trajectories["trajectory_id"].to_pylist()))
+    return Judged(attempts, not correct.keys() <= set(trajectories["trajectory_id"].to_pylist()))
 
 
 def _oldest_first(row: tuple[int, str, str, int, str, int]) -> tuple[int, str, str, int]:

@@ -5,7 +5,7 @@ Where a file was added to the covered rounds, or is gone (`trajmill compact` joi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -24,9 +24,9 @@ _NAME: Final = "history"
 class CoveredFiles:
     """The committed files that figures are read from, as they were at first sight."""
 
-    def __init__(self, warehouse: Warehouse, run_id: str) -> None:
+    def __init__(self, warehouse: Warehouse, run_id: str, tables: Collection[str] = _TABLES) -> None:
         """Look into no log yet."""
-        self._warehouse, self._run_id = warehouse, run_id
+        self._warehouse, self._run_id, self._tables = warehouse, run_id, tables
 
     def names(self, before: int) -> tuple[str, ...]:
         """Names of the files that can have rows of rounds before one."""
@@ -37,7 +37,7 @@ class CoveredFiles:
 
     @cached_property
     def _bounds(self) -> Mapping[str, FileBounds]:
-        found = {table: delta_table(self._warehouse, table) for table in _TABLES}
+        found = {table: delta_table(self._warehouse, table) for table in self._tables}
         return {table: file_bounds(delta) for table, delta in found.items() if delta is not None}
 
 

@@ -9,9 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.reading.history import judged_attempts
 from trajmill.pipelines.reading.verdicts import read_verdicts
-from trajmill.stages.derive.rewards import reward_of
 from trajmill.stages.derive.rl_groups import RLAttempt
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
@@ -43,7 +41,7 @@ def read_rl_attempts(
     judged_in = range(min(rounds), judged_until + 1)
     judgements = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=judged_in, run_id=run_id)
     correct = dict(zip(*(column.to_pylist() for column in judgements.columns), strict=True))
-    replies = _count_replies(warehouse, run_id, rounds)
+    replies = count_replies(warehouse, run_id, rounds)
     return [
         RLAttempt(
             trajectory_id=trajectory_id,
@@ -63,27 +61,7 @@ def read_rl_attempts(
     ]
 
 
-def attempt_rewards(
-    warehouse: Warehouse, run_id: str, rounds: Collection[int], without: Collection[str] = ()
-) -> list[list[float]]:
-    """Read the rewards of all judged unguided attempts, by round, oldest first.
-
-    Args:
-        warehouse: where to read.
-        run_id: the run.
-        rounds: its rounds.
-        without: trajectories that do not count.
-    """
-    malformed = _count_replies(warehouse, run_id, rounds).malformed
-    rewards: dict[int, list[float]] = {}
-    for attempt in judged_attempts(warehouse, run_id, rounds):
-        if attempt.steps and not attempt.guided and attempt.trajectory_id not in without:
-            reward = reward_of(attempt.correct, malformed[attempt.trajectory_id], attempt.steps)
-            rewards.setdefault(attempt.round, []).append(reward.total)
-    return [rewards[number] for number in sorted(rewards)]
-
-
-class _Replies(NamedTuple):
+class Replies(NamedTuple):
     """By trajectory id, how many steps it has."""
 
     steps: Counter[str]
@@ -91,8 +69,9 @@ class _Replies(NamedTuple):
     """Those whose reply could not be parsed."""
 
 
-def _count_replies(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> _Replies:
-    found = _Replies(Counter(), Counter())
+def count_replies(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> Replies:
+    """Count the replies of the attempts of some rounds."""
+    found = Replies(Counter(), Counter())
     for batch in read_batches(warehouse, "steps", ["trajectory_id", "action_kind"], rounds=rounds, run_id=run_id):
         names, kinds = batch["trajectory_id"], batch["action_kind"]
         _count(found.steps, names)

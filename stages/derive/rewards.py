@@ -67,14 +67,14 @@ def moments(rewards: Sequence[float]) -> RewardMoments:
     return RewardMoments(math.fsum(rewards) / len(rewards), math.fsum(r * r for r in rewards) / len(rewards))
 
 
-def running_moments(batches: Iterable[Sequence[float]]) -> RewardMoments | None:
-    """The running moments after batches of trajectory rewards, oldest first; None if there is no reward.
+def running_moments(batches: Iterable[RewardMoments]) -> RewardMoments | None:
+    """The running moments after the moments of batches of trajectory rewards, oldest first; None without any.
 
     Each batch weighs half as much as the batch after it. This is a pure function of stored rewards, so a restarted run
     gets the same moments.
     """
     running: RewardMoments | None = None
-    for batch in map(moments, filter(None, batches)):
+    for batch in batches:
         if running is None:
             running = batch
         else:

@@ -22,8 +22,8 @@ class RLBatch(NamedTuple):
     """The round's attempts, and the groups of earlier rounds that waited for a judgement."""
     remembered: Mapping[str, RLAttempt] = {}
     """By query id, a success of an earlier round; only `replayable` queries need one."""
-    earlier: Sequence[Sequence[float]] = ()
-    """The rewards of each earlier round, oldest first; used only by normalisation over the batch."""
+    earlier: Sequence[RewardMoments] = ()
+    """Of the rewards of each earlier round, oldest first; used only by normalisation over the batch."""
     may_be_judged: Collection[str] = ()
     """Trajectories that a later round judges if they have no judgement yet."""
     stale: Collection[str] = ()
@@ -59,12 +59,13 @@ def plan_rl(batch: RLBatch, spec: RLSpec, seed: int) -> RLPlan:
     """Decide which trajectories of a batch give RL rows, and their advantages.
 
     Args:
-        batch: judged attempts, and the earlier rewards that theirs are compared with.
+        batch: judged attempts, and the moments of the earlier rewards that theirs are compared with.
         spec: how rewards are normalised and what is replayed and kept.
         seed: decides which failed attempts are replaced.
     """
     fresh = grouped(batch.attempts, batch.may_be_judged)
-    running = running_moments([*batch.earlier, [one.reward.total for group in fresh.groups for one in group.members]])
+    rewards = [one.reward.total for group in fresh.groups for one in group.members]
+    running = running_moments([*batch.earlier, *([moments(rewards)] if rewards else [])])
     planned: list[ComparedTrajectory] = []
     dropped = list(fresh.left_out)
     for attempts in fresh.groups:

@@ -18,6 +18,7 @@ from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.derive.rewards import moments
 from trajmill.stages.derive.rl_plan import ComparedTrajectory
 from trajmill.stages.derive.spec import RLSpec
 from trajmill.warehouse.commit import commit_stage
@@ -43,7 +44,7 @@ def test_rows_are_the_same_in_one_shard_and_in_several(tmp_path: Path, spec: RLS
     warehouse = stored(tmp_path, {1: EARLIER, ROUND: ATTEMPTS})
     attempts = [in_round(one, ROUND) for one in ATTEMPTS]
     [old, _] = EARLIER
-    batch = EpisodeBatch(attempts, {"a": old}, [[1.0, 0.0]] if spec is BATCH else [])
+    batch = EpisodeBatch(attempts, {"a": old}, [moments([1.0, 0.0])] if spec is BATCH else [])
     origin = Origin(round=ROUND, run_id=RUN, code_version="test")
     expected = rl_rows_of(batch, spec, origin=origin)
     plan = plan_round(warehouse, compared(attempts), spec, seed=0)

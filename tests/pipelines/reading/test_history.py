@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.warehouse.samples import commit_rows, judgement, stage_run, trajectory
-from trajmill.pipelines.reading.history import judged_attempts, read_history
+from trajmill.pipelines.reading.history import read_history, read_judged
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.history import History
 from trajmill.warehouse.delta_log import committed_files
@@ -41,7 +41,7 @@ def commit_round(warehouse: Warehouse, number: int) -> None:
 
 
 def read_whole(warehouse: Warehouse, before: int) -> History:
-    return History.of(judged_attempts(warehouse, "run-a", range(before)))
+    return History.of(read_judged(warehouse, "run-a", range(before)).attempts)
 
 
 def same(warehouse: Warehouse, before: int) -> bool:

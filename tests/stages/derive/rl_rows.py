@@ -9,6 +9,7 @@ from tests.stages.derive.samples import ORIGIN, size_of
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
+from trajmill.stages.derive.rewards import RewardMoments
 from trajmill.stages.derive.rl_groups import RLAttempt
 from trajmill.stages.derive.rl_plan import RLBatch, plan_rl
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, rl_steps
@@ -22,7 +23,7 @@ class EpisodeBatch(NamedTuple):
 
     episodes: Sequence[Episode]
     remembered: Mapping[str, Episode] = {}
-    earlier: Sequence[Sequence[float]] = ()
+    earlier: Sequence[RewardMoments] = ()
     may_be_judged: Collection[str] = ()
     stale: Collection[str] = ()
 

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from trajmill.stages.derive.rewards import RewardMoments, reward_of, running_moments
+from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of, running_moments
 
 
 def test_accuracy_and_format_are_kept_apart() -> None:
@@ -17,7 +17,7 @@ def test_accuracy_and_format_are_kept_apart() -> None:
 
 def test_the_first_batch_is_normalised_by_its_own_mean_and_deviation() -> None:
     rewards = [1.0, 0.0, 0.0, -0.5]
-    running = running_moments([rewards])
+    running = running_moments([moments(rewards)])
     assert running is not None
     assert running.mean == pytest.approx(statistics.fmean(rewards))
     assert running.deviation == pytest.approx(statistics.pstdev(rewards))
@@ -27,7 +27,7 @@ def test_the_first_batch_is_normalised_by_its_own_mean_and_deviation() -> None:
 
 
 def test_earlier_batches_fade() -> None:
-    running = running_moments([[0.0] * 10, [], [1.0] * 4])
+    running = running_moments([moments([0.0] * 10), moments([1.0] * 4)])
     assert running == RewardMoments(0.5, 0.5)
     assert running is not None and running.advantage(1.0) == pytest.approx(1.0, abs=1e-5)
 
@@ -35,5 +35,5 @@ def test_earlier_batches_fade() -> None:
 def test_equal_rewards_say_nothing() -> None:
     assert running_moments([]) is None
     for reward in (0.0, 0.1, 1.0):
-        running = running_moments([[reward] * 7])
+        running = running_moments([moments([reward] * 7)])
         assert running is not None and running.advantage(reward) == 0.0

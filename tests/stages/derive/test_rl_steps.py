@@ -14,6 +14,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.derive.rewards import RewardMoments, moments
 from trajmill.stages.derive.rl_plan import replayable
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, compares_members
 from trajmill.stages.derive.spec import RLSpec
@@ -27,7 +28,7 @@ def derive(
     episodes: Sequence[Episode],
     spec: RLSpec = GROUP,
     remembered: Mapping[str, Episode] | None = None,
-    earlier: Sequence[Sequence[float]] = (),
+    earlier: Sequence[RewardMoments] = (),
     seed: int = 0,
     may_be_judged: Sequence[str] = (),
 ) -> RLRows:
@@ -70,7 +71,7 @@ def test_rewards_may_be_compared_over_the_batch() -> None:
     made = advantages(derive(batch, BATCH.model_copy(update={"keep_without_spread": True})))
     # Mean 3/4, deviation sqrt(3)/4, for both groups alike.
     assert [made[id_of(one)] for one in batch] == pytest.approx([0.57735, -1.73205, 0.57735, 0.57735], abs=1e-5)
-    later = advantages(derive(batch[:2], BATCH, earlier=[[0.0, 0.0]]))
+    later = advantages(derive(batch[:2], BATCH, earlier=[moments([0.0, 0.0])]))
     # Half of the earlier mean 0 and half of 1/2: 1/4, deviation sqrt(1/4 - 1/16) = 0.43301.
     assert [later[id_of(one)] for one in batch[:2]] == pytest.approx([1.73205, -0.57735], abs=1e-5)
 
