@@ -13,7 +13,7 @@ from trajmill.stages.queries.causal.metadata import pathway_metadata, pathway_sl
 from trajmill.stages.queries.graph.grammar import GrammarWriter
 from trajmill.stages.queries.graph.model_writer import ModelWriter
 from trajmill.stages.queries.live.metadata import app_name, label
-from trajmill.stages.queries.live.way import as_wish
+from trajmill.stages.queries.live.way import as_wish, way_in_words
 from trajmill.stages.queries.live.wording import wish_for
 from trajmill.stages.queries.packaged_phrasings import packaged_phrasings
 from trajmill.stages.queries.phrasing_template import parse_template, tidy
@@ -140,7 +140,8 @@ def _wish(node: PathwayNode, rng: Random, found: _Found | str) -> str:
         item = found.of_item if isinstance(found, _Found) else f'"{node.input}"'
         wish = f"{rng.choice(('find out', 'look up'))} {named.replace(place, item)}"
     else:
-        wish = _entering(node, rng, found.text if isinstance(found, _Found) else f'"{node.input}"')
+        entering = _entering(node, rng, found.text if isinstance(found, _Found) else f'"{node.input}"')
+        wish = " and ".join((entering, *_way_after(node)))
     return f"{' and '.join((*others, wish))} in {app_name(node.graph)}"
 
 
@@ -150,6 +151,13 @@ def _entering(node: PathwayNode, rng: Random, text: str) -> str:
         if f"{{{node.slot}}}" in move.transition.does:
             return as_wish(move.transition.does).replace(f"{{{node.slot}}}", text)
     return f'{rng.choice(("enter", "put in"))} {text} as "{label(node.graph, setting)}"'
+
+
+def _way_after(node: PathwayNode) -> tuple[str, ...]:
+    """The way from where the entering leads to the last page."""
+    moves = node.sample.moves
+    entered = max(n for n, move in enumerate(moves) if any(each.slot == node.slot for each in move.settings))
+    return way_in_words(node.graph, [each for each in moves[entered + 1 :] if each not in node.sample.acts], "go to")
 
 
 def _on_devices(pathway: CausalPathway, wishes: list[str]) -> str:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import io
+import json
 from functools import partial
 
 import pytest
 from PIL import Image
 
 from tests.stages.environments.browser.playing import SHORT, SharedBrowser, a_query, element, play, press, texts
-from trajmill.schemas.actions import Answer, Click, LongPress, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
+from tests.stages.rollout.toy import ToyEnvironment, toy_query
+from trajmill.schemas.actions import (
+    Answer,
+    Click,
+    LongPress,
+    PressKeys,
+    Scroll,
+    Swipe,
+    SwitchDevice,
+    SystemButton,
+    TypeText,
+    Wait,
+)
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from trajmill.stages.environments.devices.environment import DevicesTogether
 
 pytestmark = pytest.mark.browser
 PHONE = partial(BrowserFactory, Platform.PHONE, SHORT)
@@ -275,3 +289,22 @@ def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(site
     assert "refused" in seen
     assert set(refused) == {"localhost:8999"}
     assert any("allow-list" in text for text in away)
+
+
+def test_a_browser_that_a_query_does_not_name_is_not_there_beside_other_devices(
+    site: str, browser: SharedBrowser
+) -> None:
+    on_a_phone = toy_query()
+    start = {"devices": {"web": {"url": f"{site}/next"}}}
+    naming = on_a_phone.model_copy(update={"start_state": json.dumps(start)})
+
+    async def work(environment: BrowserEnvironment) -> list[tuple[Platform, bool]]:
+        together = DevicesTogether({Platform.PHONE: ToyEnvironment(), Platform.WEB: environment}, Platform.PHONE)
+        after = []
+        for query in (on_a_phone, naming, on_a_phone):
+            await together.reset(query, 1)
+            seen = await together.step(SwitchDevice(device="web"))
+            after.append((together.platform, "Arrived" in texts(seen)))
+        return after
+
+    assert browser.play(work) == [(Platform.PHONE, False), (Platform.WEB, True), (Platform.PHONE, False)]
