@@ -54,6 +54,26 @@ def awaits_policy(context: RoundContext) -> bool:
     return report_of(context, RELEASE) is not None and report_of(context, TRAIN) is None
 
 
+def check_addition(config: Config, added: Addition) -> None:
+    """Check what can be checked before a model server starts, which takes minutes.
+
+    Raises:
+        BadInputError: the policy is the embedded one, not exactly one version is named, or the adapter is none or is
+            none for this kind of model.
+    """
+    if is_embedded(config):
+        raise BadInputError("models.policy is the embedded policy, which [train] trains; map it to an [endpoints.NAME]")
+    if (added.model is None) == (added.adapter is None):
+        raise BadInputError("name either a model (--model NAME) or an adapter (--adapter DIR)")
+    if added.adapter is None:
+        return
+    if not (added.adapter / ADAPTER_FILE).is_file():
+        raise BadInputError(f"{added.adapter} is no LoRA adapter: it has no {ADAPTER_FILE}")
+    spec = config.endpoints[config.models.policy]
+    if not spec.takes_adapters:
+        raise BadInputError(f"a model of kind {spec.kind!r} takes no adapter; add a folder of merged weights (--model)")
+
+
 def add_policy(context: RoundContext, added: Addition) -> StageReport:
     """Record a version as the result of the round's training; the next stage evaluates it.
 
@@ -144,15 +164,10 @@ def _candidate(context: RoundContext, added: Addition, release: str | None) -> P
 
 
 def _policy(context: RoundContext, added: Addition) -> Policy:
-    config = context.config
-    if is_embedded(config):
-        raise BadInputError("models.policy is the embedded policy, which [train] trains; map it to an [endpoints.NAME]")
-    if (added.model is None) == (added.adapter is None):
-        raise BadInputError("name either a model (--model NAME) or an adapter (--adapter DIR)")
     if added.adapter is not None:
         return _with_adapter(context, added.adapter)
     assert added.model is not None
-    return _model(config, added.model)
+    return _model(context.config, added.model)
 
 
 def _model(config: Config, name: str) -> Policy:
@@ -167,12 +182,7 @@ def _model(config: Config, name: str) -> Policy:
 
 def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
     """The policy in force with the adapter, which is copied so that nobody changes it while it acts."""
-    if not (adapter / ADAPTER_FILE).is_file():
-        raise BadInputError(f"{adapter} is no LoRA adapter: it has no {ADAPTER_FILE}")
-    config = context.config
-    spec = config.endpoints[config.models.policy]
-    if not spec.takes_adapters:
-        raise BadInputError(f"a model of kind {spec.kind!r} takes no adapter; add a folder of merged weights (--model)")
+    spec = context.config.endpoints[context.config.models.policy]
     version = folder_version(adapter)
     stored = context.warehouse.model(version)
     if not stored.exists():

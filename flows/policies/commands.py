@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.addition import Addition, add_between_rounds, add_policy, awaits_policy
+from trajmill.flows.policies.addition import Addition, add_between_rounds, add_policy, awaits_policy, check_addition
 from trajmill.flows.policies.choice import promote_by_hand, roll_back
 from trajmill.flows.policies.policy import BASELINE, policy_before, policy_versions
 from trajmill.flows.round import current_round, run_command
@@ -56,6 +56,7 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
         RunInUseError: another process works on the run.
     """
     context = _measured_run(config)
+    check_addition(config, added)
     with sole_worker(context.warehouse, context.run_id), models_ready(config, context.warehouse.run(context.run_id)):
         if awaits_policy(context):
             add_policy(context, added)
