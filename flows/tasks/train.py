@@ -19,6 +19,7 @@ from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedE
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
+from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import reason_not_to_train
 from trajmill.warehouse.checks.weights import keep_weights
 from trajmill.warehouse.layout import StageRun
@@ -59,9 +60,10 @@ def train(context: RoundContext) -> StageReport:
         try:
             report = _trained(context, at, parent)
         except (TrainingFailedError, BadInputError) as error:
+            said = f"{error}{_kept_log(context, at)}"
             shutil.rmtree(_weights(context, at), ignore_errors=True)
-            failed = write_tables(context.warehouse, at, {"failures": [_failure(context, str(error))]})
-            return replace(_untrained(rows, f"training failed: {error}", precision), files=failed)
+            failed = write_tables(context.warehouse, at, {"failures": [_failure(context, said)]})
+            return replace(_untrained(rows, f"training failed: {said}", precision), files=failed)
         result = {
             "trained": True,
             "reason": "",
@@ -110,6 +112,16 @@ def _failure(context: RoundContext, message: str) -> Failure:
         attempts=1,
         **context.origin.common(made_by=context.config.train.kind),
     )
+
+
+def _kept_log(context: RoundContext, at: StageRun) -> str:
+    """Move the log of a failed training to the folder of the run; returns where it is, for the error's line."""
+    log, kept = _weights(context, at) / LOG_FILE, context.warehouse.run(context.run_id)
+    if not log.is_file():
+        return ""
+    kept.mkdir(parents=True, exist_ok=True)
+    moved = shutil.move(log, kept / f"training-r{context.round:04d}.log")
+    return f"; all that the trainer printed is in {moved}"
 
 
 def _weights(context: RoundContext, at: StageRun) -> Path:

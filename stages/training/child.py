@@ -12,10 +12,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, Queue
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
+
+LOG_FILE: Final = "training.log"
+"""The file in the folder of a training with all that its trainer prints."""
 
 _LAST_LINES = 300
 _ERROR = re.compile(r"(\[\S*\]:\s*)?([\w.]*(Error|Exception)|\S+: error): \S")
@@ -75,7 +78,7 @@ def run_child(
         _end_group(process)
         watchdog.dismiss()
     if status:
-        raise TrainingFailedError(f"the trainer {_ended(status)}: {_last_output(last)}; all it printed is in {log}")
+        raise TrainingFailedError(f"the trainer {_ended(status)}: {_last_output(last)}")
 
 
 def _follow(
@@ -97,9 +100,7 @@ def _follow(
                 why = (
                     f"took over {limits.seconds:,.0f} s" if late else f"hung: silent for {limits.silent_seconds:,.0f} s"
                 )
-                raise TrainingFailedError(
-                    f"the trainer {why}, and was ended; {_last_output(last)}; see {log}"
-                ) from None
+                raise TrainingFailedError(f"the trainer {why}, and was ended; {_last_output(last)}") from None
             if line is None:
                 return last
             file.write(line)

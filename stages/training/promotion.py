@@ -85,9 +85,9 @@ def compare(
     """
     said: list[str] = []
     for group in groups:
-        scored = [query for query in group.query_ids if query in old.outcomes]
-        if scored and not any(query in new for query in scored):
-            return Promotion(False, _unmeasured(group.name, len(scored), old.version))
+        measured = max((old, *promoted), key=lambda rival: _scored(rival.outcomes, group))
+        if _scored(measured.outcomes, group) and not _scored(new, group):
+            return Promotion(False, _unmeasured(group, measured))
         best = max((old, *promoted), key=lambda rival: _successes(rival.outcomes, group))
         for rival in {each.version: each for each in (old, best)}.values():
             counts = paired_counts(rival.outcomes, new, group.query_ids)
@@ -124,8 +124,13 @@ def _successes(outcomes: Outcomes, group: QueryGroup) -> int:
     return sum(outcomes.get(query, False) for query in group.query_ids)
 
 
-def _unmeasured(group: str, scored: int, old: str) -> str:
-    return f"not measured on validation: no attempt has a score in {group}, where {scored} of {old} have one"
+def _scored(outcomes: Outcomes, group: QueryGroup) -> int:
+    return sum(query in outcomes for query in group.query_ids)
+
+
+def _unmeasured(group: QueryGroup, rival: Rival) -> str:
+    known = f"{_scored(rival.outcomes, group)} of {rival.version}"
+    return f"not measured on validation: no attempt has a score in {group.name}, where {known} have one"
 
 
 def _line(name: str, counts: PairedCounts, rival: str) -> str:

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.training.base import ParentPolicy, TrainingReport
-from trajmill.stages.training.child import ChildLimits, run_child
+from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.command.spec import PLACEHOLDERS, CommandSpec
 from trajmill.stages.training.lineage import is_begun, made_from, tail_mean, version_of, write_metrics, write_source
 from trajmill.stages.training.settings_files import copy_settings
@@ -48,7 +48,7 @@ def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, see
     }
     run_child(
         [_filled(part, meant) for part in spec.command if parent.adapter is not None or "{adapter}" not in part],
-        folder.resolve() / "training.log",
+        folder.resolve() / LOG_FILE,
         ChildLimits(spec.silent_minutes * 60, spec.hours * 3600),
         release,
         {name: _filled(value, meant) for name, value in spec.variables.items()},

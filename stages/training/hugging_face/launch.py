@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.child import ChildLimits, run_child
+from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.hugging_face.job import PROGRESS, TrainingJob
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 
@@ -37,8 +37,8 @@ def launch_training(
     command = [*_python(recipe), "-m", _WORKER, str(job.resolve()), str(outcome.resolve())]
     limits = ChildLimits(recipe.silent_minutes * 60)
     try:
-        run_child(command, folder.resolve() / "training.log", limits, folder, on_line=_reading(progress))
-        return _report(outcome, folder)
+        run_child(command, folder.resolve() / LOG_FILE, limits, folder, on_line=_reading(progress))
+        return _report(outcome)
     finally:
         job.unlink(missing_ok=True)
         outcome.unlink(missing_ok=True)
@@ -63,11 +63,11 @@ def _python(recipe: HuggingFaceRecipe) -> list[str]:
     return [python, "-m", launcher, "--num_processes", str(recipe.processes), *settings]
 
 
-def _report(outcome: Path, folder: Path) -> TrainingReport:
+def _report(outcome: Path) -> TrainingReport:
     try:
         told = json.loads(outcome.read_text())
     except (OSError, ValueError) as error:
-        raise TrainingFailedError(f"the training ended without a report; see {folder / 'training.log'}") from error
+        raise TrainingFailedError("the training ended without a report") from error
     if "error" in told:
         raise (BadInputError if told["bad_input"] else TrainingFailedError)(told["error"])
     return TrainingReport(**told["report"])

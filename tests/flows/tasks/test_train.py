@@ -21,6 +21,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.models.local.folder import folder_version
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
+from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
@@ -48,6 +49,7 @@ class FailingRecipe(RecipeSpec):
         folder.mkdir(parents=True)
         (folder / "half.safetensors").touch()
         if self.out_of_memory:
+            (folder / LOG_FILE).write_text("update 3\nKilled\n")
             raise TrainingFailedError("memory ran out in update 3 of 20")
         raise BadInputError("the folder holds a model of another family")
 
@@ -93,7 +95,12 @@ def start(config: Config) -> RoundContext:
 
 
 def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_runs(waiting_run: WaitingRun) -> None:
-    reasons = {1: "memory ran out in update 3 of 20", 2: "the folder holds a model of another family"}
+    warehouse = create_warehouse(waiting_run.config.run.root)
+    log = warehouse.run(waiting_run.config.run_id) / "training-r0001.log"
+    reasons = {
+        1: f"memory ran out in update 3 of 20; all that the trainer printed is in {log}",
+        2: "the folder holds a model of another family",
+    }
     for number, reason in reasons.items():
         context = waiting_run.trained_by(FailingRecipe(out_of_memory=number == 1)).in_round(number)
         assert first_waiting(context) is None
@@ -103,6 +110,7 @@ def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_
         promoted = report_of(context, PROMOTE)
         assert promoted is not None and promoted.result["reason"] == f"training failed: {reason}"
         assert not list(context.at(TRAIN).staging(context.warehouse).rglob("*.safetensors"))
+    assert log.read_text() == "update 3\nKilled\n"
     failures = [row for row in read_rows(context.warehouse, Failure) if row.stage == TRAIN]
     assert [(row.round, row.failure_class, row.message) for row in failures] == [
         (number, FailureClass.TRAINING, reason) for number, reason in reasons.items()

@@ -26,9 +26,7 @@ def test_it_runs_in_its_folder_and_all_it_prints_is_kept(tmp_path: Path) -> None
 
 
 def test_a_failure_gives_one_error_line_with_its_last_words(tmp_path: Path) -> None:
-    with pytest.raises(
-        TrainingFailedError, match=r"ended with status 3: its last line is 'no GPU'; all .* is in .*log"
-    ):
+    with pytest.raises(TrainingFailedError, match=r"ended with status 3: its last line is 'no GPU'$"):
         run("import sys; print('begin'); print('no GPU'); print(); sys.exit(3)", tmp_path)
     with pytest.raises(TrainingFailedError, match=r"last error is '\[rank0\]: ValueError: no rows'"):
         run("print('[rank0]: ValueError: no rows'); print('='); print('exit code: 1'); raise SystemExit(1)", tmp_path)

@@ -64,6 +64,8 @@ def test_what_was_measured_nowhere_is_promoted_only_where_nothing_can_be_measure
     decided = compare(outcomes("1" * 10 + "-" * 10), old, [old], groups, level=0.05)
     said = "not measured on validation: no attempt has a score in unseen, where 4 of v1 have one"
     assert decided == (False, said)
+    newer = Rival("v2", outcomes("1" * 10 + "-" * 10))
+    assert compare(newer.outcomes, newer, [old, newer], groups, level=0.05) == (False, said)
     nothing = Rival("v1", {})
     decided = compare({}, nothing, [nothing], groups, level=0.05)
     assert decided == (True, "not compared: no validation query has a score")
