@@ -155,6 +155,8 @@ class Figures:
     attempts: tuple[Series, ...]
     """Success of unguided and of guided attempts while collecting."""
     lift: tuple[LiftRow, ...]
+    demonstrators: tuple[str, ...]
+    """Agents that made guided attempts in place of the policy."""
     models: tuple[ModelRow, ...]
     seconds: tuple[Bar, ...]
     failures: tuple[FailureRow, ...]
@@ -178,6 +180,7 @@ def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
             untrained_rounds=tuple(row[0] for row in _rows(views, _UNTRAINED, run_id)),
             attempts=_attempts(views, run_id),
             lift=tuple(LiftRow(*row) for row in _rows(views, _LIFT, run_id)),
+            demonstrators=tuple(agent for (agent,) in _rows(views, _DEMONSTRATORS, run_id)),
             models=tuple(ModelRow(*row) for row in _rows(views, _MODELS, run_id)),
             seconds=_seconds(views, run_id),
             failures=tuple(FailureRow(*row) for row in _rows(views, _FAILURES, run_id)),
@@ -203,6 +206,9 @@ _UNTRAINED = "SELECT round FROM rounds WHERE run_id = $1 AND NOT trained ORDER B
 _LIFT = """
 SELECT round, queries, compared, success_without, success_with, reference_paths_used
 FROM guidance_lift JOIN rounds USING (run_id, round) WHERE run_id = $1 ORDER BY round
+"""
+_DEMONSTRATORS = """
+SELECT DISTINCT agent FROM trajectories WHERE run_id = $1 AND purpose = 'guided' AND guidance_id IS NULL ORDER BY 1
 """
 _MODELS = """
 SELECT round, model_version, parent, promoted, reason, updates, release,

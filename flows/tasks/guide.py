@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import pyarrow.compute as pc
+
 from trajmill.flows.configuration.model_specs import models_of, policy_gives_tokens
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
@@ -120,8 +122,23 @@ def _demonstrator(context: RoundContext, at: StageRun) -> ActingAgent:
 
 
 def reference_paths_used(context: RoundContext) -> int:
-    """Number of queries, so far in the run, whose hints came from their reference path."""
-    return len({row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH})
+    """Number of queries, so far in the run, whose hints or demonstrations came from their reference path."""
+    hinted = {row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH}
+    return len(hinted | _demonstrated(context))
+
+
+def _demonstrated(context: RoundContext) -> set[str]:
+    """The queries, so far in the run, whose reference path was walked to show it."""
+    if context.config.guidance.demonstrate is not True:
+        return set()
+    rows = read_table(
+        context.warehouse,
+        "trajectories",
+        ["query_id", "purpose"],
+        rounds=context.rounds_so_far,
+        run_id=context.run_id,
+    )
+    return set(rows["query_id"].filter(pc.equal(rows["purpose"], Purpose.GUIDED.value)).to_pylist())
 
 
 class _Walks(NamedTuple):

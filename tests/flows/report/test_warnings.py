@@ -8,7 +8,7 @@ from trajmill.flows.report.charts import Series, Share
 from trajmill.flows.report.figures import Figures, JudgeCell, JudgeColumn, ModelRow, Totals
 from trajmill.flows.report.warnings import warnings
 
-QUIET = Figures("run-a", (1, 2), Totals(0, 0, 0, 0, 0.0), (), (), (), (), (), (), (), (), (), (), (), ())
+QUIET = Figures("run-a", (1, 2), Totals(0, 0, 0, 0, 0.0), (), (), (), (), (), (), (), (), (), (), (), (), ())
 
 
 def version(number: int, promoted: bool) -> ModelRow:

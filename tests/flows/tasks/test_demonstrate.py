@@ -10,8 +10,10 @@ import pytest
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config, GuidanceSection
 from trajmill.flows.context import RoundContext
+from trajmill.flows.report.figures import read_figures
 from trajmill.flows.round import do_stage
 from trajmill.flows.round_stages import STAGES
+from trajmill.flows.tasks.guide import reference_paths_used
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.example import Example
@@ -53,6 +55,7 @@ def test_hard_queries_are_shown_to_the_policy(tmp_path: Path) -> None:
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
     assert len(shown) == 24 and {(each.agent, each.reward) for each in shown} == {("reference", 1.0)}
     assert len({each.query_id for each in shown}) > 1 and len({each.seed for each in shown}) == 24
+    assert reference_paths_used(context) == len({each.query_id for each in shown})
     assert not read_rows(context.warehouse, Guidance, run_id=config.run_id)
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
     assert len(rows) == 24 * 6
@@ -73,5 +76,7 @@ def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> N
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
     assert {each.agent for each in shown} == {"explorer"} and len(shown) == 24
     assert 0 < sum(each.reward == 1.0 for each in shown) < 24, "it tries, and is not told the way"
+    assert reference_paths_used(context) == 0
+    assert read_figures(context.warehouse, config.run_id).demonstrators == ("explorer",)
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
     assert any("find Market <r0> Market" in row.messages[-1].content for row in rows)
