@@ -20,14 +20,22 @@ from trajmill.stages.derive.base import DerivedRows
 
 TEMPLATE = "template"
 """The author of texts that code has written."""
-RULE_AGENTS = frozenset({"explorer", "reference", "element_walk"})
+_WALKS = frozenset({"reference", "element_walk"})
+RULE_AGENTS = _WALKS | {"explorer"}
 """Agents without a model; the version of their policy is their name."""
+WALK_WORDS = "template_conclusions"
+"""The reason of a trajectory whose words are those of a walk."""
 _BUILT_IN_POLICY = "embedded-"
 
 
 def writes_templates(author: str) -> bool:
     """Whether the thoughts of a policy version are filled into templates."""
     return author.startswith(_BUILT_IN_POLICY) or author in RULE_AGENTS
+
+
+def is_walk(episode: Episode) -> bool:
+    """Whether an agent followed an annotated path, whose words name elements by ids that no user sees."""
+    return episode.trajectory.model_version in _WALKS
 
 
 class Maker(NamedTuple):

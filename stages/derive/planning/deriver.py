@@ -17,7 +17,7 @@ from trajmill.schemas.tables.example import Message
 from trajmill.stages.critics.trees.replay import seen
 from trajmill.stages.curate.leakage import TrainingText
 from trajmill.stages.derive.base import DerivedRows, unfit
-from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, Collected, Lesson
+from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, WALK_WORDS, Collected, Lesson
 from trajmill.stages.derive.conversation import PLACEHOLDERS
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.kind_spec import Tools
@@ -120,7 +120,7 @@ class Planning:
         if not _is_success(episode):
             return "judged_incorrect" if self._planner is None else None
         if self._writer is None and all(map(_is_by_rule, (episode, *self._others(episode)))):
-            return "template_conclusions"
+            return WALK_WORDS
         lift = self._lift(episode)
         if lift is not None and lift.guided <= lift.without:
             return "guidance_did_not_help"

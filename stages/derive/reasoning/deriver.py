@@ -14,7 +14,7 @@ from trajmill.schemas.errors import StageError
 from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import RULE_AGENTS, Collected, Lesson, writes_templates
+from trajmill.stages.derive.collected import RULE_AGENTS, WALK_WORDS, Collected, Lesson, is_walk, writes_templates
 from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
@@ -45,6 +45,8 @@ class Reasoning:
         """The examples of the steps of a correct trajectory that CODA's signals leave."""
         collected = Collected(self._tools.maker, episode)
         selected = select_steps(episode, StepDataSpec(failed=False))
+        if not isinstance(selected, str) and is_walk(episode):
+            selected = WALK_WORDS
         if isinstance(selected, str):
             collected.refuse(selected)
             return collected.rows()

@@ -34,7 +34,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.roles.sections import NONE, one_line
 from trajmill.stages.critics.trees.element_action import scroll_direction
 from trajmill.stages.derive.base import DerivedRows, unfit
-from trajmill.stages.derive.collected import Collected, Lesson, Maker
+from trajmill.stages.derive.collected import WALK_WORDS, Collected, Lesson, Maker, is_walk
 from trajmill.stages.derive.conversation import unfit_text
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.models.prompts import FilledPrompt, Prompt, packaged_prompt
@@ -55,6 +55,8 @@ class CesRows:
         reason = unfit(episode, LEARNED_FROM)
         if reason is None and episode.judgement is not None and not episode.judgement.correct:
             reason = "judged_incorrect"
+        if reason is None and is_walk(episode):
+            reason = WALK_WORDS
         if reason is not None:
             collected.refuse(reason)
             return collected.rows()

@@ -13,7 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.stages.curate.episodes import STEP_SCORES
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Collected, Maker
+from trajmill.stages.derive.collected import WALK_WORDS, Collected, Maker, is_walk
 from trajmill.stages.derive.roles.spec import RftDataSpec
 from trajmill.stages.derive.step_data import StepData, StepDataSpec
 
@@ -30,9 +30,12 @@ class RftRows:
         """The steps of a correct trajectory whose process reward is high enough, as step data has them."""
         reward, judgement = process_reward(episode), episode.judgement
         is_correct = judgement is not None and judgement.correct
-        if is_correct and reward is not None and reward < self.spec.least_reward:
+        refused = "low_process_reward" if reward is not None and reward < self.spec.least_reward else None
+        if is_walk(episode):
+            refused = WALK_WORDS
+        if is_correct and refused is not None:
             collected = Collected(self.maker, episode)
-            collected.refuse("low_process_reward")
+            collected.refuse(refused)
             return collected.rows()
         return await StepData(StepDataSpec(failed=False), self.maker, self.screens).derive(episode)
 

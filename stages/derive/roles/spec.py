@@ -31,7 +31,7 @@ class CesDataSpec(KindSpec):
     """Rows that warm up a Coordinator and a State Tracker, from any agent's trajectories: `trajmill derive ces`."""
 
     name: ClassVar[str] = "ces"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
 
     def open(self, tools: Tools) -> Deriver:
         """What derives the rows."""
@@ -57,6 +57,7 @@ class RftDataSpec(KindSpec):
     """Candidates of T-RFT that a process reward lets through: `trajmill derive rft`."""
 
     name: ClassVar[str] = "rft"
+    version: ClassVar[str] = "2"
 
     least_reward: Fraction = 0.8
     """Least process reward of a candidate: the mean score of its steps, where GOOD is 1, NEUTRAL 0.5, HARMFUL 0."""

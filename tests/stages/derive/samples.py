@@ -150,3 +150,8 @@ def success(length: int, name: str = "t", asked: Query | None = None) -> Episode
 def failure(length: int, name: str, asked: Query | None = None) -> Episode:
     """A failure of `length` steps."""
     return episode([step(i, TAP) for i in range(length)], name=name, asked=asked, correct=False)
+
+
+def walked(made: Episode) -> Episode:
+    """The same episode as a walk of an annotated path."""
+    return made.model_copy(update={"trajectory": made.trajectory.model_copy(update={"model_version": "reference"})})

@@ -165,7 +165,8 @@ def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:
         ("gui-owl-7b", 0, True, None),
         ("gui-owl-7b", 1, False, "other_action"),
         ("embedded-1", 0, False, "template_thought"),
-        ("reference", 0, False, "template_thought"),
+        ("explorer", 0, False, "template_thought"),
+        ("reference", 0, False, "template_conclusions"),
     ],
 )
 def test_the_policys_own_thought_is_kept_if_a_model_wrote_it_and_it_agrees(

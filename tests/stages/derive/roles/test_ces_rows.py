@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step, walked
 from trajmill.schemas.actions import Action, Answer, Click, LongPress, OpenApp, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
@@ -55,6 +55,11 @@ def test_a_state_trackers_row_has_the_context_of_the_step_that_it_leads_to() -> 
     asked = tracker.messages[1].content
     assert '"kind":"click"' in asked and "I should select" in asked and "<image>" not in asked
     assert (tracker.screens, tracker.source_screens, tracker.step_index) == ((), ("s1",), 1)
+
+
+def test_the_words_of_a_walk_are_no_roles() -> None:
+    rows = derived(walked(meeting()))
+    assert (rows.examples, [row.reason for row in rows.refusals]) == ((), ["template_conclusions"])
 
 
 def test_bad_steps_and_elements_without_a_name_are_refused() -> None:

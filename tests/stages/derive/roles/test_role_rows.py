@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.stages.derive.samples import COMMON, DONE, ORIGIN, TAP, episode, step
+from tests.stages.derive.samples import COMMON, DONE, ORIGIN, TAP, episode, step, walked
 from tests.stages.derive.screens import BlankScreens
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
@@ -154,3 +154,4 @@ def test_candidates_need_a_process_reward() -> None:
     assert refused(derived(poor, RftDataSpec())) == [(None, "low_process_reward")]
     assert (1, "harmful") in refused(derived(poor, RftDataSpec(least_reward=0.5)))
     assert refused(derived(walk("+", [], correct=False), RftDataSpec())) == [(None, "judged_incorrect")]
+    assert refused(derived(walked(good), RftDataSpec())) == [(None, "template_conclusions")], "no attempt of a policy"
