@@ -23,6 +23,7 @@ from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates,
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.views import refresh_views
 
 MARKET = Path(__file__).parents[3] / "docs" / "examples" / "market.yaml"
 
@@ -77,6 +78,7 @@ def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> N
     assert {each.agent for each in shown} == {"explorer"} and len(shown) == 24
     assert 0 < sum(each.reward == 1.0 for each in shown) < 24, "it tries, and is not told the way"
     assert reference_paths_used(context) == 0
+    refresh_views(context.warehouse)
     assert read_figures(context.warehouse, config.run_id).demonstrators == ("explorer",)
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
     assert any("find Market <r0> Market" in row.messages[-1].content for row in rows)
