@@ -4,9 +4,10 @@
 
 The rounds of a finished run are repeated as later rounds of the same run, with trajectories, examples and RL rows of
 their own on the same queries and screens, until there are so many steps. Measured are the page of a trajectory (that of
-`trajmill show`, and the whole command), what a round reads of all rounds before it, deriving the newest round, its
-release (the first of the run, and one whose rows all lie in shards), and each ready-made view. Seconds are those of the
-work, without imports; the peak is that of the whole process. `--compact` joins small files first.
+`trajmill show`, and the whole command), what a round reads of all rounds before it, deriving the newest round, three
+releases (the first of the run, for the round before the newest; that of the newest round; one whose rows all lie in
+shards), and each ready-made view. Seconds are those of the work, without imports; the peak is that of the whole
+process. `--compact` joins small files first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.terminal.show import find_trajectory
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.history import read_history
@@ -79,6 +81,7 @@ def main() -> None:
     if given.one:
         _do(open_warehouse(given.root), given.one)
         return
+    give_memory_back()
     for steps in given.steps:
         with tempfile.TemporaryDirectory() as folder:
             warehouse = create_warehouse(Path(folder) / "root")
@@ -143,8 +146,16 @@ def _derive(warehouse: Warehouse) -> Work:
     return partial(DeriveExamples(warehouse, at, origin, (origin.round,), True, True, CurateSpec()), "00000", ids)
 
 
+def _first_release(warehouse: Warehouse) -> Work:
+    newest = _newest(warehouse)
+    return _release_of(warehouse, newest.model_copy(update={"round": newest.round - 1}))
+
+
 def _release(warehouse: Warehouse) -> Work:
-    origin = _newest(warehouse)
+    return _release_of(warehouse, _newest(warehouse))
+
+
+def _release_of(warehouse: Warehouse, origin: Origin) -> Work:
     names = sorted(folder.name for folder in (warehouse.root / "releases").iterdir())
     request = ReleaseRequest(
         name=f"measured-{len(names)}",
@@ -171,7 +182,8 @@ WORK: dict[str, Callable[[Warehouse], Work]] = {
     "figures of all rounds, read anew": _history,
     "figures of all rounds, kept": _history,
     "derive the newest round": _derive,
-    "first release": _release,
+    "first release": _first_release,
+    "release of the next round": _release,
     "release, all rows in shards": _release,
 }
 """By name, what prepares the work that is measured; the views come after these."""

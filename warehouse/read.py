@@ -144,4 +144,5 @@ def _scanner(
         filter=condition,
         batch_size=rows_per_group(table),
         batch_readahead=1,
+        fragment_readahead=1,
     )

@@ -13,7 +13,7 @@ from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches
 
-_ROWS_AT_ONCE = 16_384
+_ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 
-from trajmill.flows.cli.app import show_own_warnings
+from trajmill.flows.cli.app import give_memory_back, show_own_warnings
 
 
 def test_what_the_program_warns_of_is_a_line_on_standard_error(
@@ -16,3 +17,17 @@ def test_what_the_program_warns_of_is_a_line_on_standard_error(
     logging.getLogger("trajmill.pipelines.engine.watch").info("nobody asked for this")
     logging.getLogger("a.library").warning("nor for this")
     assert capsys.readouterr().err == "stage rollout: it is started again\n"
+
+
+def test_arrow_gives_memory_back_unless_the_user_chose_an_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
+    give_memory_back()
+    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "system"
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL")
+    give_memory_back()
+    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "jemalloc"
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL")
+    monkeypatch.setattr("sys.platform", "darwin")
+    give_memory_back()
+    assert "ARROW_DEFAULT_MEMORY_POOL" not in os.environ
