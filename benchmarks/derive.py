@@ -69,6 +69,12 @@ describer = "loopback"
 model = "tiny"
 urls = ["{url}"]
 """
+_ANSWERS: dict[str, object] = {
+    "thought": "I press what stands in the middle of the screen.",
+    "description": "Presses what is marked.",
+    "effect": "Another page opened.",
+    "consistent": True,
+}
 _COMMAND = "from trajmill.flows.cli.app import main; main()"
 
 
@@ -85,9 +91,10 @@ class Measured(NamedTuple):
 
 
 def answer(body: dict[str, Any]) -> str:
-    """A thought, or a press in the middle of the screen, which is right now and then."""
+    """A thought or a description, or a press in the middle of the screen, which is right now and then."""
     if "response_format" in body:
-        return json.dumps({"thought": "I press what stands in the middle of the screen."})
+        wanted = body["response_format"]["json_schema"]["schema"]["properties"]
+        return json.dumps({key: _ANSWERS[key] for key in wanted})
     name = "mobile_use" if "mobile_use" in json.dumps(body["messages"][0]) else "computer_use"
     call = {"name": name, "arguments": {"action": "click", "coordinate": [360, 300]}}
     return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"

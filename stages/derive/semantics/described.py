@@ -7,13 +7,14 @@ both screens and says whether what changed fits the action; several rounds vote.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, NamedTuple
 
 from pydantic import StringConstraints
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
-from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.observation import ScreenHandle, ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
@@ -74,17 +75,21 @@ class EffectDescriber:
         Raises:
             ModelFailure: no valid description, or no valid vote on any of them.
         """
-        described = await self._descriptions(episode, step, screens)
-        found = [await self._voted(episode, step, screens, one) for one in dict.fromkeys(described)]
+        before = _drawn_once(marked_picture(step, screens))
+        described = await self._descriptions(episode, step, before, screens)
+        after = picture(step.screen_after, screens)
+        found = [await self._voted(episode, step, (before, after), one) for one in dict.fromkeys(described)]
         voted = [one for one in found if one.votes]
         if not voted:
             raise ModelFailure("describer: no valid vote on a description")
         return max(voted, key=lambda one: one.share)
 
-    async def _descriptions(self, episode: Episode, step: Step, screens: ScreenReader) -> list[str]:
-        before = step.screen_before
-        fields = {"action": action_in_words(step.action, screens.elements(before), screens.size(before))}
-        parts = ("The screen before the action:", marked_picture(step, screens))
+    async def _descriptions(
+        self, episode: Episode, step: Step, before: ScreenHandle, screens: ScreenReader
+    ) -> list[str]:
+        elements = screens.elements(step.screen_before)
+        fields = {"action": action_in_words(step.action, elements, before.size)}
+        parts = ("The screen before the action:", before)
         request = self._describe.request("describer", fields, parts, Sampling(temperature=1.0), on_lines)
         asked = replace(
             request, trajectory_id=episode.trajectory.trajectory_id, step_index=step.index, n=self._candidates
@@ -92,14 +97,12 @@ class EffectDescriber:
         answers = await ask_several(self._model, asked, ActionAnswer)
         return [one.description for one in answers if isinstance(one, ActionAnswer)]
 
-    async def _voted(self, episode: Episode, step: Step, screens: ScreenReader, description: str) -> VotedDescription:
+    async def _voted(
+        self, episode: Episode, step: Step, shown: tuple[ScreenHandle, ScreenHandle], description: str
+    ) -> VotedDescription:
         fields = {"description": untrusted(description)}
-        parts = (
-            "The screen before the action:",
-            marked_picture(step, screens),
-            "The screen after the action:",
-            picture(step.screen_after, screens),
-        )
+        before, after = shown
+        parts = ("The screen before the action:", before, "The screen after the action:", after)
         request = self._check.request("describer", fields, parts, Sampling(temperature=1.0, top_p=0.6), on_lines)
         asked = replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=step.index, n=self._votes)
         answers = await ask_several(self._model, asked, EffectAnswer)
@@ -107,3 +110,8 @@ class EffectDescriber:
         agreeing = [one for one in votes if one.consistent]
         text = f"{description} {agreeing[0].effect}" if agreeing else description
         return VotedDescription(" ".join(text.split()), len(agreeing), len(votes))
+
+
+def _drawn_once(screen: ScreenHandle) -> ScreenHandle:
+    """The same screen, whose mark is drawn and encoded for the first request alone."""
+    return replace(screen, encode=cache(screen.encode))

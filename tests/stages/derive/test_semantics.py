@@ -55,6 +55,21 @@ def voting(consistent: int) -> Callable[[Body], str]:
     return answer
 
 
+def test_the_mark_is_drawn_once_for_all_questions_about_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+
+    def read(
+        self: DrawnScreens, screen_id: str, image: Callable[[DrawnScreens, str], bytes] = DrawnScreens.image
+    ) -> bytes:
+        drawn.append(screen_id)
+        return image(self, screen_id)
+
+    monkeypatch.setattr(DrawnScreens, "image", read)
+    _, asked = derived_with(ActionSemanticsSpec(tiers=("effect",), candidates=1), ONE_STEP, voting(3))
+    assert len(asked) >= 2
+    assert drawn.count("s0") == 1 and drawn.count("s1") >= 1
+
+
 @pytest.mark.parametrize(("consistent", "kept"), [(3, True), (2, True), (1, False), (0, False)])
 def test_a_description_is_kept_by_the_votes_for_it(consistent: int, kept: bool) -> None:
     spec = ActionSemanticsSpec(tiers=("effect",), candidates=1)
