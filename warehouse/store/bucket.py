@@ -29,9 +29,10 @@ from trajmill.warehouse.store.lease import holder, leased
 
 if TYPE_CHECKING:
     import duckdb
-    from obstore.fsspec import FsspecStore
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
     from pyarrow.fs import FileSystem
+
+    from trajmill.warehouse.store.ranges import RangeStore
 
 _PATIENCE: RetryConfig = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
 """For answers like 503 and for cut connections."""
@@ -187,12 +188,11 @@ class BucketStore:
         return _opened(self.address)
 
     @property
-    def _ranges(self) -> FsspecStore:
-        from obstore.fsspec import FsspecStore
+    def _ranges(self) -> RangeStore:
+        from trajmill.warehouse.store.ranges import RangeStore
 
         scheme: Any = urlsplit(self.address).scheme
-        store: FsspecStore = FsspecStore(scheme, client_options=_client(), retry_config=_PATIENCE)
-        return store
+        return RangeStore(scheme, client_options=_client(), retry_config=_PATIENCE)
 
     def _check_bucket(self, error: FileNotFoundError) -> None:
         if any(sign in str(error) for sign in _NO_BUCKET):

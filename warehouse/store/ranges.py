@@ -1,0 +1,60 @@
+"""Lets DuckDB and pyarrow read ranges of the files in a bucket.
+
+DuckDB reads one open file in several threads, and each sets a position before it reads. With one position for all of
+them, a thread gets the bytes that another has asked for; here each thread has its own.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from functools import cached_property
+from typing import Any
+
+from obstore.fsspec import FsspecStore
+
+
+class RangeStore(FsspecStore):
+    """A file system for reading."""
+
+    def _open(self, path: str, mode: str = "rb", **keywords: Any) -> Any:
+        return RangeFile(self, path) if mode == "rb" else super()._open(path, mode, **keywords)
+
+
+class RangeFile(io.RawIOBase):
+    """A file open for reading; each read is one request for its range."""
+
+    def __init__(self, files: FsspecStore, path: str) -> None:
+        """Open a file, without a request."""
+        self._files, self._path = files, path
+        self._position = threading.local()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """The position of this thread."""
+        return int(getattr(self._position, "bytes", 0))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Set the position of this thread."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell()}.get(whence)
+        self._position.bytes = offset + (self._size if start is None else start)
+        return self.tell()
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read up to some bytes, all that are left if negative, and set the position of this thread behind them."""
+        start = self.tell()
+        end = self._size if size is None or size < 0 else min(start + size, self._size)
+        data: bytes = self._files.cat_file(self._path, start=start, end=end) if start < end else b""
+        self._position.bytes = start + len(data)
+        return data
+
+    @cached_property
+    def _size(self) -> int:
+        return int(self._files.info(self._path)["size"])
