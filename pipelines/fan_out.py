@@ -149,7 +149,7 @@ def fan_out(
     """
     shards = {_shard_name(number, work.identity(payload)): payload for number, payload in enumerate(payloads)}
     plan(at.staging(warehouse), sum(map(items, shards.values())))
-    if workers > 1 and len(shards) > 1 and settings.on_this_machine and not settings.options:
+    if workers > 1 and len(shards) > 1 and settings.on_this_machine:
         side_by_side(_DoShard(work, warehouse, at, items).do, list(shards.items()), workers)
         return _joined(_written(_ShardMarker(warehouse, at, shard)) for shard in shards)
 

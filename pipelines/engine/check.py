@@ -12,6 +12,8 @@ from trajmill.pipelines.engine.beam import PipelineOptions, StandardOptions, cre
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.schemas.nearest import instead_of
 
+_REFUSED_MODES = {"multi_threading": "loses rows", "multi_processing": "waits for ever for a process that was killed"}
+
 
 def runner_mistake(name: str) -> str | None:
     """What is wrong with the name of a Beam runner; None if Beam can make it.
@@ -44,8 +46,9 @@ def options_mistake(settings: BeamSettings) -> str | None:
         return str(error)
     if given.get("runner"):
         return "name the runner with beam.runner"
-    if given.get("direct_running_mode") == "multi_threading":
-        return "multi_threading loses rows in Beam; use --direct_running_mode=multi_processing"
+    mode = given.get("direct_running_mode")
+    if mode in _REFUSED_MODES:
+        return f"Beam's {mode} {_REFUSED_MODES[mode]}; set rollout.workers to the number of processes instead"
     if settings.runner == "PortableRunner" and not given.get("job_endpoint"):
         return "PortableRunner needs the address of a job service, as --job_endpoint=localhost:8099"
     known = _parsed(())

@@ -135,8 +135,7 @@ def test_items_are_distributed_evenly(items: int, shards: int, lengths: list[int
 def test_worker_processes_do_the_same(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     work = WriteNames(warehouse, tmp_path / "calls")
-    settings = BeamSettings(options=("--direct_running_mode=multi_processing", "--direct_num_workers=2"))
-    made = fan_out(warehouse, AT, [["a"], ["b"], ["c"]], work, settings)
+    made = fan_out(warehouse, AT, [["a"], ["b"], ["c"]], work, BeamSettings(), workers=2)
     assert made.rows("failures") == 3
 
 

@@ -112,7 +112,13 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ),
         (
             "[beam]\noptions = ['--direct_running_mode=multi_threading']\n",
-            "2: beam.options: multi_threading loses rows in Beam; use --direct_running_mode=multi_processing",
+            "2: beam.options: Beam's multi_threading loses rows; "
+            "set rollout.workers to the number of processes instead",
+        ),
+        (
+            "[beam]\noptions = ['--direct_running_mode=multi_processing']\n",
+            "2: beam.options: Beam's multi_processing waits for ever for a process that was killed; "
+            "set rollout.workers to the number of processes instead",
         ),
         (
             "[beam]\nrunner = 'PortableRunner'\n",
