@@ -17,8 +17,8 @@ from obstore.fsspec import FsspecStore
 class RangeStore(FsspecStore):
     """A file system for reading."""
 
-    def _open(self, path: str, mode: str = "rb", **keywords: Any) -> Any:
-        return RangeFile(self, path) if mode == "rb" else super()._open(path, mode, **keywords)
+    def _open(self, path: str, mode: str = "rb", *arguments: Any, **keywords: Any) -> Any:
+        return RangeFile(self, path) if mode == "rb" else super()._open(path, mode, *arguments, **keywords)
 
 
 class RangeFile(io.RawIOBase):
