@@ -21,4 +21,4 @@ def untrained(
     from trajmill.flows.configuration.untrained_policy import make_untrained_policy
 
     made = make_untrained_policy(load_config(config), blind)
-    print(f"{made.folder}: {made.version}" + ("" if made.is_new else " was there already"))
+    print(f"{made.folder.resolve()}: {made.version}" + ("" if made.is_new else " was there already"))
