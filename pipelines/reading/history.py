@@ -37,7 +37,7 @@ def read_history(warehouse: Warehouse, run_id: str, before: int) -> History:
     return history
 
 
-class Judged(NamedTuple):
+class JudgedRounds(NamedTuple):
     """The judged attempts of some rounds."""
 
     attempts: tuple[JudgedAttempt, ...]
@@ -46,7 +46,7 @@ class Judged(NamedTuple):
     """Whether there are judgements of attempts of other rounds."""
 
 
-def read_judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> Judged:
+def read_judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> JudgedRounds:
     """Read the attempts at training queries, and the judgements of the run's own judge, of some rounds."""
     judgements = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=rounds, run_id=run_id)
     correct = dict(zip(*(column.to_pylist() for column in judgements.columns), strict=True))
@@ -58,7 +58,7 @@ def read_judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> J
         for number, query_id, trajectory_id, steps, purpose, _ in rows
         if purpose in _COLLECTED and trajectory_id in correct
     )
-    return Judged(attempts, not correct.keys() <= set(trajectories["trajectory_id"].to_pylist()))
+    return JudgedRounds(attempts, not correct.keys() <= set(trajectories["trajectory_id"].to_pylist()))
 
 
 def _oldest_first(row: tuple[int, str, str, int, str, int]) -> tuple[int, str, str, int]:

@@ -41,7 +41,7 @@ class _Known(NamedTuple):
 class _Rewards(NamedTuple):
     by_round: Mapping[int, list[float]]
     of_other_rounds: bool
-    """As in `Judged`."""
+    """As in `JudgedRounds`."""
 
 
 def reward_moments(warehouse: Warehouse, run_id: str, before: int, without: Excluded) -> list[RewardMoments]:
