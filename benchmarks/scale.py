@@ -7,7 +7,7 @@ their own on the same queries and screens, until there are so many steps. Measur
 `trajmill show`, and the whole command), what a round reads of all rounds before it, deriving the newest round, three
 releases (the first of the run, for the round before the newest; that of the newest round; one whose rows all lie in
 shards), and each ready-made view. Seconds are those of the work, without imports; the peak is that of the whole
-process. `--compact` joins small files first.
+process. `--compact` joins small files first; `--one-round` makes one round of all these rounds.
 """
 
 from __future__ import annotations
@@ -31,11 +31,16 @@ import pyarrow.dataset as ds
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.terminal.show import find_trajectory
 from trajmill.pipelines.derive import DeriveExamples
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared
+from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.spec import CurateSpec
+from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.kinds import exporter_spec
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage
@@ -75,6 +80,7 @@ def main() -> None:
     options.add_argument("root", type=Path)
     options.add_argument("--steps", type=int, nargs="+", default=[10_000, 100_000])
     options.add_argument("--compact", action="store_true")
+    options.add_argument("--one-round", action="store_true")
     options.add_argument("--only", nargs="+", default=[*WORK, *(f"view {name}" for name in READY_MADE)])
     options.add_argument("--one", help=argparse.SUPPRESS)
     given = options.parse_args()
@@ -85,7 +91,7 @@ def main() -> None:
     for steps in given.steps:
         with tempfile.TemporaryDirectory() as folder:
             warehouse = create_warehouse(Path(folder) / "root")
-            _fill(warehouse, open_warehouse(given.root), steps)
+            _fill(warehouse, open_warehouse(given.root), steps, given.one_round)
             if given.compact:
                 compact(warehouse)
             rows, files = read_table(warehouse, "steps", ["index"]).num_rows, len(committed_files(warehouse, "steps"))
@@ -146,6 +152,23 @@ def _derive(warehouse: Warehouse) -> Work:
     return partial(DeriveExamples(warehouse, at, origin, (origin.round,), True, True, CurateSpec()), "00000", ids)
 
 
+def _derive_rl(warehouse: Warehouse) -> Work:
+    origin = _newest(warehouse)
+    at = StageRun(origin.run_id, origin.round, "measured")
+    columns = ["trajectory_id", "purpose"]
+    rows = read_table(warehouse, "trajectories", columns, rounds=[origin.round]).to_pydict()
+    ids = [name for name, purpose in zip(*rows.values(), strict=True) if purpose == Purpose.TRAIN]
+    spec = RLSpec(keep_without_spread=True)
+    compared = RLRound(origin.run_id, origin.round, ids, (origin.round,), {}, {}, frozenset(), frozenset())
+    job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
+
+    def work() -> None:
+        planned = plan_round(warehouse, compared, spec, seed=0).trajectories
+        fan_out_listed(warehouse, at, planned, job, BeamSettings(), workers=1, encode=json.dumps, decode=read_compared)
+
+    return work
+
+
 def _first_release(warehouse: Warehouse) -> Work:
     newest = _newest(warehouse)
     return _release_of(warehouse, newest.model_copy(update={"round": newest.round - 1}))
@@ -182,6 +205,7 @@ WORK: dict[str, Callable[[Warehouse], Work]] = {
     "figures of all rounds, read anew": _history,
     "figures of all rounds, kept": _history,
     "derive the newest round": _derive,
+    "RL rows of the newest round": _derive_rl,
     "first release": _first_release,
     "release of the next round": _release,
     "release, all rows in shards": _release,
@@ -195,8 +219,8 @@ def _newest(warehouse: Warehouse) -> Origin:
     return Origin(round=pc.max(rows["round"]).as_py(), run_id=rows["run_id"][0].as_py(), code_version="0")
 
 
-def _fill(warehouse: Warehouse, source: Warehouse, steps: int) -> None:
-    """Commit the rounds of the run again and again, until there are enough steps."""
+def _fill(warehouse: Warehouse, source: Warehouse, steps: int, one_round: bool = False) -> None:
+    """Commit the rounds of the run again and again, as later rounds or all as its last one, up to so many steps."""
     [run_id] = read_table(source, "trajectories", ["run_id"])["run_id"].unique().to_pylist()
     for table in _ONCE:
         for place, path in enumerate(committed_files(source, table)):
@@ -209,7 +233,8 @@ def _fill(warehouse: Warehouse, source: Warehouse, steps: int) -> None:
     while done < steps:
         for number in numbers:
             if done < steps:
-                done += _copy_round(warehouse, source, run_id, number, copy, copy * (numbers[-1] + 1))
+                later = numbers[-1] - number if one_round else copy * (numbers[-1] + 1)
+                done += _copy_round(warehouse, source, run_id, number, copy, later)
         copy += 1
 
 
@@ -222,7 +247,7 @@ def _copy_round(warehouse: Warehouse, source: Warehouse, run_id: str, number: in
             rows = ds.dataset([str(path)], schema=schema, format="parquet").to_table(filter=ds.field("round") == number)
             steps += rows.num_rows if table == "steps" else 0
             if rows.num_rows:
-                at = StageRun(run_id, number + later, f"stage-{place}")
+                at = StageRun(run_id, number + later, f"stage-{number}-{place}", copy)
                 commit_stage(
                     warehouse, at, {table: [write_shard(warehouse, table, at, _renamed(rows, copy, number + later))]}
                 )
