@@ -76,7 +76,10 @@ def _of_kind(rows: pa.Table, kind: str, sort: Sort) -> KindRows:
     distinct = without_duplicates(rows.sort_by([*by, ("example_id", "ascending")]))
     clean = without_leaks(distinct, "example_id", leaks_of(distinct))
     balanced = with_equal_reflections(clean.rows)
-    left_out = Counter(clean.left_out) + Counter(unequal_reflections=clean.rows.num_rows - balanced.num_rows)
+    left_out = Counter(clean.left_out) + Counter(
+        duplicate=rows.num_rows - distinct.num_rows,
+        unequal_reflections=clean.rows.num_rows - balanced.num_rows,
+    )
     return KindRows(kind, balanced, sort.bounds, left_out)
 
 
