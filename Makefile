@@ -42,6 +42,8 @@ run-web: .venv/installed-web ## the same loop on MiniWoB++ in a real headless Ch
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[train]'
 	touch $@
 
+# So small a model is slower with two threads than with one.
+run-pixels: export OMP_NUM_THREADS := 1
 run-pixels: .venv/installed-train ## a tiny Qwen2.5-VL learns to operate an app from its screenshots alone (docs/pixels.md)
 	$(BIN)/trajmill untrained --config docs/examples/pixels.toml
 	$(BIN)/trajmill evolve --config docs/examples/pixels.toml
