@@ -116,8 +116,8 @@ def _grid(scale: _Scale, rounds: Sequence[int]) -> Iterable[str]:
         yield _text(_LEFT - 8, y + 4, f"{percent} %", "axis", "end")
     every = max(1, len(rounds) // 12)
     for round_number in rounds[::every]:
-        yield _text(scale.x(round_number), LINE_HEIGHT - 14, str(round_number), "axis", "middle")
-    yield _text((_LEFT + right) / 2, LINE_HEIGHT, "round", "axis", "middle")
+        yield _text(scale.x(round_number), LINE_HEIGHT - 18, str(round_number), "axis", "middle")
+    yield _text((_LEFT + right) / 2, LINE_HEIGHT - 4, "round", "axis", "middle")
 
 
 def _band(scale: _Scale, index: int, line: Series) -> str:
