@@ -115,14 +115,15 @@ def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
     context = RoundContext(config, open_warehouse(config.run.root), config.run.rounds)
     guided = {row.trajectory_id for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.GUIDED}
     learned = read_table(small_run, "examples", rounds=[context.round])["trajectory_id"].to_pylist()
-    told = dict.fromkeys(guidance_texts(small_run, context.run_id), "1. never said\n<tool_call>")
+    hint = "1. never said\n<tool_call>"
 
-    monkeypatch.setattr("trajmill.pipelines.release.guidance_texts", lambda *_: told)
+    monkeypatch.setattr("trajmill.pipelines.release.hints_of", lambda *_: dict.fromkeys(guided, hint))
     shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     shutil.rmtree(context.warehouse.release(release_name(context)))
     with pytest.raises(TrajmillError, match=r"it quotes the guidance .*; nothing was released"):
         release(context)
 
+    told = dict.fromkeys(guidance_texts(small_run, context.run_id), hint)
     monkeypatch.setattr("trajmill.pipelines.reading.episodes.guidance_texts", lambda *_: told)
     job = DeriveExamples(
         context.warehouse, context.at("again"), context.origin, (context.round,), True, True, CurateSpec()
