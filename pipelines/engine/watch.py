@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from collections.abc import Callable
 from queue import Empty, Queue
@@ -28,6 +29,9 @@ _USUAL_SECONDS = 30.0
 _STARTING_SECONDS = 900.0
 """Silence that is not too long before the first sign: an engine may have to start machines."""
 _LONGEST_PAUSE_SECONDS = 60.0
+_LONGEST_REASON = 300
+_DETAILS = re.compile(r'details = "([^"]+)"')
+"""What gRPC says of a broken connection, among the words of an error."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -129,7 +133,7 @@ class _Job(Thread):
             self._result = self._pipeline.run()
             self._result.wait_until_finish()
         except Exception as error:
-            self._ended.put(_last_line(error))
+            self._ended.put(_what_was_wrong(error))
         else:
             self._ended.put("")
 
@@ -146,7 +150,9 @@ def _cancel(result: PipelineResult) -> None:
         _LOG.debug("the job could not be cancelled: %s", error)
 
 
-def _last_line(error: Exception) -> str:
-    """The last line of an error, which of a worker's traceback says what was wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300]
+def _what_was_wrong(error: Exception) -> str:
+    """The details of a connection that broke; else the last line with words, as of a worker's traceback."""
+    if details := _DETAILS.search(str(error)):
+        return details[1][:_LONGEST_REASON]
+    lines = [line.strip() for line in str(error).splitlines() if any(letter.isalnum() for letter in line)]
+    return (lines[-1] if lines else type(error).__name__)[:_LONGEST_REASON]

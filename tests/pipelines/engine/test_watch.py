@@ -121,5 +121,6 @@ def test_a_killed_machine_costs_one_more_start(
     warehouse = create_warehouse(bucket_url)
     with when_both_have_begun(machines, warehouse, Machine.kill), caplog.at_level(logging.WARNING):
         made = fan_out(warehouse, AT, SHARDS, WriteVerdicts(warehouse), machines.settings(50, silent_seconds=5))
-    assert any("it is started again" in line for line in caplog.messages)
+    told = [line for line in caplog.messages if "it is started again" in line]
+    assert told and not any("(>)" in line for line in told), "the end of an object's words is not what was wrong"
     assert_each_once(warehouse, made)
