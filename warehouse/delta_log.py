@@ -27,7 +27,7 @@ class Snapshot(NamedTuple):
     """The committed state of a table."""
 
     log_entry: str
-    """Name of the newest entry of the table's log, empty without any commit; an equal name means no change."""
+    """Tells the newest entry of the table's log, see `newest_log_entry`."""
     files: Sequence[str]
     """Names of the files, sorted, relative to the table's folder."""
     columns: Sequence[str]
@@ -126,13 +126,15 @@ def committed_files(
 
 
 def newest_log_entry(warehouse: Warehouse, table: str) -> str:
-    """Name of the newest entry of a table's log, empty without any commit.
+    """Tells the newest entry of a table's log; empty without any commit, and equal as long as nothing changes.
+
+    Its size and time belong to it: a warehouse that was made anew at the same address has entries of the same names.
 
     Raises:
         BadInputError: entries of its log are missing or damaged.
     """
     entries = log_entries(warehouse, table)
-    return entries[-1].name if entries else ""
+    return " ".join(map(str, entries[-1])) if entries else ""
 
 
 def snapshot(warehouse: Warehouse, table: str) -> Snapshot:

@@ -28,7 +28,7 @@ from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.commit import commit
-from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.views import READY_MADE, connect, duckdb_type, refresh_views
@@ -125,6 +125,16 @@ def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
     moved = open_warehouse(warehouse.root.rename(tmp_path / name))
     assert ask(moved, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 5}]
+
+
+def test_a_warehouse_that_was_made_anew_at_one_address_shows_its_own_rows(warehouse: Warehouse, tmp_path: Path) -> None:
+    commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
+    views = shutil.copy(refresh_views(warehouse), tmp_path / "views")
+    shutil.rmtree(warehouse.root)
+    anew = create_warehouse(warehouse.root)
+    commit_rows(anew, stage_run("again"), *step_verdicts(3, stage_run("again")))
+    shutil.copy(views, anew.database)
+    assert ask(anew, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 3}]
 
 
 def test_a_copy_shows_its_own_rows_though_the_first_folder_is_still_there(

@@ -27,6 +27,8 @@ class LogEntry(NamedTuple):
     name: str
     size: int
     """Bytes."""
+    modified: float
+    """When it was stored, in seconds since the epoch."""
 
 
 def log_entries(warehouse: Warehouse, table: str) -> list[LogEntry]:
@@ -86,7 +88,7 @@ def _last(name: str) -> str:
 
 
 def _listed(warehouse: Warehouse, table: str) -> list[LogEntry]:
-    files = (LogEntry(_last(file.name), file.size) for file in warehouse.store.files(_log(table)))
+    files = (LogEntry(_last(file.name), file.size, file.modified) for file in warehouse.store.files(_log(table)))
     return sorted(entry for entry in files if _ENTRY.fullmatch(entry.name))
 
 
