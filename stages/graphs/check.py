@@ -13,7 +13,7 @@ from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake
 from trajmill.stages.graphs.base import ANSWER, OUTSIDE, VALUE, AppGraph, GraphPage, Recogniser, SlotKind
 from trajmill.stages.graphs.file import GraphFile
 from trajmill.stages.graphs.network import network, walkable
-from trajmill.stages.graphs.plain_does import written
+from trajmill.stages.graphs.plain_does import has_no_words
 from trajmill.stages.graphs.recognise import looks_alike
 
 _SLOT = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
@@ -55,11 +55,9 @@ def _dead_ends(file: GraphFile) -> Iterator[Mistake]:
 def _nameless(file: GraphFile) -> Iterator[Mistake]:
     source, graph = file
     for name, page in graph.pages.items():
-        asked = {each.by for each in page.transitions if each.to == name and not each.does}
-        for key, element in page.elements.items():
-            if key in asked and element.is_nameless and not written(element.does):
-                text = f"`{key}` has no name: no query asks for it until it has a `name`, or `does` says what it does"
-                yield source.mistake(("pages", name, "elements", key), text)
+        for key in dict.fromkeys(each.by for each in page.transitions if has_no_words(name, page, each)):
+            text = f"`{key}` has no name: no query asks for it until it has a `name`, or `does` says what it does"
+            yield source.mistake(("pages", name, "elements", key), text)
 
 
 def _ambiguous(file: GraphFile) -> Iterator[Mistake]:

@@ -1,10 +1,13 @@
-"""Plain sentences for what elements do, where nobody has written one; people and models write better ones over them."""
+"""Plain sentences for what elements do, where nobody has written one, and what nobody has words for at all.
+
+People and models write better sentences over the plain ones.
+"""
 
 from __future__ import annotations
 
 import re
 
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition
 
 _PLAIN = re.compile(r"(?:Leads to `[^`]*`(?: or `[^`]*`)*|Leads out of the app(?:, to [^ ]+)?|Changes the page)\.")
 
@@ -38,3 +41,17 @@ def plain_does(name: str, page: GraphPage, element: str) -> str:
         address = next((each.address.replace(" ", "%20") for each in ways if each.address), "")
         return f"Leads out of the app, to {address}." if address else "Leads out of the app."
     return "Changes the page." if ways else ""
+
+
+def has_no_words(name: str, page: GraphPage, transition: GraphTransition) -> bool:
+    """Whether nobody can ask for a change of a page: its element has no name, and nobody has said what it does.
+
+    Args:
+        name: the name of the page.
+        page: the page.
+        transition: one of its transitions; one that leads to another page is asked for by that page.
+    """
+    element = page.elements.get(transition.by)
+    if element is None or transition.to != name:
+        return False
+    return element.is_nameless and not (transition.does or written(element.does))

@@ -11,7 +11,7 @@ import networkx as nx
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphTransition, SlotKind
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.operations import staying
-from trajmill.stages.graphs.plain_does import written
+from trajmill.stages.graphs.plain_does import has_no_words
 from trajmill.stages.queries.live.base import Route, RouteMove
 from trajmill.stages.queries.live.goal import checks_values
 
@@ -35,8 +35,7 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     """
     allowed = walkable(graph)
     found = [route for page in graph.pages for way in _ways(allowed, graph, page) for route in _from(allowed, way)]
-    askable = (route for route in found if not (_enters_unasked(route) or _presses_nameless(route)))
-    return tuple(route for route in askable if checks_values(route))
+    return tuple(route for route in found if checks_values(route) and _can_be_asked(route))
 
 
 def routes_to(graph: AppGraph, page: str) -> tuple[Route, ...]:
@@ -98,6 +97,12 @@ def _differ(first: Feature, second: Feature) -> bool:
     return any(None not in pair and pair[0] != pair[1] and "{" not in f"{pair}" for pair in told)
 
 
+def _can_be_asked(route: Route) -> bool:
+    pages = route.graph.pages
+    nameless = any(has_no_words(move.page, pages[move.page], move.transition) for move in route.moves)
+    return not (nameless or _enters_unasked(route))
+
+
 def _enters_unasked(route: Route) -> bool:
     """Whether a move first does something on its page for which a value must be chosen."""
     for move in route.moves:
@@ -107,16 +112,6 @@ def _enters_unasked(route: Route) -> bool:
             is_field = name in page.slots and page.slots[name].kind is SlotKind.FIELD
             if is_field or (before and (before.slots or before.by in page.slots)):
                 return True
-    return False
-
-
-def _presses_nameless(route: Route) -> bool:
-    """Whether a change is made by an element without a name, of which nobody has said what it does."""
-    for move in route.moves:
-        element = route.graph.pages[move.page].elements.get(move.transition.by)
-        told = move.transition.does or (element and written(element.does))
-        if element and element.is_nameless and move.transition.to == move.page and not told:
-            return True
     return False
 
 
