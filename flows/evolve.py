@@ -45,7 +45,8 @@ class EvolveReport(NamedTuple):
     """Where the results of a run are."""
 
     report_path: Path
-    release_path: Path
+    release: str
+    """Path of the newest release's folder, or its URL."""
     database: Path
     rounds: int
     waiting: str = ""
@@ -71,7 +72,7 @@ def evolve(config: Config) -> EvolveReport:
         refresh_views(warehouse)
         report = write_report(warehouse, config.run_id)
     last = current_round(config) if waiting else RoundContext(config, warehouse, config.run.rounds)
-    release = warehouse.release(release_name(last))
+    release = warehouse.store.uri(warehouse.name(warehouse.release(release_name(last))))
     return EvolveReport(report, release, warehouse.database, config.run.rounds, waiting)
 
 

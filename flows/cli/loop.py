@@ -56,7 +56,7 @@ def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers 
     with watched_by(ConsoleWatcher(console)):
         report = run_rounds(settings)
     run = settings.run_id
-    console.print(f"\nreport    {report.report_path}", f"release   {report.release_path}", sep="\n", soft_wrap=True)
+    console.print(f"\nreport    {report.report_path}", f"release   {report.release}", sep="\n", soft_wrap=True)
     query = f"SELECT round, split, success_rate, low, high FROM success_by_round WHERE run_id = '{run}'"
     at = "" if config is None else f" --config {config}"
     console.print(f'ask       trajmill sql "{query}"{at}', soft_wrap=True, highlight=False)

@@ -61,9 +61,16 @@ def _import_since(current: RoundContext, began: float) -> tuple[str, RoundContex
     """The import that the process at work does, with its round: it may be the next one, while this one trains."""
     for context in (current, current.in_round(current.round + 1)):
         name = working_import(context)
-        if name is not None and context.at(name).staging(context.warehouse).stat().st_mtime >= began - _CLOCK:
+        if name is not None and _last_change(context, name) >= began - _CLOCK:
             return name, context
     return None
+
+
+def _last_change(context: RoundContext, stage: str) -> float:
+    """When a stage wrote last, here or on another machine, in seconds since the epoch."""
+    warehouse, folder = context.warehouse, context.at(stage).staging(context.warehouse)
+    here = [folder.stat().st_mtime] if folder.exists() else []
+    return max([*here, *(file.modified for file in warehouse.store.files(warehouse.name(folder)))], default=0.0)
 
 
 def _changes(context: RoundContext) -> list[float]:

@@ -8,6 +8,9 @@ from datetime import timedelta
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import choices
+from trajmill.flows.round import current_round
+from trajmill.flows.stage import StageReport
 from trajmill.flows.status.flow_runs import FlowRuns, flow_runs
 from trajmill.flows.status.now import WorkingStage, working_stage
 from trajmill.flows.status.results import KAPPA, DiskUse, RunResults, Trend, disk_use, run_results
@@ -33,13 +36,12 @@ def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
         *_rows("last", [f"{run.deployment} {run.state} at {run.time}: {run.line}" for run in runs.last]),
         *_rows("next", [f"{run.deployment} at {run.time}" for run in runs.next]),
         *([_row("server", runs.problem)] if runs.problem else []),
-        _row("rounds", f"{results.rounds} finished{f', policy {results.policy}' if results.policy else ''}"),
-        *([_row("", results.reason)] if results.reason else []),
+        *_rows("rounds", _round_lines(results, choices(current_round(config)))),
         *_rows("success", [_trend_line(trend) for trend in results.success]),
         *_rows("judge", [_trend_line(trend) for trend in results.judge]),
         _row("failures", ", ".join(f"{count} {name}" for name, count in results.failures) or "none"),
         _row("money", _money_line(results)),
-        _row("disk", f"{disk.used / 1e9:,.2f} GB used, {disk.free / 1e9:,.1f} GB free"),
+        _row("disk", f"{disk.used / 1e9:,.2f} GB {_used(warehouse)}, {disk.free / 1e9:,.1f} GB free"),
         *_rows("to do", needs),
     ]
     return [_CONTROL.sub(" ", line) for line in lines]
@@ -51,6 +53,20 @@ def _row(name: str, text: str) -> str:
 
 def _rows(name: str, texts: Sequence[str]) -> list[str]:
     return [_row(name if place == 0 else "", text) for place, text in enumerate(texts)]
+
+
+def _round_lines(results: RunResults, chosen: Sequence[StageReport]) -> list[str]:
+    """The policy in force and why: a choice by a command or the configuration counts more than the last round."""
+    finished = f"{results.rounds} finished"
+    if chosen:
+        version = chosen[-1].result["policy_row"]["model_version"]
+        return [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
+    named = f"{finished}, policy {results.policy}" if results.policy else finished
+    return [named, results.reason] if results.reason else [named]
+
+
+def _used(warehouse: Warehouse) -> str:
+    return "used" if warehouse.store.is_local else "of copies on this machine"
 
 
 def now_line(now: WorkingStage) -> str:

@@ -16,6 +16,7 @@ from trajmill.flows.policies.commands import add_and_evaluate, list_policies, pr
 from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.round import current_round, do_stage, run_stage, summary_of
 from trajmill.flows.round_stages import STAGES
+from trajmill.flows.status.page import status_lines
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.schemas.errors import BadInputError
@@ -104,6 +105,7 @@ def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(
         promote_policy(config, first[:-1])
     roll_back_policy(config)
     assert policy_before(current_round(config)).version == first
+    assert f"policy {first}, chosen since then" in "\n".join(status_lines(config, context.warehouse))
     with pytest.raises(BadInputError, match="has no parent"):
         roll_back_policy(config)
     assert first_waiting(context.in_round(2)) is not None

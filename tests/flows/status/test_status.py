@@ -41,6 +41,16 @@ def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_import_of_another_machine_is_at_work(bucket_url: str) -> None:
+    config = Config.model_validate({"run": {"root": bucket_url}})
+    context = RoundContext(config, create_warehouse(bucket_url), 1)
+    with sole_worker(context.warehouse, context.run_id):
+        folder = context.at("import-0000").staging(context.warehouse)
+        context.warehouse.store.put(context.warehouse.name(folder / "part"), b"")
+        assert working_stage(context).stage == "import-0000" and not folder.exists()
+
+
+@pytest.mark.slow
 def test_what_needs_a_person_is_listed_and_nothing_acts_on_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
