@@ -32,6 +32,16 @@ class RoundRow(NamedTuple):
     decision: str | None
 
 
+class EarlierVersion(NamedTuple):
+    """A round whose attempts were made by another version than the one that was then trained on them."""
+
+    round: int
+    acted: str
+    """The version that made them."""
+    trained: str
+    """The version that was trained on them."""
+
+
 class ShareRow(NamedTuple):
     """Success on the queries of one app or task."""
 
@@ -74,6 +84,7 @@ class ReportDetails(NamedTuple):
     """What the report says beside its figures."""
 
     rounds: tuple[RoundRow, ...]
+    earlier_versions: tuple[EarlierVersion, ...]
     apps: ShareTable
     tasks: ShareTable
     """The tasks that do worst."""
@@ -95,6 +106,9 @@ def read_details(warehouse: Warehouse, run_id: str) -> ReportDetails:
         [failing] = views.execute(_FAILING_COUNT, [run_id]).fetchone() or (0,)
         return ReportDetails(
             rounds=tuple(RoundRow(*row) for row in views.execute(_ROUNDS, [run_id]).fetchall()),
+            earlier_versions=tuple(
+                EarlierVersion(*row) for row in views.execute(_EARLIER_VERSIONS, [run_id]).fetchall()
+            ),
             apps=apps,
             tasks=tasks._replace(rows=tuple(worst)),
             disagreements=tuple(
@@ -111,6 +125,10 @@ _ROUNDS = """
 SELECT r.round, r.written_at, r.trained, c.accepted, coalesce(c.seconds, 0), coalesce(c.cost, 0), c.cost_per_accepted,
     r.reason
 FROM rounds AS r LEFT JOIN cost_per_accepted AS c USING (run_id, round) WHERE r.run_id = $1 ORDER BY r.round
+"""
+_EARLIER_VERSIONS = """
+SELECT DISTINCT r.round, t.model_version, r.policy_before FROM rounds AS r JOIN trajectories AS t USING (run_id, round)
+WHERE r.run_id = $1 AND t.purpose = 'train' AND t.model_version <> r.policy_before ORDER BY ALL
 """
 _MEASURED = """
 SELECT name, round, avg(passed) AS share

@@ -1,4 +1,4 @@
-"""Finds out which stage of a run works now, and how far it is."""
+"""Finds out which stage of a run works now, and how far it is; and what has begun of the next round."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.importing.import_folder import working_import
+from trajmill.flows.policies.policy import acting_round, policy_before
 from trajmill.flows.round import current_round
 from trajmill.flows.round_stages import stages_of
-from trajmill.flows.stage import report_of
+from trajmill.flows.stage import has_begun, report_of
 from trajmill.flows.tasks.planned import stage_counter
+from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.warehouse.lock import worker_of
 
 _MARKER = "/done.json"
@@ -36,6 +38,34 @@ class WorkingStage(NamedTuple):
     def seconds_left(self) -> float | None:
         """At the rate so far; None if it is not known."""
         return None if not self.done or self.total is None else self.seconds / self.done * (self.total - self.done)
+
+
+class RolloutAhead(NamedTuple):
+    """The rollout of a round whose predecessor has not ended (`run.asynchronous`)."""
+
+    round: int
+    policy: str
+    """The version that acts in it: the one in force, not the one that is trained meanwhile."""
+    done: int
+    """Finished attempts."""
+    total: int | None
+    """How many it has at most; None if it is not known."""
+    is_finished: bool
+
+
+def rollout_ahead(context: RoundContext) -> RolloutAhead | None:
+    """The rollout of the next round of a run, if it has begun; else None."""
+    following = current_round(context.config)
+    following = following.in_round(following.round + 1)
+    if not has_begun(following, ROLLOUT):
+        return None
+    report = report_of(following, ROLLOUT)
+    if report is None:
+        done, total = stage_counter(following, ROLLOUT).progress()
+    else:
+        done, total = report.count.rows_out, report.count.rows_in
+    policy = policy_before(acting_round(following)).version
+    return RolloutAhead(following.round, policy, done, total, report is not None)
 
 
 def working_stage(context: RoundContext) -> WorkingStage:

@@ -12,7 +12,7 @@ from trajmill.flows.policies.policy import choices
 from trajmill.flows.round import current_round
 from trajmill.flows.stage import StageReport
 from trajmill.flows.status.flow_runs import FlowRuns, flow_runs
-from trajmill.flows.status.now import WorkingStage, working_stage
+from trajmill.flows.status.now import RolloutAhead, WorkingStage, rollout_ahead, working_stage
 from trajmill.flows.status.results import KAPPA, DiskUse, RunResults, Trend, disk_use, run_results
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.warehouse.layout import Warehouse
@@ -27,12 +27,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
     """What a run does, has done and needs, as lines for a terminal."""
     context = RoundContext(config, warehouse, 1)
-    runs, now = flow_runs(warehouse.root), working_stage(context)
+    runs, now, ahead = flow_runs(warehouse.root), working_stage(context), rollout_ahead(context)
     results, disk = run_results(warehouse, context.run_id), disk_use(warehouse.root)
     needs = list(_needs(runs, now, disk)) or ["nothing"]
     lines = [
         _row("run", f"{context.run_id} in {warehouse.address}"),
         _row("now", now_line(now)),
+        *([_row("ahead", ahead_line(ahead))] if ahead else []),
         *_rows("last", [f"{run.deployment} {run.state} at {run.time}: {run.line}" for run in runs.last]),
         *_rows("next", [f"{run.deployment} at {run.time}" for run in runs.next]),
         *([_row("server", runs.problem)] if runs.problem else []),
@@ -79,6 +80,13 @@ def now_line(now: WorkingStage) -> str:
     rate = f", {now.done / now.seconds:,.1f} a second" if now.done and now.seconds else ""
     left = f", {_duration(now.seconds_left)} left" if now.seconds_left is not None else ""
     return f"{where} since {_duration(now.seconds)}{count}{rate}{left} (process {now.process})"
+
+
+def ahead_line(ahead: RolloutAhead) -> str:
+    """How far the rollout of the next round is, and which version acts in it."""
+    of = "" if ahead.total is None else f" of {ahead.total:,}"
+    count = "finished" if ahead.is_finished else f"{ahead.done:,}{of} attempts"
+    return f"round {ahead.round}, rollout: {count}, by {ahead.policy} while round {ahead.round - 1} learns"
 
 
 def _duration(seconds: float) -> str:

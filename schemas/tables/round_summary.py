@@ -35,7 +35,7 @@ class RoundSummary(Row):
     """The figures of one round."""
 
     policy_before: str
-    """Version that collected the round's trajectories."""
+    """Version that the round trained; unless `run.asynchronous`, it made the round's attempts, too."""
     policy_after: str
     """Version in force after the round."""
     stages: tuple[StageCount, ...]

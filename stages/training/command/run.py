@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, see
 
     Raises:
         BadInputError: `parent` is no model in Hugging Face's layout.
-        TrainingFailedError: the command failed, or wrote no model of the same type.
+        TrainingFailedError: the command failed, wrote no model of the same type, or one with a loss that is NaN.
     """
     if not spec.trains(parent.folder):
         raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout, which a command could train")
@@ -56,6 +57,8 @@ def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, see
     made = _found(out)
     _check(made, parent.folder)
     losses = _losses(out)
+    if losses and not math.isfinite(losses[-1]["loss"]):
+        raise TrainingFailedError(f"the trainer ended well, but its last loss is {losses[-1]['loss']}")
     _take_over(made, folder, parent.folder)
     shutil.rmtree(out)
     report = TrainingReport(0, 0, len(losses), tail_mean([each["loss"] for each in losses]), version_of(source))

@@ -47,12 +47,13 @@ def finish(job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, versi
     """Train from the last checkpoint on, and save the new version.
 
     Raises:
-        TrainingFailedError: the loss is NaN, or memory ran out.
+        TrainingFailedError: the loss or a new weight is NaN, or memory ran out.
     """
     last = _last_whole_checkpoint(job.folder / CHECKPOINTS)
     if last is not None:
         _restore(model.network, last)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    _check_finite(model.network)
     history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
     losses = [each["loss"] for each in history]
     report = TrainingReport(rows, 0, len(history), tail_mean(losses), version)
@@ -61,6 +62,14 @@ def finish(job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, versi
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
+
+
+def _check_finite(network: Any) -> None:
+    """Raises TrainingFailedError if the last update, whose loss nobody computes, has spoilt the weights."""
+    trained = ((name, weights) for name, weights in network.named_parameters() if weights.requires_grad)
+    spoilt = next((name for name, weights in trained if not weights.isfinite().all()), None)
+    if spoilt is not None:
+        raise TrainingFailedError(f"the new weights of {spoilt} are no numbers: lower train.learning_rate")
 
 
 def _last_whole_checkpoint(checkpoints: Path) -> Path | None:

@@ -62,5 +62,7 @@ def test_rounds_have_dates_and_disagreements_their_reasons(run_warehouse: Wareho
     details = read_details(run_warehouse, RUN)
     assert [row.round for row in details.rounds] == [1, 2]
     assert all(row.ended is not None and row.seconds > 0 for row in details.rounds)
+    acted = [(row.round, row.acted, row.trained) for row in details.earlier_versions]
+    assert acted == [(1, "p-1", "policy-0"), (2, "p-1", "policy-1")]
     assert details.disagreements_in_all == len(details.disagreements) == 2
     assert "Nothing was ordered." in (details.disagreements[0].reasons or "")

@@ -103,6 +103,7 @@ def test_what_an_interrupted_command_left_is_there_for_the_next(parent: ParentPo
     ("script", "said"),
     [
         ("pass", "ended well, but left no model under"),
+        (TRAINER.replace("0.25", "float('nan')"), "ended well, but its last loss is nan"),
         (
             "import pathlib, sys; out = pathlib.Path(sys.argv[3]); (out / 'config.json').write_text('{}'); "
             "(out / 'model.safetensors').write_bytes(b'cut')",

@@ -236,6 +236,15 @@ def test_a_loss_that_is_no_number_ends_the_training(parent: ParentPolicy, tmp_pa
     assert not list((tmp_path / "new").glob("*.safetensors"))
 
 
+def test_weights_that_the_last_update_has_spoilt_are_not_kept(
+    parent: ParentPolicy, release: Path, tmp_path: Path
+) -> None:
+    recipe = TRPO.model_copy(update={"max_updates": 1, "weight_decay": 1e300, "divergence": 0.0})
+    with pytest.raises(TrainingFailedError, match=r"the new weights of \S+ are no numbers: lower train.learning_rate"):
+        trained(recipe, parent, release, tmp_path)
+    assert not list(tmp_path.glob("*.safetensors"))
+
+
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
 def test_memory_that_runs_out_gives_one_error_line(
     error: Exception, parent: ParentPolicy, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
