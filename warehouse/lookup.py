@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import NamedTuple
 
 import duckdb
@@ -41,20 +42,25 @@ class RowLookup:
     def __init__(self, warehouse: Warehouse) -> None:
         """Read nothing yet."""
         self._warehouse = warehouse
-        self._database = duckdb.connect(config=OFFLINE)
-        warehouse.store.register(self._database)
-        # Committed files never change, so their footers are kept.
-        self._database.execute("SET parquet_metadata_cache = true")
         self._known: dict[str, _KnownTable] = {}
 
-    def open_logs(self, tables: Collection[str]) -> None:
-        """Read the logs of tables side by side, which takes a third of the time of one after the other.
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        database = duckdb.connect(config=OFFLINE)
+        self._warehouse.store.register(database)
+        # Committed files never change, so their footers are kept.
+        return database.execute("SET parquet_metadata_cache = true")
+
+    def prepare(self, tables: Collection[str]) -> None:
+        """Start DuckDB and read the logs of tables, all side by side.
 
         Raises:
             BadInputError: an entry of a table's log is missing or damaged.
         """
         with ThreadPoolExecutor(len(tables)) as pool:
-            list(pool.map(self._bounds, tables))
+            logs = pool.map(self._bounds, tables)
+            _ = self._database
+            list(logs)
 
     def read(
         self,

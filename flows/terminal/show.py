@@ -54,7 +54,7 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
         BadInputError: there is none, or more than one.
     """
     lookup = RowLookup(warehouse)
-    lookup.open_logs(TRAJECTORY_TABLES)
+    lookup.prepare(TRAJECTORY_TABLES)
     places = places_of(lookup, start)
     if len(places) != 1:
         raise BadInputError(_not_one(start, len(places)))

@@ -79,7 +79,7 @@ def _add_pages(app: FastAPI) -> None:
 
 def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens) -> None:
     lookup = RowLookup(warehouse)
-    lookup.open_logs(TRAJECTORY_TABLES)
+    lookup.prepare(TRAJECTORY_TABLES)
 
     @app.get("/api/runs")
     def runs() -> list[RunCard]:

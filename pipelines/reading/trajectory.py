@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from trajmill.schemas.record import Row
@@ -16,6 +17,7 @@ from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import table_of
 
 R = TypeVar("R", bound=Row)
+_READS_AT_ONCE = 4
 
 TRAJECTORY_TABLES = (
     *("trajectories", "queries", "guidance", "steps"),
@@ -61,26 +63,29 @@ def read_trajectory(lookup: RowLookup, place: TrajectoryPlace) -> TrajectoryReco
     """
     where = {"trajectory_id": place.trajectory_id}
     here = _Rows(lookup, place.run_id, [place.round])
-    [trajectory] = here.of(Trajectory, where)
-    steps = here.of(Step, where)
     anywhere = here._replace(rounds=None)
-    judged, judgements = here, here.of(Judgement, where)
-    if trajectory.purpose is not Purpose.EVALUATE and all(row.judge for row in judgements):
-        # What a judge could not decide, a later round may have judged.
-        judged, judgements = anywhere, anywhere.of(Judgement, where)
-    hints = anywhere.of(Guidance, {"guidance_id": trajectory.guidance_id}) if trajectory.guidance_id else []
-    queries = anywhere.of(Query, {"query_id": trajectory.query_id})
-    return TrajectoryRecords(
-        trajectory=trajectory,
-        query=queries[0] if queries else None,
-        guidance=hints[0] if hints else None,
-        steps=tuple(sorted(steps, key=lambda step: step.index)),
-        step_verdicts=tuple(sorted(judged.of(StepVerdict, where), key=lambda row: (row.index, row.judge or ""))),
-        votes=tuple(
-            sorted(judged.of(TrajectoryVerdict, where), key=lambda row: (row.judge or "", row.channel, row.vote))
-        ),
-        judgements=tuple(sorted(judgements, key=lambda row: (row.judge or "", row.round))),
-    )
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        own_steps, own_judgements = pool.submit(here.of, Step, where), pool.submit(here.of, Judgement, where)
+        [trajectory] = here.of(Trajectory, where)
+        own_queries = pool.submit(anywhere.of, Query, {"query_id": trajectory.query_id})
+        hint = {"guidance_id": trajectory.guidance_id or ""}
+        own_hints = pool.submit(anywhere.of, Guidance, hint) if trajectory.guidance_id else None
+        judged, judgements = here, own_judgements.result()
+        if trajectory.purpose is not Purpose.EVALUATE and all(row.judge for row in judgements):
+            # What a judge could not decide, a later round may have judged.
+            judged, judgements = anywhere, anywhere.of(Judgement, where)
+        own_verdicts = pool.submit(judged.of, StepVerdict, where)
+        votes = judged.of(TrajectoryVerdict, where)
+        queries, hints = own_queries.result(), own_hints.result() if own_hints else []
+        return TrajectoryRecords(
+            trajectory=trajectory,
+            query=queries[0] if queries else None,
+            guidance=hints[0] if hints else None,
+            steps=tuple(sorted(own_steps.result(), key=lambda step: step.index)),
+            step_verdicts=tuple(sorted(own_verdicts.result(), key=lambda row: (row.index, row.judge or ""))),
+            votes=tuple(sorted(votes, key=lambda row: (row.judge or "", row.channel, row.vote))),
+            judgements=tuple(sorted(judgements, key=lambda row: (row.judge or "", row.round))),
+        )
 
 
 class _Rows(NamedTuple):

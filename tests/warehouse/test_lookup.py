@@ -39,7 +39,7 @@ def test_a_row_is_found_by_its_values_as_it_is_stored(warehouse: Warehouse) -> N
 @pytest.mark.slow
 def test_what_is_committed_later_is_found_too(warehouse: Warehouse) -> None:
     lookup = RowLookup(warehouse)
-    lookup.open_logs([TABLE, "queries"])
+    lookup.prepare([TABLE, "queries"])
     assert lookup.read("queries", where={"query_id": "late"}).num_rows == 0
     commit_rows(warehouse, FIRST, query("late", FIRST))
     assert lookup.read("queries", where={"query_id": "late"}).num_rows == 1
