@@ -102,3 +102,8 @@ class DeriveRLSteps:
 def read_compared(text: str) -> ComparedTrajectory:
     """Read a trajectory of a plan from its line of a list, which `json.dumps` wrote."""
     return ComparedTrajectory(*json.loads(text))
+
+
+def stored_place(one: ComparedTrajectory) -> tuple[int, str]:
+    """Tells where the rows of a trajectory are: by round, and in the order of ids."""
+    return one.round, one.trajectory_id

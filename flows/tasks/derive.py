@@ -15,7 +15,7 @@ from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
 from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared, stored_place
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.pipelines.work.lists import fan_out_listed
@@ -103,6 +103,7 @@ def derive_rl(context: RoundContext) -> StageReport:
             workers=context.config.rollout.workers,
             encode=json.dumps,
             decode=read_compared,
+            near=stored_place,
         )
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
         dropped = Counter(made.dropped) + Counter(each.reason for each in plan.dropped)

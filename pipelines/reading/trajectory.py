@@ -19,11 +19,8 @@ from trajmill.warehouse.read import table_of
 R = TypeVar("R", bound=Row)
 _READS_AT_ONCE = 4
 
-TRAJECTORY_TABLES = (
-    *("trajectories", "queries", "guidance", "steps"),
-    *("step_verdicts", "trajectory_verdicts", "judgements"),
-)
-"""The tables that `read_trajectory` reads."""
+TRAJECTORY_TABLES = ("trajectories", "queries", "steps", "step_verdicts", "trajectory_verdicts", "judgements")
+"""The tables that `read_trajectory` reads of every trajectory; of a guided one it reads `guidance`, too."""
 
 
 class TrajectoryPlace(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from operator import attrgetter
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,6 +71,7 @@ def fan_out_listed(
     most: int = MOST_IN_RANGE,
     encode: Callable[[T], str] = str,
     decode: Callable[[str], T],
+    near: Callable[[T], Any] | None = None,
 ) -> WrittenFiles:
     """List items, do `work` on ranges of the list, each a shard of the stage, and return the files in their order.
 
@@ -84,8 +85,9 @@ def fan_out_listed(
         most: the most items of a range.
         encode: writes an item as text.
         decode: reads it; picklable.
+        near: as in `list_work`.
     """
-    ranges = list_work(warehouse, at, items, work.identity, workers=workers, most=most, encode=encode)
+    ranges = list_work(warehouse, at, items, work.identity, workers=workers, most=most, encode=encode, near=near)
     listed = ListedWork(warehouse, at, work, decode)
     return fan_out(warehouse, at, ranges, listed, settings, workers, attrgetter("items"))
 
@@ -99,6 +101,7 @@ def list_work(
     workers: int,
     most: int = MOST_IN_RANGE,
     encode: Callable[[T], str] = str,
+    near: Callable[[T], Any] | None = None,
 ) -> list[WorkRange]:
     """Write the list of a stage and return its ranges.
 
@@ -110,8 +113,14 @@ def list_work(
         workers: as in `fan_out_listed`.
         most: as there.
         encode: as there.
+        near: the order in which the items are divided, if it is not their own; a range keeps their own. So a range has
+            what is stored side by side, though its rows are written in another order.
     """
-    parts = split_evenly(items, max(workers, ceil(len(items) / most)))
+    places: Sequence[int] = range(len(items))
+    if near is not None:
+        places = sorted(places, key=lambda place: near(items[place]))
+    divided = split_evenly(places, max(workers, ceil(len(items) / most)))
+    parts = [[items[place] for place in sorted(part)] for part in divided]
     if not parts:
         return []
     identities = [content_id("range", identity(part)) for part in parts]
