@@ -52,7 +52,8 @@ run-vllm: .venv/installed-train $(VLLM)/installed ## the loop with a tiny Qwen2.
 	$(BIN)/trajmill untrained --config docs/examples/vllm.toml
 	$(BIN)/trajmill evolve --config docs/examples/vllm.toml
 
-test: lint types pytest ## ruff, mypy and pytest
+test: lint ## ruff, mypy and pytest, the last two beside each other
+	$(MAKE) --jobs=2 types pytest
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -61,15 +62,15 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-# One worker more than there are cores, because tests of servers, browsers and desktops wait for these much of the time.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# More workers than there are cores, because tests of servers, browsers and desktops wait half of the time.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
-# Real programs are slow to answer on a busy machine, so model servers and trainers come after them, not beside them;
-# without their environments, the tests of vLLM and of the trainers are skipped and say so.
+# Each worker trains with one thread: threads of several workers would wait for each other.
+# Without their environments, the tests of vLLM and of the trainers are skipped and say so.
+pytest: export OMP_NUM_THREADS := 1
 pytest: .venv/installed-dev
 	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows   # once, not by each worker
-	$(BIN)/pytest -n $(WORKERS) --durations=25 -m "not vllm and not trainers"
-	$(BIN)/pytest -n 2 -rs tests/vllm tests/trainers
+	$(BIN)/pytest -n $(WORKERS) --durations=25 -rs
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: under a minute
 	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"

@@ -22,14 +22,22 @@ settings.register_profile("untimed", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("untimed")
 
-_FIRST: Final = ("vllm", "trainers", "desktop", "browser", "slow")
-"""Marks of tests that take long or wait. They come first, so that short tests fill the gaps at the end."""
+_FIRST: Final = ("desktop", "browser", "vllm", "trainers", "slow")
+"""Marks of tests that take long or wait. They come first, so that short tests fill the gaps at the end; real programs
+before model servers and trainers, because they are slow to answer on a busy machine."""
 
-
-_TOGETHER: Final = ("tests/vllm/", "tests/flows/nights/")
-"""Folders whose files go to one worker, because they share a server."""
-_APART: Final = ("tests/vllm/test_offline.py",)
-"""Files of these folders that use no server, and take long."""
+_VLLM: Final = "one vLLM server"
+_PREFECT: Final = "one Prefect server"
+_TOGETHER: Final = {
+    "tests/vllm/test_policy.py": _VLLM,
+    "tests/vllm/test_round.py": _VLLM,
+    "tests/vllm/test_vllm.py": _VLLM,
+    "tests/vllm/test_votes.py": _VLLM,
+    "tests/flows/nights/": _PREFECT,
+    "tests/flows/test_interrupt.py": _PREFECT,
+    "tests/flows/test_prefect_settings.py": _PREFECT,
+}
+"""Folders and files that go to one worker, because they share a server that is slow to start."""
 
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
@@ -37,9 +45,7 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        if file in _APART:
-            return file
-        return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+        return next((shared for place, shared in _TOGETHER.items() if file.startswith(place)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:

@@ -59,7 +59,7 @@ class TrainerProcess:
         self._process.communicate(timeout=60)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], TrainerProcess]]:
     """The process of a trainer, which starts when it is first asked for; the test is skipped if there is no Python."""
     running: dict[str, TrainerProcess] = {}
@@ -74,7 +74,7 @@ def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
         each.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Callable[[str], TrainerProcess]) -> Load:
     """Exports walks in some formats, and has a trainer load all of them."""
 

@@ -39,9 +39,9 @@ def vllm_python() -> Path:
     return ENVIRONMENT / "bin" / "python"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyServer]:
-    """A running server of a tiny model; when all tests are done, nothing may be left of it."""
+    """A running server of a tiny model; when its tests are done, nothing may be left of it."""
     folder = tmp_path_factory.mktemp("vllm")
     port = free_port()
     weights = build_tiny_vlm(folder / "model")
