@@ -91,8 +91,8 @@ class ConsoleWatcher:
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, content: RenderableType) -> None:
-        """Show a finished piece of text."""
-        self._console.print(content)
+        """Show a finished piece of text; lines that do not wrap are not cut."""
+        self._console.print(content, crop=False)
 
     @contextmanager
     def _bar(self, description: str, total: int | None) -> Iterator[Advance]:

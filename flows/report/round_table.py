@@ -28,7 +28,8 @@ class Block(NamedTuple):
 
 def round_table(summary: RoundSummary) -> RenderableType:
     """The round's success, judge and stages, side by side where the terminal is wide enough."""
-    headline = Text(f"Round {summary.round}: {_headline(summary)}", style="bold")
+    # One line, however long: it can be searched for in a log, and paths in it can be copied.
+    headline = Text(f"Round {summary.round}: {_headline(summary)}", style="bold", no_wrap=True, overflow="ignore")
     return Group(Text(), headline, Columns([_rich(block) for block in _blocks(summary)], padding=(0, 2)))
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 from rich.console import Console
 
 from tests.flows.synthetic_run import HOSTILE, RUN, STAGES
+from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
 from trajmill.flows.report.figures import FunnelCell, JudgeCell, read_figures
 from trajmill.flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
@@ -161,6 +162,17 @@ def test_a_round_that_changed_nothing_says_so(
 ) -> None:
     summary = next(row for row in read_rows(run_warehouse, RoundSummary) if row.round == 2)
     assert headline in round_markdown(summary.model_copy(update=change))
+
+
+def test_why_a_round_did_not_train_is_one_line_also_where_it_is_longer_than_the_console(
+    run_warehouse: Warehouse,
+) -> None:
+    reason = "training failed: " + "a long line " * 20 + "end"
+    summary = next(row for row in read_rows(run_warehouse, RoundSummary) if row.round == 2)
+    shown = io.StringIO()
+    table = round_table(summary.model_copy(update={"trained": False, "reason": reason}))
+    ConsoleWatcher(Console(width=80, file=shown)).show(table)
+    assert f"Round 2: not trained, the policy stays: {reason}" in shown.getvalue().splitlines()
 
 
 def numbers(pattern: str, svg: str) -> list[float]:
