@@ -18,8 +18,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -31,11 +34,11 @@ import pyarrow.dataset as ds
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.terminal.show import find_trajectory
 from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared, stored_place
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
-from trajmill.pipelines.work.lists import fan_out_listed
+from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
@@ -55,7 +58,7 @@ from trajmill.warehouse.views import READY_MADE
 
 _ONCE = ("queries", "screens", "guidance", "models", "rounds")
 _REPEATED = (
-    *("steps", "trajectories", "step_verdicts", "trajectory_verdicts"),
+    *("trajectories", "steps", "step_verdicts", "trajectory_verdicts"),
     *("judgements", "examples", "rl_steps"),
 )
 _IDS = ("trajectory_id", "example_id", "rl_step_id")
@@ -164,7 +167,13 @@ def _derive_rl(warehouse: Warehouse) -> Work:
 
     def work() -> None:
         planned = plan_round(warehouse, compared, spec, seed=0).trajectories
-        fan_out_listed(warehouse, at, planned, job, BeamSettings(), workers=1, encode=json.dumps, decode=read_compared)
+        fan_out_listed(
+            *(warehouse, at, planned, job, BeamSettings()),
+            workers=1,
+            encode=json.dumps,
+            decode=read_compared,
+            near=stored_place,
+        )
 
     return work
 
@@ -229,13 +238,35 @@ def _fill(warehouse: Warehouse, source: Warehouse, steps: int, one_round: bool =
             at = StageRun(run_id, 1, f"once-{place}")
             commit_stage(warehouse, at, {table: [write_shard(warehouse, table, at, rows)]})
     numbers = sorted(set(read_table(source, "steps", ["round"])["round"].to_pylist()))
+    if one_round:
+        _fill_one_round(warehouse, source, run_id, numbers, steps)
+        return
     done, copy = 0, 0
     while done < steps:
         for number in numbers:
             if done < steps:
-                later = numbers[-1] - number if one_round else copy * (numbers[-1] + 1)
-                done += _copy_round(warehouse, source, run_id, number, copy, later)
+                done += _copy_round(warehouse, source, run_id, number, copy, later=copy * (numbers[-1] + 1))
         copy += 1
+
+
+def _fill_one_round(warehouse: Warehouse, source: Warehouse, run_id: str, numbers: Sequence[int], steps: int) -> None:
+    """Commit all rounds as one, in shards of a thousand trajectories in the order of their ids, as a stage does."""
+    copies = ceil(steps / read_table(source, "steps", ["index"]).num_rows)
+    at = StageRun(run_id, numbers[-1], "copied")
+    ends: list[str] = []
+    for table in _REPEATED:
+        one = read_table(source, table)
+        rows = pa.concat_tables(_renamed(one, copy, at.round) for copy in range(copies))
+        rows = rows.sort_by("trajectory_id")
+        # The tables' shards have the same trajectories.
+        ends = ends or sorted(set(rows["trajectory_id"].to_pylist()))[MOST_IN_RANGE::MOST_IN_RANGE]
+        names = rows["trajectory_id"].to_pylist()
+        cuts = [0, *(bisect_left(names, end) for end in ends), len(names)]
+        shards = [
+            write_shard(warehouse, table, at, rows.slice(start, end - start), f"{number:05d}")
+            for number, (start, end) in enumerate(pairwise(cuts))
+        ]
+        commit_stage(warehouse, at, {table: shards})
 
 
 def _copy_round(warehouse: Warehouse, source: Warehouse, run_id: str, number: int, copy: int, later: int) -> int:

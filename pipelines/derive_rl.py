@@ -11,7 +11,7 @@ from typing import NamedTuple
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
 from trajmill.pipelines.reading.reward_moments import Excluded, reward_moments
-from trajmill.pipelines.reading.rewards import read_rl_attempts
+from trajmill.pipelines.reading.rewards import look_up_rl_attempts, read_rl_attempts
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.rl_step import RLStep
@@ -56,8 +56,8 @@ def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int)
     attempts = read_rl_attempts(warehouse, run_id, ids, compared.rounds, compared.round)
     wanted = replayable(attempts, compared.may_be_judged) if spec.replay else ()
     names = {compared.remembered[query] for query in wanted if query in compared.remembered}
-    rounds = {compared.remembered_in[name] for name in names}
-    remembered = read_rl_attempts(warehouse, run_id, names, rounds, compared.round) if names else ()
+    rounds_of = {name: compared.remembered_in[name] for name in sorted(names)}
+    remembered = look_up_rl_attempts(warehouse, run_id, rounds_of, compared.round)
     own = Excluded(frozenset(ids), since=min((*compared.rounds, compared.round)))
     earlier = reward_moments(warehouse, run_id, compared.round, own) if spec.normalise == "batch" else []
     by_query = {attempt.query_id: attempt for attempt in remembered}

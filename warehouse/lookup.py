@@ -1,4 +1,4 @@
-"""Finds the few rows of one trajectory, query or guidance in milliseconds, however many rows a table has."""
+"""Finds the rows of one or a few trajectories, queries or guidance quickly, however many rows a table has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.checks.log_entries import LOG
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import FileBounds, delta_table, file_bounds, newest_log_entry
+from trajmill.warehouse.delta_log import Between, FileBounds, delta_table, file_bounds, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import OFFLINE
 
@@ -29,6 +29,13 @@ class _KnownTable(NamedTuple):
     """In nanoseconds since 1970."""
     bounds: FileBounds | None
     """None for a table without a commit."""
+
+
+class Among(NamedTuple):
+    """Values that a text column may have."""
+
+    column: str
+    values: Collection[str]
 
 
 class RowLookup:
@@ -71,8 +78,9 @@ class RowLookup:
         rounds: Collection[int] | None = None,
         where: Mapping[str, str] | None = None,
         starts: Mapping[str, str] | None = None,
+        among: Among | None = None,
     ) -> pa.Table:
-        """Read the rows for which everything holds; columns that no file has are absent.
+        """Read the rows for which everything holds, in the order in which they are stored; lacking columns are null.
 
         Args:
             table: its name.
@@ -81,13 +89,14 @@ class RowLookup:
             rounds: the rounds of the rows.
             where: the values of columns.
             starts: how the texts of columns start.
+            among: the values that a column may have.
 
         Raises:
             BadInputError: a committed file or an entry of the table's log is missing or damaged.
             KeyError: no such table or column.
         """
         equal = dict(where or {}) if run_id is None else {**(where or {}), "run_id": run_id}
-        files = self._files(table, rounds, equal)
+        files = self._files(table, rounds, equal, among)
         schema = stored_schema(table)
         if not files:
             return pa.Table.from_batches([], schema).select(list(columns or schema.names))
@@ -98,6 +107,9 @@ class RowLookup:
         if rounds is not None:
             conditions.append("list_contains(?, round)")
             parameters.append(list(rounds))
+        if among is not None:
+            conditions.append(f"{_quoted(schema, among.column)} IN (SELECT unnest(?))")
+            parameters.append(list(among.values))
         # A union of the columns opens every file before the first row is read.
         union = "false" if columns else "true"
         query = (
@@ -107,13 +119,19 @@ class RowLookup:
         )
         try:
             with self._database.cursor() as cursor:
-                return cursor.sql(query, params=parameters).to_arrow_table()
+                found = cursor.sql(query, params=parameters).to_arrow_table()
         except duckdb.Error as error:
             raise BadInputError(unreadable(self._warehouse.store.uri(f"tables/{table}"), error)) from error
+        return found if columns else _with_all_columns(schema, found)
 
-    def _files(self, table: str, rounds: Collection[int] | None, equal: Mapping[str, str]) -> list[str]:
+    def _files(
+        self, table: str, rounds: Collection[int] | None, equal: Mapping[str, str], among: Among | None
+    ) -> list[str]:
         bounds, uri = self._bounds(table), self._warehouse.store.uri
-        return [] if bounds is None else [uri(f"tables/{table}/{name}") for name in bounds.names(rounds, equal)]
+        if bounds is None or (among is not None and not among.values):
+            return []
+        between = among and Between(among.column, min(among.values), max(among.values))
+        return [uri(f"tables/{table}/{name}") for name in bounds.names(rounds, equal, between)]
 
     def _bounds(self, table: str) -> FileBounds | None:
         known = self._known.get(table)
@@ -135,6 +153,13 @@ class RowLookup:
         except FileNotFoundError:
             return False
         return changed_at + _QUIET_NS < read_at
+
+
+def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    for field in schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.with_nullable(True), pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def _quoted(schema: pa.Schema, column: str) -> str:

@@ -21,10 +21,13 @@ from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVe
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.lookup import Among, RowLookup
 from trajmill.warehouse.read import read_batches, read_table
 
 R = TypeVar("R", bound=Row)
 _FEW_QUERIES = 10
+_FEW_OF_ROUND = 100
+"""So many trajectories of one round, of a thousand or more, are found one by one."""
 
 
 def read_episodes(
@@ -48,6 +51,13 @@ def read_episodes(
         with_calls: whether to read the requests that were made during the attempts, not those of the judge.
     """
     chosen = _Chosen(run_id, pa.array(sorted(trajectory_ids), pa.string()), rounds)
+    return _episodes(warehouse, chosen, with_verdicts, with_guidance, with_calls)
+
+
+def _episodes(
+    warehouse: Warehouse, chosen: _Chosen, with_verdicts: bool, with_guidance: bool, with_calls: bool
+) -> list[Episode]:
+    run_id = chosen.run_id
     trajectories = _rows(warehouse, "trajectories", Trajectory, chosen)
     query_ids = {trajectory.query_id for trajectory in trajectories}
     few = len(query_ids) < _FEW_QUERIES
@@ -107,18 +117,36 @@ def read_episodes_of_rounds(
     by_round: dict[int, list[str]] = defaultdict(list)
     for trajectory_id, number in rounds_of.items():
         by_round[number].append(trajectory_id)
+    few = {number: names for number, names in by_round.items() if len(names) <= _FEW_OF_ROUND}
     found = [
         episode
         for number, names in sorted(by_round.items())
+        if number not in few
         for episode in read_episodes(warehouse, run_id, names, [number], with_verdicts, with_guidance)
     ]
+    if few:
+        names = [name for of_round in few.values() for name in of_round]
+        found += _looked_up(warehouse, run_id, names, sorted(few), with_verdicts, with_guidance)
     by_id = {episode.trajectory.trajectory_id: episode for episode in found}
     late = [name for name, episode in by_id.items() if with_verdicts and episode.judgement is None]
     if late:
         # What a judge could not decide, a later round may have judged.
-        again = read_episodes(warehouse, run_id, late, None, with_verdicts, with_guidance)
+        again = _looked_up(warehouse, run_id, late, None, with_verdicts, with_guidance)
         by_id |= {episode.trajectory.trajectory_id: episode for episode in again}
     return [by_id[name] for name in sorted(by_id)]
+
+
+def _looked_up(
+    warehouse: Warehouse,
+    run_id: str,
+    names: Collection[str],
+    rounds: Collection[int] | None,
+    with_verdicts: bool,
+    with_guidance: bool,
+) -> list[Episode]:
+    """Read episodes that lie scattered, without decoding what lies between them."""
+    chosen = _Chosen(run_id, pa.array(sorted(names), pa.string()), rounds, RowLookup(warehouse))
+    return _episodes(warehouse, chosen, with_verdicts, with_guidance, with_calls=False)
 
 
 def _rollout_calls(warehouse: Warehouse, chosen: _Chosen) -> Iterator[ModelCall]:
@@ -145,6 +173,8 @@ class _Chosen(NamedTuple):
     ids: pa.Array
     """Sorted."""
     rounds: Collection[int] | None
+    lookup: RowLookup | None = None
+    """Finds scattered rows; None reads all rows between the first and the last."""
 
     @property
     def bounds(self) -> Between | None:
@@ -162,6 +192,9 @@ def _rows(warehouse: Warehouse, table: str, record: type[R], chosen: _Chosen) ->
 
 def _read(warehouse: Warehouse, table: str, chosen: _Chosen) -> pa.Table:
     """Rows of these trajectories alone are held, though far more may lie between the least and the greatest id."""
+    if chosen.lookup is not None:
+        among = Among("trajectory_id", chosen.ids.to_pylist())
+        return chosen.lookup.read(table, run_id=chosen.run_id, rounds=chosen.rounds, among=among)
     stored = read_batches(warehouse, table, rounds=chosen.rounds, run_id=chosen.run_id, between=chosen.bounds)
     found = [batch.filter(pc.is_in(batch["trajectory_id"], chosen.ids)) for batch in stored]
     return pa.Table.from_batches(found, file_schema(table).remove_metadata())

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.pipelines.reading.verdicts import of_judge, read_verdicts
 from trajmill.stages.derive.rl_groups import RLAttempt
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.lookup import Among, RowLookup
 from trajmill.warehouse.read import read_batches, read_table
 
+_JUDGED = ["trajectory_id", "correct"]
 _ATTEMPT = ("trajectory_id", "query_id", "round", "model_version", "purpose", "status")
 
 
@@ -35,13 +37,42 @@ def read_rl_attempts(
     """
     chosen = pa.array(sorted(trajectory_ids), pa.string())
     table = read_table(warehouse, "trajectories", _ATTEMPT, rounds=rounds, run_id=run_id)
-    rows = table.filter(pc.is_in(table["trajectory_id"], chosen)).to_pydict()
-    queries = read_table(warehouse, "queries", ["query_id", "split"], run_id=run_id)
-    splits = dict(zip(*(column.to_pylist() for column in queries.columns), strict=True))
+    rows = table.filter(pc.is_in(table["trajectory_id"], chosen))
     judged_in = range(min(rounds), judged_until + 1)
-    judgements = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=judged_in, run_id=run_id)
+    judgements = read_verdicts(warehouse, "judgements", _JUDGED, rounds=judged_in, run_id=run_id)
+    return _attempts(rows, judgements, count_replies(warehouse, run_id, rounds), _splits(warehouse, run_id))
+
+
+def look_up_rl_attempts(
+    warehouse: Warehouse, run_id: str, rounds_of: Mapping[str, int], judged_until: int
+) -> list[RLAttempt]:
+    """Read the same of a few attempts of many rounds, and of no others.
+
+    Args:
+        warehouse: where to read.
+        run_id: the run of the attempts.
+        rounds_of: by trajectory id, the round of the attempt.
+        judged_until: as in `read_rl_attempts`.
+    """
+    if not rounds_of:
+        return []
+    lookup, rounds, among = RowLookup(warehouse), sorted(set(rounds_of.values())), Among("trajectory_id", rounds_of)
+    rows = lookup.read("trajectories", _ATTEMPT, run_id=run_id, rounds=rounds, among=among)
+    judged_in = range(rounds[0], judged_until + 1)
+    judgements = of_judge(lookup.read("judgements", run_id=run_id, rounds=judged_in, among=among), None)
+    replies = Replies(Counter(), Counter())
+    replies.add(lookup.read("steps", ["trajectory_id", "action_kind"], run_id=run_id, rounds=rounds, among=among))
+    return _attempts(rows, judgements.select(_JUDGED), replies, _splits(warehouse, run_id))
+
+
+def _splits(warehouse: Warehouse, run_id: str) -> dict[str, str]:
+    """The split of each query, by id."""
+    queries = read_table(warehouse, "queries", ["query_id", "split"], run_id=run_id)
+    return dict(zip(*(column.to_pylist() for column in queries.columns), strict=True))
+
+
+def _attempts(rows: pa.Table, judgements: pa.Table, replies: Replies, splits: Mapping[str, str]) -> list[RLAttempt]:
     correct = dict(zip(*(column.to_pylist() for column in judgements.columns), strict=True))
-    replies = count_replies(warehouse, run_id, rounds)
     return [
         RLAttempt(
             trajectory_id=trajectory_id,
@@ -56,7 +87,7 @@ def read_rl_attempts(
             correct=correct.get(trajectory_id),
         )
         for trajectory_id, query_id, number, version, purpose, status in zip(
-            *(rows[name] for name in _ATTEMPT), strict=True
+            *(rows[name].to_pylist() for name in _ATTEMPT), strict=True
         )
     ]
 
@@ -68,17 +99,21 @@ class Replies(NamedTuple):
     malformed: Counter[str]
     """Those whose reply could not be parsed."""
 
+    def add(self, steps: pa.Table | pa.RecordBatch) -> None:
+        """Add steps, with the columns `trajectory_id` and `action_kind`."""
+        names, kinds = steps["trajectory_id"], steps["action_kind"]
+        _count(self.steps, names)
+        _count(self.malformed, names.filter(pc.equal(kinds, "unparsed")))
+
 
 def count_replies(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> Replies:
     """Count the replies of the attempts of some rounds."""
     found = Replies(Counter(), Counter())
     for batch in read_batches(warehouse, "steps", ["trajectory_id", "action_kind"], rounds=rounds, run_id=run_id):
-        names, kinds = batch["trajectory_id"], batch["action_kind"]
-        _count(found.steps, names)
-        _count(found.malformed, names.filter(pc.equal(kinds, "unparsed")))
+        found.add(batch)
     return found
 
 
-def _count(counter: Counter[str], names: pa.Array) -> None:
+def _count(counter: Counter[str], names: pa.Array | pa.ChunkedArray) -> None:
     for counted in pc.value_counts(names).to_pylist():
         counter[counted["values"]] += counted["counts"]

@@ -12,6 +12,8 @@ from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, failure, query, step, success
 from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared
 from trajmill.pipelines.fan_out import split_evenly
+from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
+from trajmill.pipelines.reading.rewards import look_up_rl_attempts, read_rl_attempts
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
@@ -56,6 +58,18 @@ def test_rows_are_the_same_in_one_shard_and_in_several(tmp_path: Path, spec: RLS
         files = [file for part in parts for file in part.files["rl_steps"]]
         assert len(files) == shards
         assert rows_in(warehouse, files) == list(expected.rows)
+
+
+def test_trajectories_that_are_looked_up_are_those_that_are_read_with_their_rounds(tmp_path: Path) -> None:
+    warehouse = stored(tmp_path, {1: EARLIER, ROUND: ATTEMPTS})
+    rounds_of = {
+        one.trajectory.trajectory_id: number for number, made in ((1, EARLIER), (ROUND, ATTEMPTS)) for one in made[:2]
+    }
+    read = read_episodes(warehouse, RUN, rounds_of, with_verdicts=True)
+    assert read_episodes_of_rounds(warehouse, RUN, rounds_of, with_verdicts=True) == read and len(read) == 4
+    attempts = read_rl_attempts(warehouse, RUN, rounds_of, (1, ROUND), ROUND)
+    assert sorted(look_up_rl_attempts(warehouse, RUN, rounds_of, ROUND)) == sorted(attempts)
+    assert {attempt.correct for attempt in attempts} == {True, False}
 
 
 def test_a_planned_trajectory_is_read_from_its_line_as_it_was() -> None:

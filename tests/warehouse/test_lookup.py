@@ -8,7 +8,7 @@ import pytest
 from tests.warehouse.samples import commit_rows, query, stage_run, step_verdicts, trajectory
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.lookup import RowLookup
+from trajmill.warehouse.lookup import Among, RowLookup
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.upkeep.compact import compact_table
 
@@ -34,6 +34,15 @@ def test_a_row_is_found_by_its_values_as_it_is_stored(warehouse: Warehouse) -> N
     assert lookup.read(TABLE, where=wanted, run_id="other").num_rows == 0
     starts = {"trajectory_id": wanted["trajectory_id"][:10]}
     assert lookup.read(TABLE, ["index"], starts=starts).to_pylist() == [{"index": 7}]
+
+
+@pytest.mark.slow
+def test_rows_with_one_of_some_values_come_in_the_order_in_which_they_are_stored(warehouse: Warehouse) -> None:
+    names = read_table(warehouse, TABLE, ["trajectory_id"], rounds=[2])["trajectory_id"].to_pylist()
+    lookup, chosen = RowLookup(warehouse), [names[9], "unknown", names[3]]
+    found = lookup.read(TABLE, rounds=[2], among=Among("trajectory_id", chosen))
+    assert found["trajectory_id"].to_pylist() == [names[3], names[9]]
+    assert lookup.read(TABLE, among=Among("trajectory_id", [])).num_rows == 0
 
 
 @pytest.mark.slow

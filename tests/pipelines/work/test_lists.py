@@ -54,6 +54,12 @@ def test_the_name_of_a_range_does_not_grow_with_its_items(tmp_path: Path) -> Non
     assert read_range(warehouse, AT, small) == ITEMS[:1] and read_range(warehouse, AT, large) == ITEMS
 
 
+def test_ranges_divide_by_what_lies_near_and_keep_the_order_of_the_items(tmp_path: Path) -> None:
+    warehouse, work = create_warehouse(tmp_path / "warehouse"), NoteItems(tmp_path)
+    ranges = list_work(warehouse, AT, ["b3", "a1", "b1", "a3"], work.identity, workers=2, near=lambda item: item[1])
+    assert [read_range(warehouse, AT, one) for one in ranges] == [["a1", "b1"], ["b3", "a3"]]
+
+
 def test_nothing_to_do_needs_no_list(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     assert list_work(warehouse, AT, [], NoteItems(tmp_path).identity, workers=3) == []
