@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from math import ceil
@@ -94,7 +94,11 @@ def main() -> None:
     for steps in given.steps:
         with tempfile.TemporaryDirectory() as folder:
             warehouse = create_warehouse(Path(folder) / "root")
-            _fill(warehouse, open_warehouse(given.root), steps, given.one_round)
+            source = open_warehouse(given.root)
+            if given.one_round:
+                fill_one_round(warehouse, source, ceil(steps / read_table(source, "steps", ["index"]).num_rows))
+            else:
+                _fill(warehouse, source, steps)
             if given.compact:
                 compact(warehouse)
             rows, files = read_table(warehouse, "steps", ["index"]).num_rows, len(committed_files(warehouse, "steps"))
@@ -228,19 +232,10 @@ def _newest(warehouse: Warehouse) -> Origin:
     return Origin(round=pc.max(rows["round"]).as_py(), run_id=rows["run_id"][0].as_py(), code_version="0")
 
 
-def _fill(warehouse: Warehouse, source: Warehouse, steps: int, one_round: bool = False) -> None:
-    """Commit the rounds of the run again and again, as later rounds or all as its last one, up to so many steps."""
-    [run_id] = read_table(source, "trajectories", ["run_id"])["run_id"].unique().to_pylist()
-    for table in _ONCE:
-        for place, path in enumerate(committed_files(source, table)):
-            schema = file_schema(table).remove_metadata()
-            rows = ds.dataset([str(path)], schema=schema, format="parquet").to_table()
-            at = StageRun(run_id, 1, f"once-{place}")
-            commit_stage(warehouse, at, {table: [write_shard(warehouse, table, at, rows)]})
+def _fill(warehouse: Warehouse, source: Warehouse, steps: int) -> None:
+    """Commit the rounds of the run again and again, as later rounds, up to so many steps."""
+    run_id = _commit_once(warehouse, source)
     numbers = sorted(set(read_table(source, "steps", ["round"])["round"].to_pylist()))
-    if one_round:
-        _fill_one_round(warehouse, source, run_id, numbers, steps)
-        return
     done, copy = 0, 0
     while done < steps:
         for number in numbers:
@@ -249,24 +244,35 @@ def _fill(warehouse: Warehouse, source: Warehouse, steps: int, one_round: bool =
         copy += 1
 
 
-def _fill_one_round(warehouse: Warehouse, source: Warehouse, run_id: str, numbers: Sequence[int], steps: int) -> None:
-    """Commit all rounds as one, in shards of a thousand trajectories in the order of their ids, as a stage does."""
-    copies = ceil(steps / read_table(source, "steps", ["index"]).num_rows)
-    at = StageRun(run_id, numbers[-1], "copied")
+def fill_one_round(warehouse: Warehouse, source: Warehouse, copies: int) -> None:
+    """Commit copies of all rounds as one, in shards of a thousand trajectories in the order of ids, as a stage does."""
+    run_id = _commit_once(warehouse, source)
+    at = StageRun(run_id, max(read_table(source, "steps", ["round"])["round"].to_pylist()), "copied")
     ends: list[str] = []
     for table in _REPEATED:
         one = read_table(source, table)
-        rows = pa.concat_tables(_renamed(one, copy, at.round) for copy in range(copies))
-        rows = rows.sort_by("trajectory_id")
-        # The tables' shards have the same trajectories.
-        ends = ends or sorted(set(rows["trajectory_id"].to_pylist()))[MOST_IN_RANGE::MOST_IN_RANGE]
+        rows = pa.concat_tables(_renamed(one, copy, at.round) for copy in range(copies)).sort_by("trajectory_id")
         names = rows["trajectory_id"].to_pylist()
+        # The shards of all tables have the same trajectories.
+        ends = ends or sorted(set(names))[MOST_IN_RANGE::MOST_IN_RANGE]
         cuts = [0, *(bisect_left(names, end) for end in ends), len(names)]
         shards = [
             write_shard(warehouse, table, at, rows.slice(start, end - start), f"{number:05d}")
             for number, (start, end) in enumerate(pairwise(cuts))
         ]
         commit_stage(warehouse, at, {table: shards})
+
+
+def _commit_once(warehouse: Warehouse, source: Warehouse) -> str:
+    """Commit what all copies share; returns the id of the run."""
+    [run_id] = read_table(source, "trajectories", ["run_id"])["run_id"].unique().to_pylist()
+    for table in _ONCE:
+        for place, path in enumerate(committed_files(source, table)):
+            schema = file_schema(table).remove_metadata()
+            rows = ds.dataset([str(path)], schema=schema, format="parquet").to_table()
+            at = StageRun(run_id, 1, f"once-{place}")
+            commit_stage(warehouse, at, {table: [write_shard(warehouse, table, at, rows)]})
+    return str(run_id)
 
 
 def _copy_round(warehouse: Warehouse, source: Warehouse, run_id: str, number: int, copy: int, later: int) -> int:
