@@ -53,7 +53,7 @@ run-vllm: .venv/installed-train $(VLLM)/installed ## the loop with a tiny Qwen2.
 	$(BIN)/trajmill evolve --config docs/examples/vllm.toml
 
 test: lint ## ruff, mypy and pytest, the last two beside each other
-	$(MAKE) --jobs=2 types pytest
+	$(MAKE) --no-print-directory --jobs=2 types pytest
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

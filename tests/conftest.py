@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -21,6 +22,17 @@ from tests.built_once import built_once
 settings.register_profile("untimed", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("untimed")
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # All that a worker imports stays to the end: garbage collection looks in vain for what of it is garbage.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collects garbage from now on, but not among what is there by now."""
+    gc.freeze()
+    gc.enable()
+
 
 _FIRST: Final = ("desktop", "browser", "vllm", "trainers", "slow")
 """Marks of tests that take long or wait. They come first, so that short tests fill the gaps at the end; real programs

@@ -82,7 +82,7 @@ def run_in(folder: Path, *words: str) -> str:
         env=variables | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -56,7 +56,7 @@ class TrainerProcess:
 
     def close(self) -> None:
         """End the process, which waits for the next script."""
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=200)
 
 
 @pytest.fixture(scope="package")

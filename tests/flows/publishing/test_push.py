@@ -26,7 +26,7 @@ def push(warehouse: Warehouse, hub: Hub, home: Path, *arguments: str, token: str
         env={name: value for name, value in os.environ.items() if not name.startswith("HF_")} | settings,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
     )
     return done.returncode, done.stdout, done.stderr
 

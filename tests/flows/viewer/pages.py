@@ -64,7 +64,7 @@ def serving(warehouse: Warehouse, token: str = "") -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
-        thread.join(10)
+        thread.join(200)
 
 
 def _attempt(number: int) -> list[Row]:

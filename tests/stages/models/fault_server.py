@@ -153,14 +153,14 @@ def running_server(
     thread = threading.Thread(target=loop.run_forever, name="fault server")
     thread.start()
     try:
-        runner = asyncio.run_coroutine_threadsafe(_start(server, port), loop).result(30)
+        runner = asyncio.run_coroutine_threadsafe(_start(server, port), loop).result(200)
         try:
             yield server
         finally:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(200)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(30)
+        thread.join(200)
         loop.close()
 
 

@@ -110,9 +110,9 @@ def toy_server(
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert started.wait(30)
+    assert started.wait(200)
     try:
         yield server
     finally:
         running[0].should_exit = True
-        thread.join(30)
+        thread.join(200)

@@ -22,7 +22,7 @@ needs_adb = pytest.mark.skipif(shutil.which("adb") is None, reason="adb is not i
 
 def adb(server: AdbServer, *words: str) -> bytes:
     command = ["adb", "-P", str(server.port), "-s", "emulator-5554", *words]
-    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, check=True, timeout=200).stdout
 
 
 @needs_adb
@@ -83,7 +83,7 @@ def test_clients_that_connect_before_the_server_accepts_are_all_answered(phone: 
     with ExitStack() as clients:
         # The operating system holds back a client that does not fit into the queue until another one is accepted.
         waiting = [
-            clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5)) for _ in range(64)
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=200)) for _ in range(64)
         ]
         serving.start()
         try:

@@ -250,5 +250,5 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     with run_python(code) as other:
-        printed, _ = other.communicate(timeout=60)
+        printed, _ = other.communicate(timeout=200)
     assert printed == "EnvironmentFailure adbutils is not installed; run `pip install 'trajmill[android]'`\n"

@@ -45,7 +45,7 @@ async def after(
     environment: DesktopEnvironment, *actions: Action, shows: Callable[[UIElement], bool] = lambda element: True
 ) -> tuple[UIElement, ...]:
     """The elements after some actions, once one of them is such; LibreOffice may lag behind its keys."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     for action in actions:
         seen = await environment.step(action)
     while not any(map(shows, seen.elements or ())):

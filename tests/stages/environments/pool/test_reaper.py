@@ -47,7 +47,7 @@ def children_of(process: int) -> set[int]:
 
 
 def until_gone(processes: list[int], *folders: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while any(map(runs, processes)) or any(folder.exists() for folder in folders):
         assert time.monotonic() < deadline
         time.sleep(0.02)

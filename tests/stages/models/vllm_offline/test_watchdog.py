@@ -39,7 +39,7 @@ def test_a_killed_owner_takes_its_engine_with_it(engine: subprocess.Popen[bytes]
     finally:
         owner.kill()
         owner.communicate()
-    assert engine.wait(timeout=60) == -signal.SIGKILL
+    assert engine.wait(timeout=200) == -signal.SIGKILL
     # Readable once the guard itself has ended.
     assert select.select([guard], [], [], 60)[0]
     os.close(guard)
