@@ -13,6 +13,7 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import Policy, check_weights, policy_before, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
+from trajmill.flows.tasks.derive import DERIVE_RL
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
@@ -46,6 +47,7 @@ def train(context: RoundContext) -> StageReport:
         reason = reason_not_to_train(
             rows,
             settings.train.learns_from,
+            finished(context, DERIVE_RL).result["dropped"],
             precision,
             waits_for_last_round=bool(settings.train.frozen_explorer_updates) and context.round < settings.run.rounds,
         )

@@ -102,22 +102,37 @@ def compare(
     return Promotion(True, f"not significantly worse on validation: {'; '.join(said)}")
 
 
-def reason_not_to_train(rows: int, learns_from: str, precision: Precision, waits_for_last_round: bool) -> str:
+def reason_not_to_train(
+    rows: int, learns_from: str, dropped: Mapping[str, int], precision: Precision, waits_for_last_round: bool
+) -> str:
     """Why a round trains no policy; empty if it trains one.
 
     Args:
         rows: number of rows that the release has for the recipe.
         learns_from: the table of these rows.
+        dropped: by reason, how many attempts or steps of the round gave no RL rows.
         precision: how the judge's precision compares with its floor; an unknown precision does not stop the training.
         waits_for_last_round: whether this is an early round of a control run, which trains once at its end.
     """
     if rows == 0:
-        return "no group has rewards that differ" if learns_from == "rl_steps" else "no trajectory was accepted"
+        return _no_rl_rows(dropped) if learns_from == "rl_steps" else "no trajectory was accepted"
     if precision is Precision.TOO_LOW:
         return "the judge's precision is under its floor"
     if waits_for_last_round:
         return "a frozen explorer is trained once, at the end"
     return ""
+
+
+def _no_rl_rows(dropped: Mapping[str, int]) -> str:
+    """Why a round has no RL rows; equal rewards are no fault, so they are named last."""
+    if unknown := dropped.get("no_log_probabilities"):
+        return (
+            f"{unknown} replies have no log probabilities of their tokens, and no other gives an RL row: serve the "
+            "policy so that it gives them (vLLM), or set rl.tokens = false and train.old_log_probs = 'recomputed'"
+        )
+    if old := dropped.get("stale_policy"):
+        return f"{old} attempts are of versions that were replaced more than rl.max_staleness times"
+    return "no group has rewards that differ"
 
 
 def _successes(outcomes: Outcomes, group: QueryGroup) -> int:

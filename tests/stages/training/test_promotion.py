@@ -97,8 +97,8 @@ def test_small_losses_in_a_row_add_up_against_the_best_policy_so_far() -> None:
 
 
 def test_a_round_trains_unless_something_speaks_against_it() -> None:
-    assert reason_not_to_train(1, "examples", Precision.ENOUGH, waits_for_last_round=False) == ""
-    assert reason_not_to_train(1, "rl_steps", Precision.UNKNOWN, waits_for_last_round=False) == ""
+    assert reason_not_to_train(1, "examples", {}, Precision.ENOUGH, waits_for_last_round=False) == ""
+    assert reason_not_to_train(1, "rl_steps", {"stale_policy": 3}, Precision.UNKNOWN, waits_for_last_round=False) == ""
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,16 @@ def test_a_round_trains_unless_something_speaks_against_it() -> None:
 def test_the_reason_not_to_train_is_named(
     rows: int, learns_from: str, precision: Precision, waits: bool, reason: str
 ) -> None:
-    assert reason_not_to_train(rows, learns_from, precision, waits) == reason
+    assert reason_not_to_train(rows, learns_from, {"no_spread": 4}, precision, waits) == reason
+
+
+@pytest.mark.parametrize(
+    ("dropped", "reason"),
+    [
+        ({"no_spread": 2, "no_log_probabilities": 6, "stale_policy": 1}, "6 replies have no log probabilities"),
+        ({"no_spread": 2, "stale_policy": 4}, "4 attempts are of versions that were replaced more than"),
+    ],
+)
+def test_replies_without_log_probabilities_and_old_attempts_are_named(dropped: dict[str, int], reason: str) -> None:
+    assert reason_not_to_train(0, "rl_steps", dropped, Precision.ENOUGH, False).startswith(reason)
+    assert reason_not_to_train(0, "examples", dropped, Precision.ENOUGH, False) == "no trajectory was accepted"
