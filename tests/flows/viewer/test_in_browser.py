@@ -12,6 +12,8 @@ from tests.flows.viewer.pages import COUNT, HOSTILE, RUN, name, serving
 from trajmill.warehouse.layout import Warehouse
 
 pytestmark = pytest.mark.browser
+PATIENCE = 200_000.0
+"""Milliseconds after which a browser or a page is given up."""
 DRAWN = "#place:not([aria-busy]) > *"
 
 
@@ -19,8 +21,11 @@ DRAWN = "#place:not([aria-busy]) > *"
 def context(hostile_warehouse: Warehouse) -> Iterator[BrowserContext]:
     with serving(hostile_warehouse) as address, sync_playwright() as driver:
         executable = shutil.which("chromium-headless-shell")
-        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
-        yield browser.new_context(base_url=address, viewport={"width": 1400, "height": 860})
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        browser = driver.chromium.launch(executable_path=executable, args=arguments, timeout=PATIENCE)
+        context = browser.new_context(base_url=address, viewport={"width": 1400, "height": 860})
+        context.set_default_timeout(PATIENCE)
+        yield context
         browser.close()
 
 

@@ -14,7 +14,8 @@ from trajmill.stages.environments.browser.environment import BrowserEnvironment,
 from trajmill.stages.environments.browser.episode import PageTimeouts
 
 T = TypeVar("T")
-SHORT = PageTimeouts(load=5.0, turn=5.0, network=1.0)
+PATIENT = PageTimeouts(load=100.0, turn=100.0, network=1.0)
+"""Only the network is not waited for long, as a page of the tests never rests."""
 
 
 def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Query:
@@ -49,7 +50,7 @@ def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Qu
 
 def play(
     work: Callable[[BrowserEnvironment], Awaitable[T]],
-    factory: Callable[[], BrowserFactory] = lambda: BrowserFactory(timeouts=SHORT),
+    factory: Callable[[], BrowserFactory] = lambda: BrowserFactory(timeouts=PATIENT),
 ) -> T:
     """What the work returns, done in an environment and a browser of its own."""
 
@@ -76,7 +77,7 @@ class SharedBrowser:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self._factory = BrowserFactory(timeouts=SHORT)
+        self._factory = BrowserFactory(timeouts=PATIENT)
 
     def play(self, work: Callable[[BrowserEnvironment], Awaitable[T]]) -> T:
         """What the work returns, done in an environment of its own."""

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from PIL import Image
 
-from tests.stages.environments.browser.playing import SHORT, SharedBrowser, a_query, element, play, press, texts
+from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query, element, play, press, texts
 from tests.stages.rollout.toy import ToyEnvironment, toy_query
 from trajmill.schemas.actions import (
     Answer,
@@ -30,7 +30,7 @@ from trajmill.stages.environments.browser.environment import BrowserEnvironment,
 from trajmill.stages.environments.devices.environment import DevicesTogether
 
 pytestmark = pytest.mark.browser
-PHONE = partial(BrowserFactory, Platform.PHONE, SHORT)
+PHONE = partial(BrowserFactory, Platform.PHONE, PATIENT)
 
 
 def colour(seen: Observation, x: int, y: int) -> tuple[int, ...]:
