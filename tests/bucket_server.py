@@ -10,14 +10,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def bucket_server() -> Iterator[str]:
-    """Run a server; gives its address."""
+def bucket_server(host: str = "127.0.0.1") -> Iterator[str]:
+    """Run a server at an address of this machine; gives its URL."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
     server.start()
-    host, port = server.get_host_and_port()
+    _, port = server.get_host_and_port()
     try:
         yield f"http://{host}:{port}"
     finally:

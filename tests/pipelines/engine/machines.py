@@ -1,7 +1,8 @@
 """Machines that have only an S3 server in common: Beam's job service, and worker pools with a disk of their own.
 
 Each is a session of processes with an empty home, working folder and folder for caches, so that killing it leaves
-nothing behind. A dispatcher hands each new worker to the next pool that answers, as a load balancer would.
+nothing behind; in a network, each has a namespace of its own, too. A dispatcher hands each new worker to the next pool
+that answers, as a load balancer would.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ from typing import Any
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from tests.bucket_server import environment_for
+from tests.bucket_server import bucket_server, environment_for
+from tests.pipelines.engine.network import NAMESPACE, Link, network_if_possible
 from trajmill.pipelines.engine.settings import BeamSettings
 
 _ANSWER_SECONDS = 10.0
 """Time after which a pool that does not answer is taken for dead."""
+_LOOPBACK = "127.0.0.1"
 _REPOSITORY = Path(__file__).parents[3]
 
 
 class Machine:
     """One machine: a program, and the processes that it starts."""
 
-    def __init__(self, disk: Path, s3_endpoint: str, program: str, *arguments: str) -> None:
-        """Start a program on an empty disk, and wait until it serves."""
-        self.disk = disk
+    def __init__(self, disk: Path, s3_endpoint: str, program: str, link: Link | None) -> None:
+        """Start a program on an empty disk, and wait until it serves; without a link it is on loopback."""
+        self.disk, self._link = disk, link
+        host = link.address if link else _LOOPBACK
         for name in ("home", "tmp", "work", "caches"):
             (disk / name).mkdir(parents=True)
         environment = {
@@ -44,8 +48,9 @@ class Machine:
             **environment_for(s3_endpoint, disk / "caches"),
         }
         self._log = (disk / "log").open("wb")
+        command = [sys.executable, "-m", f"tests.pipelines.engine.{program}", host]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"tests.pipelines.engine.{program}", *arguments],
+            [*NAMESPACE, *command] if link else command,
             env=environment,
             cwd=disk / "work",
             stdout=subprocess.PIPE,
@@ -53,7 +58,10 @@ class Machine:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
+        self.address = f"{host}:{int(self._process.stdout.readline())}"
+        """Where its program serves."""
+        if link:
+            link.make(self._process.pid)
 
     @property
     def session(self) -> int:
@@ -63,6 +71,20 @@ class Machine:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to all processes of the machine."""
         os.killpg(self._process.pid, number)
+
+    def cut_off(self) -> None:
+        """Nothing comes from it any more: its link is taken down. On loopback, where there is none, it stands still."""
+        if self._link:
+            self._link.set_state("down")
+        else:
+            self.send(signal.SIGSTOP)
+
+    def come_back(self) -> None:
+        """It is there again, and goes on with what it did."""
+        if self._link:
+            self._link.set_state("up")
+        else:
+            self.send(signal.SIGCONT)
 
     def kill(self) -> None:
         """End all its processes at once; killing twice is fine."""
@@ -85,7 +107,7 @@ class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         for _ in range(len(self._pools)):
             self._pools.append(self._pools.pop(0))
             try:
-                with grpc.insecure_channel(f"localhost:{self._pools[-1].port}") as channel:
+                with grpc.insecure_channel(self._pools[-1].address) as channel:
                     return beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel).StartWorker(
                         request, timeout=_ANSWER_SECONDS
                     )
@@ -95,27 +117,27 @@ class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 @contextmanager
-def dispatched(pools: list[Machine]) -> Iterator[str]:
-    """Serve a dispatcher of pools; gives its address."""
+def dispatched(pools: list[Machine], host: str) -> Iterator[str]:
+    """Serve a dispatcher of pools at an address of this process; gives it with the port."""
     server = grpc.server(ThreadPoolExecutor(4))
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(Dispatcher(list(pools)), server)
-    port = server.add_insecure_port("localhost:0")
+    port = server.add_insecure_port(f"{host}:0")
     server.start()
     try:
-        yield f"localhost:{port}"
+        yield f"{host}:{port}"
     finally:
         server.stop(None)
 
 
 class Cluster:
-    """A job service and two worker pools."""
+    """A job service and two worker pools, and the S3 server that they have in common."""
 
-    def __init__(self, service: Machine, pools: list[Machine], address: str) -> None:
-        self.service, self.pools = service, pools
+    def __init__(self, s3_endpoint: str, service: Machine, pools: list[Machine], dispatcher: str) -> None:
+        self.s3_endpoint, self.service, self.pools = s3_endpoint, service, pools
         self.options = (
-            f"--job_endpoint=localhost:{service.port}",
+            f"--job_endpoint={service.address}",
             "--environment_type=EXTERNAL",
-            f"--environment_config={address}",
+            f"--environment_config={dispatcher}",
         )
 
     def settings(self, restarts: int = 5, silent_seconds: float = 300.0) -> BeamSettings:
@@ -124,17 +146,21 @@ class Cluster:
 
 
 @contextmanager
-def cluster(s3_endpoint: str) -> Iterator[Cluster]:
-    """Run a job service and two worker pools."""
+def cluster() -> Iterator[Cluster]:
+    """Run a job service and two worker pools, each in a network namespace of its own where such can be made."""
     with TemporaryDirectory(prefix="machines-") as temporary, ExitStack() as running:
         # Sockets need a short path, so this is no folder of pytest's.
         folder = Path(temporary)
+        network = running.enter_context(network_if_possible())
+        here = network.addresses[0] if network else _LOOPBACK
+        s3_endpoint = running.enter_context(bucket_server(here))
 
-        def started(name: str, program: str, *arguments: str) -> Machine:
-            machine = Machine(folder / name, s3_endpoint, program, *arguments)
+        def started(number: int, program: str) -> Machine:
+            link = Link(network, number) if network else None
+            machine = Machine(folder / str(number), s3_endpoint, program, link)
             running.callback(machine.kill)
             return machine
 
-        service = started("service", "job_service", str(folder / "service" / "work"))
-        pools = [started(f"pool-{number}", "worker_pool") for number in range(2)]
-        yield Cluster(service, pools, running.enter_context(dispatched(pools)))
+        with ThreadPoolExecutor() as starting:
+            service, *pools = starting.map(started, (1, 2, 3), ("job_service", "worker_pool", "worker_pool"))
+        yield Cluster(s3_endpoint, service, pools, running.enter_context(dispatched(pools, here)))
