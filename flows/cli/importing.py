@@ -50,11 +50,13 @@ def import_(
         console.print(f"left out  {bad.name}: {bad.reason}", soft_wrap=True, highlight=False, markup=False)
     if len(done.bad) > _MOST_NAMED:
         console.print(f"left out  {len(done.bad) - _MOST_NAMED:,} more; table failures names all", highlight=False)
+    unjudged = max(done.trajectories - done.judged, 0)
+    not_judged = f"; {unjudged:,} could not be judged, table failures says why" if unjudged else ""
     console.print(
         f"imported  {done.trajectories:,} trajectories, {done.steps:,} steps, into round {done.round}; "
         f"{done.known:,} were there already, {len(done.bad):,} left out",
         f"judged    {done.judged:,}, accepted {done.accepted:,}; "
-        f"{done.accepted_since_training:,} accepted since the last training",
+        f"{done.accepted_since_training:,} accepted since the last training{not_judged}",
         sep="\n",
         highlight=False,
         soft_wrap=True,

@@ -14,7 +14,13 @@ import pytest
 from tests.bucket_server import environment_for
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, contents, tiny_config
-from trajmill.warehouse.layout import Warehouse, open_warehouse
+from tests.stages.importing import samples
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.importing.import_folder import import_folder
+from trajmill.flows.nights.maintain import keep_small
+from trajmill.flows.policies.commands import list_policies, promote_policy
+from trajmill.stages.importing.kinds import layout_spec
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release, verify_release
 from trajmill.warehouse.sql import run_sql
@@ -32,31 +38,31 @@ def run_in_bucket(url: str) -> None:
     run_stages(tiny_config(address))
 
 
+def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
+    """A process that has an empty disk, and does what is left of the run."""
+    # Not as a script: the processes that draw would import it.
+    code = f"from tests.flows.test_bucket_run import run_in_bucket; run_in_bucket({url!r})"
+    return subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment_for(s3_endpoint, disk))
+
+
 def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_of_a_folder(
     tiny_run: Warehouse, bucket_url: str, s3_endpoint: str, tmp_path: Path
 ) -> None:
-    # Not as a script: the processes that draw would import it.
-    code = f"from tests.flows.test_bucket_run import run_in_bucket; run_in_bucket({bucket_url!r})"
-    command = [sys.executable, "-c", code]
-    for attempt in range(3):
-        # Each process has an empty disk.
-        environment = os.environ | environment_for(s3_endpoint, tmp_path / f"disk-{attempt}")
-        process = subprocess.Popen(command, env=environment)
-        try:
-            # The last one is not killed.
-            process.wait(timeout=None if attempt == 2 else 4.0 * (attempt + 1))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-        if process.wait() == 0:
-            break
-    assert process.returncode == 0
     # This process, too, has nothing but the address.
-    warehouse = open_warehouse(bucket_url)
+    warehouse = create_warehouse(bucket_url)
+    killed = start(bucket_url, s3_endpoint, tmp_path / "first-disk")
+    while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
+        assert killed.poll() is None
+        time.sleep(0.1)
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    assert start(bucket_url, s3_endpoint, tmp_path / "second-disk").wait() == 0
     assert_same(warehouse, tiny_run)
     count = "SELECT (SELECT count(*) FROM steps) AS steps, (SELECT count(*) FROM funnel) AS funnel"
     assert run_sql(warehouse, count).to_pylist() == run_sql(tiny_run, count).to_pylist()
     assert verify_release(warehouse, newest_release(warehouse)).files
     assert_upkeep_changes_no_row(warehouse)
+    assert_commands_work(tiny_config(BucketUrl(bucket_url)), tmp_path / "recorded")
 
 
 def assert_upkeep_changes_no_row(warehouse: Warehouse) -> None:
@@ -68,3 +74,14 @@ def assert_upkeep_changes_no_row(warehouse: Warehouse) -> None:
     assert versions and not any(name.startswith(f"models/{version}/") for version in versions for name in unused)
     assert verify_release(warehouse, newest_release(warehouse)).files
     assert contents(warehouse, "steps") == before
+
+
+def assert_commands_work(config: Config, recorded: Path) -> None:
+    """Import into the next round, put the other policy in force, and maintain."""
+    samples.agentnet(recorded, tasks=2)
+    landed = import_folder(config, layout_spec("agentnet"), recorded)
+    assert (landed.round, landed.trajectories, landed.known) == (2, 2, 0)
+    [other] = [each.row.model_version for each in list_policies(config) if not each.in_force]
+    promote_policy(config, other)
+    assert [each.row.model_version for each in list_policies(config) if each.in_force] == [other]
+    assert keep_small(config).line.endswith("1 releases checked")
