@@ -117,7 +117,6 @@ def trajmill(folder: Path, environment: dict[str, str], *arguments: str) -> subp
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-@pytest.mark.timeout(300)
 def test_episodes_happen_in_an_environment_of_another_package(tmp_path: Path, installed: dict[str, str]) -> None:
     (tmp_path / "trajmill.toml").write_text(CONFIG)
     done = trajmill(tmp_path, installed, "walk")

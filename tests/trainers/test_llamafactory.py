@@ -7,7 +7,7 @@ import pytest
 from tests.trainers.conftest import Load
 from tests.trainers.rows import assert_conversations
 
-pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.trainers
 
 
 def test_sft_learns_replies(load: Load) -> None:

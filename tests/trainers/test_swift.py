@@ -13,7 +13,7 @@ from tests.trainers.conftest import Load, TrainerProcess
 from tests.trainers.rows import assert_conversations
 from trajmill.schemas.tables.trajectory import StopReason
 
-pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.trainers
 
 
 def test_sft_learns_replies_with_their_weights(load: Load) -> None:

@@ -14,7 +14,7 @@ from tests.trainers.conftest import Load, TrainerProcess
 from tests.trainers.rows import assert_conversations, assert_prompts
 from trajmill.schemas.tables.trajectory import StopReason
 
-pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.trainers
 
 
 def test_sft_learns_replies_and_grpo_rewards_them(load: Load) -> None:

@@ -13,7 +13,7 @@ from tests.stages.online.toy_server import DONE, PRESS, toy_server
 from tests.trainers.conftest import Load, TrainerProcess
 from tests.trainers.rows import assert_conversations, assert_prompts
 
-pytestmark = [pytest.mark.trainers, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.trainers
 
 
 def test_sft_learns_replies_and_rl_rewards_them(load: Load) -> None:

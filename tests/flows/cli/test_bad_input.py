@@ -117,7 +117,6 @@ def test_a_newer_warehouse_is_not_touched(
     assert [path.name for path in Path("newer").iterdir()] == ["warehouse.json"]
 
 
-@pytest.mark.timeout(1500)
 def test_a_killed_run_leaves_no_processes(prefect_home: Path, tmp_path: Path) -> None:
     (tmp_path / "trajmill.toml").write_text(SMALL)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}

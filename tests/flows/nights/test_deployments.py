@@ -148,7 +148,6 @@ def wait_for(what: Callable[[], bool], seconds: float = 500) -> bool:
     return False
 
 
-@pytest.mark.timeout(1500)
 def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_retraining(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
