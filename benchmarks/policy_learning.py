@@ -35,7 +35,8 @@ from trajmill.stages.models.embedded.network.policy_network import NetworkShape,
 from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
 from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.episode import target_element
-from trajmill.stages.training.embedded.lessons import SeenScreen, Turn, lessons
+from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn
+from trajmill.stages.training.embedded.lessons import lessons
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import train_network
 
@@ -161,7 +162,7 @@ def train(network: PolicyNetwork, memory: Memory, recipe: EmbeddedSftSpec, seed:
     turns, screens = [], {}
     for query_id, kept in memory.kept.items():
         average = reduce(average_after, memory.outcomes[query_id], 0.0)
-        for each in kept:
+        for number, each in enumerate(kept):
             for step, decision in enumerate(each.decisions):
                 before, after = each.observations[step], each.observations[step + 1]
                 if before.screen.screen_id == after.screen.screen_id and not isinstance(decision.action, Terminate):
@@ -169,8 +170,18 @@ def train(network: PolicyNetwork, memory: Memory, recipe: EmbeddedSftSpec, seed:
                 screen = before.screen
                 screens[screen.screen_id] = SeenScreen(screen.size, before.elements or ())
                 system = str(decision.calls[0].request.messages[0].parts[0])
-                turns.append(Turn(system, decision.prompt, decision.raw_response, screen.screen_id, 1.15 - average))
-    found = lessons(turns, screens)
+                turns.append(
+                    Turn(
+                        system,
+                        decision.prompt,
+                        decision.raw_response,
+                        screen.screen_id,
+                        1.15 - average,
+                        f"{query_id}-{number}",
+                        step,
+                    )
+                )
+    found = lessons(turns, screens, recipe.detours, seed)
     report = train_network(network, found, recipe, seed)
     memory.updates += report.updates
     if report.skipped:

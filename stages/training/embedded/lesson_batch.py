@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trajmill.stages.models.embedded.network.batch import Bags, Batch
+from trajmill.stages.training.embedded.lesson_apps import App
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,10 @@ class Lessons:
     """(rows,) loss weight; in RL it is the advantage times the step weight."""
     bags: Bags
     """The words of all situations."""
+    apps: tuple[App, ...]
+    """The apps on the launchers of all situations."""
+    left_apps: Tensor
+    """(rows,) code of the icon of the app that a detour leaves; 0 for every other lesson."""
     skipped: int
     """Rows whose action is none of the candidates."""
 

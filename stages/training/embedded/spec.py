@@ -76,7 +76,10 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     pair_dropout: Dropout = 0.25
     """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
     strange_apps: Share = 0.3
-    """Chance that an app looks unknown for one update, so that the policy learns to find apps that it never opened."""
+    """Chance that an app looks unknown for one update, so that the policy learns to work in apps that it never saw."""
+    detours: Share = 0.3
+    """Chance that a press on an app, an item of a list or a menu is learned with wrong ones before it that are taken
+    back, so that the policy learns to look elsewhere."""
 
     def updates(self, rows: int) -> int:
         """Number of updates on a release with so many rows."""

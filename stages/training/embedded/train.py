@@ -27,7 +27,7 @@ from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
 from trajmill.stages.training.embedded.optimiser import AdamW
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
-from trajmill.stages.training.embedded.strange_apps import apps_of, disguise
+from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
 from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
 
 
@@ -46,13 +46,12 @@ def train_policy(
         TrainingFailedError: the loss is no number.
     """
     network = load_network(parent.folder)
-    is_rl = isinstance(recipe, EmbeddedRlSpec)
-    lessons = rl_lessons(release) if is_rl else sft_lessons(release)
+    lessons = _lessons(release, recipe, seed)
     report = train_network(network, lessons, recipe, seed, progress)
     if not math.isfinite(report.loss):
         raise TrainingFailedError(f"the loss is {report.loss}: lower train.learning_rate")
     report = report._replace(version=save_network(network, folder))
-    rows = [release / RL_FILE] if is_rl else files_of(release, SFT_FILE)
+    rows = [release / RL_FILE] if isinstance(recipe, EmbeddedRlSpec) else files_of(release, SFT_FILE)
     files = [*rows, *screen_files(release)]
     write_source(folder, made_from(recipe, parent, files, seed))
     write_metrics(folder, report, [])
@@ -71,6 +70,12 @@ def train_network(
     return TrainingReport(len(lessons), lessons.skipped, len(losses), tail_mean(losses))
 
 
+def _lessons(release: Path, recipe: EmbeddedRecipe, seed: int) -> Lessons:
+    if isinstance(recipe, EmbeddedSftSpec):
+        return sft_lessons(release, recipe.detours, seed)
+    return rl_lessons(release)
+
+
 Objective = Callable[[Tensor], Tensor]
 """The loss of the lessons with the given row numbers."""
 
@@ -86,8 +91,6 @@ def _objective(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRecipe,
 
 
 def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpec, draw: torch.Generator) -> Objective:
-    apps = apps_of(lessons)
-
     def loss(rows: Tensor) -> Tensor:
         batch = select(lessons.situations, rows)
         hidden = Hidden(
@@ -95,9 +98,12 @@ def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpe
             torch.rand(len(rows), generator=draw) < recipe.pair_dropout,
         )
         vectors = network.word_vectors(lessons.bags)
-        shown = disguise(batch, vectors, apps, recipe.strange_apps, draw)
+        strange = strange_apps(lessons.apps, recipe.strange_apps, draw)
+        shown = disguise(batch, vectors, strange, draw)
         logits: Tensor = network(shown.batch, shown.vectors, lessons.bags.weights, hidden)
-        return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows])
+        # In an app that looks unknown, nothing tells whether what is sought is not there, or has another name.
+        is_learned = ~torch.isin(lessons.left_apps[rows], torch.tensor([app.icon for app in strange]))
+        return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows] * is_learned)
 
     return loss
 
