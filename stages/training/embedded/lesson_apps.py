@@ -50,9 +50,9 @@ def apps_of(steps: Sequence[LessonStep]) -> tuple[App, ...]:
         if situation.kinds[step.label] == _FINISH:
             ends[app].add(step.user.instruction)
     for step in steps:
-        apps = apps_of_task[step.user.instruction]
+        apps = list(apps_of_task[step.user.instruction])
         if len(apps) == 1:
-            words.add(*apps, set(step.policy_input.situation.instruction.tolist()))
+            words.add(apps[0], set(step.policy_input.situation.instruction.tolist()))
     own_words, own_codes = words.own(), codes.own()
     return tuple(
         App(

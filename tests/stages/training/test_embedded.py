@@ -29,14 +29,8 @@ from trajmill.stages.models.embedded.storage import (
 )
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.embedded.lesson_batch import Lessons
-from trajmill.stages.training.embedded.lessons import (
-    SeenScreen,
-    Turn,
-    chosen_candidate,
-    lessons,
-    rl_lessons,
-    sft_lessons,
-)
+from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, chosen_candidate
+from trajmill.stages.training.embedded.lessons import lessons, rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import select, train_network, train_policy
 
@@ -69,7 +63,8 @@ async def play_one(agent: EndToEndAgent, seed: int, guided: bool) -> ToyEpisode:
         assert decision.action is not None and seen.elements is not None
         phone.step(decision.action)
         system, screen_id = str(decision.calls[0].request.messages[0].parts[0]), seen.screen.screen_id
-        episode.turns.append(Turn(system, decision.prompt, decision.raw_response, screen_id, 1.0))
+        turn = Turn(system, decision.prompt, decision.raw_response, screen_id, 1.0, f"episode-{seed}", len(history) - 1)
+        episode.turns.append(turn)
         episode.screens[screen_id] = SeenScreen(seen.screen.size, seen.elements)
     episode.won = phone.won(dish, size)
     return episode
@@ -156,6 +151,8 @@ def write_release(folder: Path, episodes: list[ToyEpisode], *, blocks: bool) -> 
             "prompt": [{"role": "system", "content": content(t.system)}, {"role": "user", "content": content(t.user)}],
             "completion": [{"role": "assistant", "content": content(t.reply)}],
             "screen_ids": [t.screen_id],
+            "trajectory_id": t.trajectory_id,
+            "step_index": t.step_index,
             "loss_weight": 1.0,
         }
         for t in turns
@@ -167,6 +164,8 @@ def write_release(folder: Path, episodes: list[ToyEpisode], *, blocks: bool) -> 
             "prompt": [{"role": "system", "content": t.system}, {"role": "user", "content": t.user + "<image>"}],
             "response": t.reply,
             "screen_ids": [t.screen_id],
+            "trajectory_id": t.trajectory_id,
+            "step_index": t.step_index,
             "advantage": 2.0,
             "step_weight": 0.25,
         }

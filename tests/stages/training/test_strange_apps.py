@@ -1,95 +1,143 @@
-"""The embedded policy learns to find apps that no lesson opens."""
+"""The embedded policy learns to work in apps that no lesson opens."""
 
 from __future__ import annotations
 
 from itertools import product
-from typing import NamedTuple
 
 import pytest
 import torch
 
-from trajmill.schemas.dialects.user_text import UserText
-from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import UIElement
-from trajmill.stages.models.embedded.network.batch import Bags, bags, collate
+from tests.stages.training.attempts import Attempts, screen
+from trajmill.stages.models.embedded.network.batch import bags, collate
 from trajmill.stages.models.embedded.network.policy_network import NetworkShape, PolicyNetwork
-from trajmill.stages.models.embedded.reading.situation import InputReader, PolicyInput
+from trajmill.stages.models.embedded.reading.situation import PolicyInput
 from trajmill.stages.models.embedded.reading.words import code_of
 from trajmill.stages.models.embedded.storage import untrained_network
-from trajmill.stages.training.embedded.lesson_batch import Lessons
+from trajmill.stages.training.embedded.lesson_apps import App, apps_of
+from trajmill.stages.training.embedded.lessons import lessons
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.stages.training.embedded.strange_apps import apps_of, disguise
+from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
 from trajmill.stages.training.embedded.train import train_network
 
 APPS = ("Mail", "Clock", "Stride")
 WISHES = {"Mail": "write a letter", "Clock": "set an alarm"}
-"""What users want of the apps that lessons open."""
+"""What users want of the apps that attempts use."""
 SAYINGS = ("please {wish}", "{wish} now", "use {app} to {wish}")
+SCREENS = {
+    "launcher": screen("Home screen", "icon", *APPS),
+    "Mail": screen("Mail", "button", "Send", "Options"),
+    "Clock": screen("Clock", "button", "Ring", "Options"),
+    "Stride": screen("Stride", "button", "Goals"),
+}
 SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)
 
 
-class Launcher(NamedTuple):
-    """Requests on one launcher."""
-
-    reader: InputReader
-
-    def asked(self, instruction: str) -> PolicyInput:
-        elements = [
-            UIElement("text", "Home screen", Box(0, 0, 720, 60), ("title",)),
-            *(
-                UIElement("icon", app, Box(0, 100 * at, 90, 100 * at + 90), ("clickable",))
-                for at, app in enumerate(APPS, 1)
-            ),
-        ]
-        return self.reader.read(UserText(instruction, (), ()), "launcher", Size(720, 1280), elements, phone=True)
-
-    def lessons(self) -> Lessons:
-        wishes = list(product(WISHES, SAYINGS))
-        requests = [self.asked(saying.format(app=app, wish=WISHES[app])) for app, saying in wishes]
-        labels = [icon_of(app, asked) for (app, _), asked in zip(wishes, requests, strict=True)]
-        situations = collate([asked.situation for asked in requests])
-        return Lessons(situations, torch.tensor(labels), torch.ones(len(labels)), self.words(), 0)
-
-    def words(self) -> Bags:
-        return bags(self.reader.lexicon, range(len(self.reader.lexicon.buckets)))
-
-    def probability(self, network: PolicyNetwork, app: str, instruction: str) -> float:
-        """The probability that the policy opens an app."""
-        asked, words = self.asked(instruction), self.words()
-        with torch.no_grad():
-            logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
-        return float(logits[0].softmax(-1)[icon_of(app, asked)])
+def used() -> Attempts:
+    made = Attempts(SCREENS)
+    for app, saying in product(WISHES, SAYINGS):
+        made.add(saying.format(app=app, wish=WISHES[app]), ("launcher", app), (app, ""))
+    return made
 
 
 def icon_of(app: str, asked: PolicyInput) -> int:
     return next(at for at, candidate in enumerate(asked.candidates) if candidate.text == app)
 
 
-@pytest.mark.parametrize(("share", "strange"), [(0.0, ("Stride",)), (1.0, APPS)])
-def test_an_app_made_strange_has_a_random_name_and_no_code(share: float, strange: tuple[str, ...]) -> None:
-    launcher = Launcher(InputReader())
-    lessons = launcher.lessons()
-    apps = apps_of(lessons)
-    vectors = torch.randn(len(lessons.bags.offsets), 4, generator=torch.Generator().manual_seed(1))
-    shown = disguise(lessons.situations, vectors, apps, share, torch.Generator().manual_seed(0))
-    new = {launcher.reader.lexicon.ids_of(app)[0] for app in strange}
-    changed = (shown.vectors != vectors).any(1).nonzero()[:, 0].tolist()
-    assert set(changed) == new
-    known = {code_of(f"press {app}".casefold()) for app in APPS if app not in strange}
-    assert {app.code for app in apps if app.is_opened} == {code_of(f"press {app}".casefold()) for app in WISHES}
-    icons = shown.batch.codes[:, [icon_of(app, launcher.asked("")) for app in APPS]]
-    assert set(icons.flatten().tolist()) == known | {0}
-    is_new = torch.isin(lessons.situations.instruction, torch.tensor(sorted(new), dtype=torch.int32))
-    assert (shown.batch.instruction_codes[is_new] == 0).all()
-    assert shown.batch.instruction_codes[~is_new].equal(lessons.situations.instruction_codes[~is_new])
+def word(made: Attempts, text: str) -> int:
+    return made.reader.lexicon.ids_of(text)[0]
+
+
+def by_icon(apps: tuple[App, ...]) -> dict[str, App]:
+    names = {code_of(f"press {name}".casefold()): name for name in APPS}
+    return {names[app.icon]: app for app in apps}
+
+
+def test_an_app_has_the_words_and_entries_that_stand_nowhere_else() -> None:
+    made = used()
+    apps = by_icon(apps_of(made.steps()))
+    assert {name for name, app in apps.items() if app.is_used} == set(WISHES)
+    assert set(apps["Mail"].words) == {word(made, text) for text in ("Mail", "write", "a", "letter", "send")}
+    assert set(apps["Clock"].words) >= {word(made, text) for text in ("Clock", "alarm", "ring")}
+    shared = {word(made, text) for text in ("options", "please", "now", "use")}
+    assert not shared & {each for app in apps.values() for each in app.words}
+    assert code_of("press send") in apps["Mail"].codes and code_of("Mail") in apps["Mail"].codes
+    assert code_of("press options") not in {code for app in apps.values() for code in app.codes}
+    assert apps["Stride"].words == (word(made, "Stride"),) and apps["Stride"].codes == ()
+
+
+def test_an_app_that_one_attempt_opened_by_mistake_is_not_used() -> None:
+    made = used()
+    made.add("join a plan", ("launcher", "Stride"), ("Stride", ""))
+    assert not by_icon(apps_of(made.steps()))["Stride"].is_used
+    made.add("join another plan", ("launcher", "Stride"), ("Stride", ""))
+    assert by_icon(apps_of(made.steps()))["Stride"].is_used
+
+
+@pytest.mark.parametrize(("share", "names"), [(0.0, ("Stride",)), (1.0, APPS)])
+def test_apps_that_no_attempt_uses_look_strange_in_every_update(share: float, names: tuple[str, ...]) -> None:
+    apps = apps_of(used().steps())
+    strange = strange_apps(apps, share, torch.Generator().manual_seed(0))
+    assert set(by_icon(tuple(strange))) == set(names)
+
+
+def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
+    made = used()
+    found = lessons(made.turns, SCREENS)
+    mail = by_icon(found.apps)["Mail"]
+    vectors = torch.randn(len(found.bags.offsets), 4, generator=torch.Generator().manual_seed(1))
+    shown = disguise(found.situations, vectors, [mail], torch.Generator().manual_seed(0))
+    assert set((shown.vectors != vectors).any(1).nonzero()[:, 0].tolist()) == set(mail.words)
+    is_own = torch.isin(found.situations.instruction, torch.tensor(mail.words, dtype=torch.int32))
+    assert is_own.any() and (shown.batch.instruction_codes[is_own] == 0).all()
+    assert shown.batch.instruction_codes[~is_own].equal(found.situations.instruction_codes[~is_own])
+    gone = set(found.situations.codes.flatten().tolist()) - set(shown.batch.codes.flatten().tolist())
+    assert gone == {code_of("press mail"), code_of("press send")}
+    titles = set(found.situations.anchors[:, 0].tolist()) - set(shown.batch.anchors[:, 0].tolist())
+    assert titles == {code_of("Mail")}
+
+
+def probability(network: PolicyNetwork, app: str, instruction: str) -> float:
+    """The probability that the policy opens an app."""
+    made = Attempts(SCREENS)
+    asked = made.read("launcher", instruction, [])
+    words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
+    with torch.no_grad():
+        logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
+    return float(logits[0].softmax(-1)[icon_of(app, asked)])
 
 
 @pytest.mark.slow
 def test_an_app_that_no_lesson_opens_is_found_by_its_name_and_by_exclusion() -> None:
-    launcher = Launcher(InputReader())
-    lessons = launcher.lessons()
     network = untrained_network(0, SMALL)
-    train_network(network, lessons, EmbeddedSftSpec(min_updates=80, max_updates=80), seed=0)
-    assert launcher.probability(network, "Mail", "write a letter") > 0.5
-    assert launcher.probability(network, "Stride", "use Stride to write a letter") > 0.5
-    assert launcher.probability(network, "Stride", "join a plan") > 0.05, "no lesson says that it is wrong"
+    train_network(network, lessons(used().turns, SCREENS), EmbeddedSftSpec(min_updates=80, max_updates=80), seed=0)
+    assert probability(network, "Mail", "write a letter") > 0.5
+    assert probability(network, "Stride", "use Stride to write a letter") > 0.5
+    assert probability(network, "Stride", "join a plan") > 0.05, "no lesson says that it is wrong"
+
+
+@pytest.mark.slow
+def test_leaving_an_app_is_not_learned_while_it_looks_unknown() -> None:
+    made = used()
+    for app, button in (("Mail", "Send"), ("Clock", "Ring")):
+        for number in range(3):
+            made.add(f"{WISHES[app]} {number}", ("launcher", app), (app, button))
+    found = lessons(made.turns, SCREENS, detour_share=1.0, seed=0)
+    assert (found.left_apps > 0).any()
+    weights = []
+    for share in (0.0, 1.0):
+        network = untrained_network(0, SMALL)
+        recipe = EmbeddedSftSpec(min_updates=40, max_updates=40, strange_apps=share)
+        train_network(network, found, recipe, seed=0)
+        weights.append(home_weight(network))
+    assert weights[0] > weights[1] + 0.01
+
+
+def home_weight(network: PolicyNetwork) -> float:
+    """How likely the policy leaves the clock for a wish of mail."""
+    made = Attempts(SCREENS)
+    asked = made.read("Clock", "write a letter", ['Tapped "Clock" on "Home screen".'])
+    words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
+    with torch.no_grad():
+        logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
+    home = next(at for at, candidate in enumerate(asked.candidates) if candidate.verb == "home")
+    return float(logits[0].softmax(-1)[home])
