@@ -12,7 +12,7 @@ import argparse
 import random
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from time import process_time
@@ -32,7 +32,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.schemas.tables.screen import IMAGE
+from trajmill.schemas.tables.screen import ELEMENT, IMAGE
 from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.export.check import check_release
@@ -52,6 +52,8 @@ class ParquetScreens:
         ids = pq.read_table(path, columns=["screen_id"])["screen_id"].to_pylist()
         self._rows = {screen_id: row for row, screen_id in enumerate(ids)}
         footer = pq.read_metadata(path)
+        trees = [[element._asdict() for element in self.elements(screen_id)] for screen_id in ids]
+        self._trees = pa.array(trees, pa.list_(ELEMENT))
         self._ends = list(accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups)))
 
     def image(self, screen_id: str) -> bytes:
@@ -70,6 +72,10 @@ class ParquetScreens:
                 first = self._ends[group - 1] if group else 0
                 found.update({screen_id: column[self._rows[screen_id] - first].as_py()["bytes"] for screen_id in ids})
         return found
+
+    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
+        """Such trees as a column."""
+        return self._trees.take(pa.array([self._rows[screen_id] for screen_id in screen_ids]))
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         """A tree of some buttons."""

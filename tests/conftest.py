@@ -34,6 +34,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Lets the end of the process collect what was imported; extension modules would call it leaked."""
+    gc.unfreeze()
+
+
 _FIRST: Final = ("desktop", "browser", "vllm", "trainers", "slow")
 """Marks of tests that take long or wait. They come first, so that short tests fill the gaps at the end; real programs
 before model servers and trainers, because they are slow to answer on a busy machine."""

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +19,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import arrow_schema
+from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -85,6 +87,18 @@ class WarehouseScreens:
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""
         return self._decoded(screen_id)
+
+    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
+        """The accessibility trees in the order of the ids, lists of `ELEMENT`. Raises KeyError for an unknown id."""
+        wanted: dict[_ScreenFile, dict[int, int]] = defaultdict(dict)
+        for place, screen_id in enumerate(screen_ids):
+            file, row = self._find(screen_id)
+            wanted[file][place] = row
+        if not wanted:
+            return pa.array([], pa.list_(ELEMENT))
+        by_file = pa.concat_arrays([file.trees(list(rows.values())) for file, rows in wanted.items()])
+        places = np.fromiter(chain.from_iterable(wanted.values()), np.int64, len(screen_ids))
+        return by_file.take(pa.array(np.argsort(places)))
 
     def size(self, screen_id: str) -> Size:
         """Width and height in pixels. Raises KeyError for an unknown id."""
@@ -178,12 +192,18 @@ class _ScreenFile:
         return Size(*(column[row].as_py() for column in self._sizes.columns))
 
     def elements(self, row: int) -> tuple[UIElement, ...]:
-        if self._trees is None:
-            self._trees = self._read("elements").column(0)
         return tuple(
             UIElement(**element | {"bounds": Box(*element["bounds"]), "states": tuple(element["states"])})
-            for element in self._trees[row].as_py()
+            for element in self._all_trees()[row].as_py()
         )
+
+    def trees(self, rows: Sequence[int]) -> pa.ListArray:
+        return self._all_trees().take(pa.array(rows)).combine_chunks()
+
+    def _all_trees(self) -> pa.ChunkedArray:
+        if self._trees is None:
+            self._trees = self._read("elements").column(0)
+        return self._trees
 
     def images(self, rows: Sequence[int]) -> list[bytes]:
         with damage_as_error(self._where), pq.ParquetFile(self._whole()) as file:

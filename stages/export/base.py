@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -37,6 +37,14 @@ class BulkScreenReader(ScreenReader, Protocol):
 
     def images(self, screen_ids: Iterable[str]) -> Mapping[str, bytes]:
         """The encoded images by id. Raises KeyError for an unknown id."""
+        ...
+
+
+class ReleaseScreenReader(BulkScreenReader, Protocol):
+    """A screen reader that gives trees as a column, without an object for each element."""
+
+    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
+        """The accessibility trees in the order of the ids, lists of `ELEMENT`. Raises KeyError for an unknown id."""
         ...
 
 

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.screen import ELEMENT
+from trajmill.stages.export.base import ReleaseScreenReader
 from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.lists import list_array
 
 SCREENS_FILE: Final = "screens.parquet"
 """Path of the file within a release."""
@@ -31,7 +29,7 @@ SCREENS_SCHEMA = with_features(
 _BATCH_SCREENS = 1024
 
 
-def screen_batches(screen_ids: Iterable[str], screens: ScreenReader) -> Iterator[pa.RecordBatch]:
+def screen_batches(screen_ids: Iterable[str], screens: ReleaseScreenReader) -> Iterator[pa.RecordBatch]:
     """Rows of `screens.parquet`, one for each id, in order.
 
     Raises:
@@ -42,18 +40,8 @@ def screen_batches(screen_ids: Iterable[str], screens: ScreenReader) -> Iterator
         yield _screen_batch(chunk, screens)
 
 
-def _screen_batch(ids: list[str], screens: ScreenReader) -> pa.RecordBatch:
+def _screen_batch(ids: list[str], screens: ReleaseScreenReader) -> pa.RecordBatch:
     sizes = [screens.size(screen_id) for screen_id in ids]
-    trees = [screens.elements(screen_id) for screen_id in ids]
     widths = pa.array([size.width for size in sizes], pa.int32())
     heights = pa.array([size.height for size in sizes], pa.int32())
-    lengths = np.array([len(tree) for tree in trees], np.int64)
-    elements = list_array(lengths, _elements([element for tree in trees for element in tree]))
-    return pa.record_batch([pa.array(ids, pa.string()), widths, heights, elements], schema=SCREENS_SCHEMA)
-
-
-def _elements(elements: list[UIElement]) -> pa.StructArray:
-    """Build the column field by field: `UIElement` and `ELEMENT` have the same fields in the same order."""
-    columns = zip(*elements, strict=True) if elements else [()] * ELEMENT.num_fields
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, ELEMENT, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=list(ELEMENT))
+    return pa.record_batch([pa.array(ids, pa.string()), widths, heights, screens.trees(ids)], schema=SCREENS_SCHEMA)

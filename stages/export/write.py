@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trajmill.stages.export.base import BulkScreenReader, ExportedFile, Exporter
+from trajmill.stages.export.base import ExportedFile, Exporter, ReleaseScreenReader
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
 
@@ -25,7 +25,7 @@ def export_release(
     directory: Path,
     exporters: Sequence[Exporter],
     tables: Mapping[str, Iterable[pa.RecordBatch]],
-    screens: BulkScreenReader,
+    screens: ReleaseScreenReader,
     written: RowsWritten = lambda rows: None,
 ) -> list[ExportedFile]:
     """Write the file of each exporter, and `screens.parquet`; the same input gives the same bytes.

@@ -6,6 +6,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -13,6 +14,7 @@ from PIL import Image
 from tests.warehouse.samples import SIZE, observation, png, stage_run
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
@@ -49,6 +51,20 @@ def expect(reader: ScreenReader, *shades: int) -> None:
         assert reader.image(screen_id(shade)) == png(shade)
         assert reader.elements(screen_id(shade)) == observation(shade).elements
         assert reader.size(screen_id(shade)) == SIZE
+
+
+def test_trees_of_several_files_come_as_one_column_in_the_order_of_the_ids(warehouse: Warehouse) -> None:
+    for number, shades in enumerate(([1, 2, 3], [4, 5]), start=1):
+        commit_screens(warehouse, number, shades)
+    screens = WarehouseScreens(warehouse)
+    shades = [4, 1, 5, 3, 1]
+    trees = screens.trees([screen_id(shade) for shade in shades])
+    assert trees.type == pa.list_(ELEMENT)
+    told = [[element["text"] for element in tree] for tree in trees.to_pylist()]
+    assert told == [[element.text for element in observation(shade).elements or ()] for shade in shades]
+    assert screens.trees([]).to_pylist() == []
+    with pytest.raises(KeyError):
+        screens.trees(["unknown"])
 
 
 def test_screens_have_the_time_at_which_they_were_written(warehouse: Warehouse) -> None:

@@ -15,7 +15,7 @@ from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.schemas.errors import TrajmillError
-from trajmill.stages.export.base import BulkScreenReader, ExportedFile, Exporter
+from trajmill.stages.export.base import ExportedFile, Exporter, ReleaseScreenReader
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.stages.export.write import RowsWritten, export_release
 from trajmill.warehouse.layout import Warehouse, open_warehouse
@@ -28,7 +28,7 @@ def export_spoiled(
     directory: Path,
     exporters: Sequence[Exporter],
     tables: Mapping[str, Iterable[pa.RecordBatch]],
-    screens: BulkScreenReader,
+    screens: ReleaseScreenReader,
     written: RowsWritten,
 ) -> list[ExportedFile]:
     files = export_release(directory, exporters, tables, screens, written)

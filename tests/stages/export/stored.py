@@ -18,8 +18,9 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.export.base import BulkScreenReader, ExportedFile
+from trajmill.stages.export.base import ExportedFile, ReleaseScreenReader
 from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.export.write import export_release
 
@@ -27,7 +28,7 @@ EXPORTERS = [exporter_spec(kind).open() for kind in ("trl", "verl")]
 
 
 def write_release(
-    folder: Path, examples: Iterable[pa.RecordBatch], rl_steps: Iterable[pa.RecordBatch], screens: BulkScreenReader
+    folder: Path, examples: Iterable[pa.RecordBatch], rl_steps: Iterable[pa.RecordBatch], screens: ReleaseScreenReader
 ) -> list[ExportedFile]:
     """A release in the formats of the default configuration."""
     return export_release(folder, EXPORTERS, {"examples": examples, "rl_steps": rl_steps}, screens)
@@ -52,8 +53,16 @@ class StoredScreens:
         heading = UIElement("heading", screen_id, Box(0, 0, 100, 40), ("title",))
         return (heading, UIElement("button", "Größe", Box(1, 2, 3, 4), ("clickable",), "x", "app.s/w"))
 
+    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
+        return tree_column(self.elements(screen_id) for screen_id in screen_ids)
+
     def size(self, screen_id: str) -> Size:
         return size_of(screen_id)
+
+
+def tree_column(trees: Iterable[Sequence[UIElement]]) -> pa.ListArray:
+    """Accessibility trees as the table of screens holds them."""
+    return pa.array([[element._asdict() for element in tree] for tree in trees], pa.list_(ELEMENT))
 
 
 @cache

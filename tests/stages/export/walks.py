@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
 
 from tests.stages.derive.samples import COMMON, ORIGIN
+from tests.stages.export.stored import tree_column
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
@@ -36,6 +39,9 @@ class SeenScreens(dict[str, Observation]):
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         return self[screen_id].elements or ()
+
+    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
+        return tree_column(self.elements(screen_id) for screen_id in screen_ids)
 
     def size(self, screen_id: str) -> Size:
         return self[screen_id].screen.size
