@@ -18,9 +18,9 @@ Dropout = Annotated[float, Field(ge=0, lt=1)]
 class EmbeddedRecipe(RecipeSpec):
     """How the weights of the embedded policy are updated, for every objective."""
 
-    max_updates: PositiveInt = 150
+    max_updates: PositiveInt = 200
     """Most optimiser updates in a round."""
-    epochs: PositiveFloat = 3.0
+    epochs: PositiveFloat = 4.0
     """Passes over the release, within the bounds on the updates."""
     learning_rate: LearningRate = 0.002
     """Peak learning rate."""
@@ -75,7 +75,7 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     """Chance that the meaning of a word of the instruction is hidden for one update."""
     pair_dropout: Dropout = 0.25
     """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
-    strange_apps: Share = 0.3
+    strange_apps: Share = 0.4
     """Chance that an app looks unknown for one update, so that the policy learns to work in apps that it never saw."""
     detours: Share = 0.3
     """Chance that a press on an app, an item of a list or a menu is learned with wrong ones before it that are taken
@@ -92,6 +92,8 @@ class EmbeddedRlSpec(EmbeddedRecipe):
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "rl_steps"
     kind: Literal["embedded-rl"] = "embedded-rl"
     """Trajectory-level RL of the embedded policy."""
+    max_updates: PositiveInt = 150
+    """Most optimiser updates in a round."""
     epochs: PositiveFloat = 2.0
     """Passes over the release, within the bound on the updates."""
     learning_rate: LearningRate = 0.0003
