@@ -32,7 +32,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.schemas.tables.screen import ELEMENT, IMAGE
+from trajmill.schemas.tables.screen import IMAGE, tree_column
 from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.export.check import check_release
@@ -52,8 +52,7 @@ class ParquetScreens:
         ids = pq.read_table(path, columns=["screen_id"])["screen_id"].to_pylist()
         self._rows = {screen_id: row for row, screen_id in enumerate(ids)}
         footer = pq.read_metadata(path)
-        trees = [[element._asdict() for element in self.elements(screen_id)] for screen_id in ids]
-        self._trees = pa.array(trees, pa.list_(ELEMENT))
+        self._trees = tree_column([self.elements(screen_id) for screen_id in ids])
         self._ends = list(accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups)))
 
     def image(self, screen_id: str) -> bytes:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.observation import ObservedScreens
+from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.episode import Episode
     from trajmill.schemas.errors import TrajmillError
     from trajmill.schemas.geometry import Size
-    from trajmill.schemas.observation import ObservedScreens
+    from trajmill.schemas.observed_screens import ObservedScreens
     from trajmill.schemas.record import Origin
     from trajmill.schemas.spec import OPERATIONAL, Spec
     from trajmill.schemas.tables.query import Platform, Query
@@ -86,7 +86,7 @@ _HOMES = {
     "run_episode": "stages.rollout.episode",
     "Episode": "schemas.episode",
     "Trajectory": "schemas.tables.trajectory",
-    "ObservedScreens": "schemas.observation",
+    "ObservedScreens": "schemas.observed_screens",
     # Judging, guiding, deriving, exporting
     "write_guidance": "stages.guidance.write",
     "annotated_judge": "stages.critics.annotated.judge",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -22,6 +23,11 @@ ELEMENT = pa.struct(
         pa.field("element_id", pa.string()),
     ]
 )
+
+
+def tree_column(trees: Sequence[Sequence[UIElement]]) -> pa.ListArray:
+    """Accessibility trees as the table of screens holds them."""
+    return pa.array([[element._asdict() for element in tree] for tree in trees], pa.list_(ELEMENT))
 
 
 class Screen(Row):

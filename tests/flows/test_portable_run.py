@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -21,8 +21,8 @@ from trajmill.warehouse.store.address import BucketUrl
 
 pytestmark = pytest.mark.slow
 
-SILENT = "no worker gives a sign of life any more; it is started again"
-"""What is told of a machine that was cut off."""
+STARTED_AGAIN = "it is started again"
+"""What is told of a job whose machines were lost."""
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +37,29 @@ def s3_endpoint(machines: Cluster) -> str:
 
 
 @contextmanager
-def cut_off_in_the_middle(machine: Machine, warehouse: Warehouse, told: Callable[[str], bool]) -> Iterator[None]:
-    """Cut a machine off once its rollout has stored some episodes, and let it come back when that was noticed."""
+def cut_off_in_the_middle(
+    pools: Sequence[Machine], warehouse: Warehouse, told: Callable[[str], bool]
+) -> Iterator[None]:
+    """Cut the pools off as soon as one works on the rollout, and let them come back when that was noticed."""
     over = threading.Event()
 
     def wait_for(happened: Callable[[], bool]) -> None:
         while not happened() and not over.wait(0.05):
             pass
 
-    def some_stored() -> bool:
+    def at_work() -> bool:
         # Before the stage begins, its folder on this machine says so without a request.
         begun = any(warehouse.root.glob("staging/*/*-rollout"))
-        return begun and any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging"))
+        names = [file.name for file in warehouse.store.files("staging")] if begun else []
+        return any("-rollout/signs/" in name and "/alive/" in name for name in names)
 
     def cut_off() -> None:
-        wait_for(some_stored)
-        machine.cut_off()
-        wait_for(lambda: told(SILENT))
-        machine.come_back()
+        wait_for(at_work)
+        for pool in pools:
+            pool.cut_off()
+        wait_for(lambda: told(STARTED_AGAIN))
+        for pool in pools:
+            pool.come_back()
 
     cutter = threading.Thread(target=cut_off)
     cutter.start()
@@ -65,7 +70,7 @@ def cut_off_in_the_middle(machine: Machine, warehouse: Warehouse, told: Callable
         cutter.join()
 
 
-def test_a_round_on_other_machines_of_which_one_is_cut_off_has_the_tables_of_a_folder(
+def test_a_round_on_other_machines_that_are_cut_off_for_a_while_has_the_tables_of_a_folder(
     tiny_run: Warehouse, machines: Cluster, bucket_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def told(words: str) -> bool:
@@ -73,8 +78,8 @@ def test_a_round_on_other_machines_of_which_one_is_cut_off_has_the_tables_of_a_f
 
     beam = BeamSection(runner="PortableRunner", options=machines.options, restarts=50, silent_seconds=10)
     warehouse = create_warehouse(bucket_url)
-    with cut_off_in_the_middle(machines.pools[0], warehouse, told), caplog.at_level(logging.WARNING):
+    with cut_off_in_the_middle(machines.pools, warehouse, told), caplog.at_level(logging.WARNING):
         run_stages(tiny_config(BucketUrl(bucket_url), beam))
-    assert told(SILENT)
+    assert told(STARTED_AGAIN)
     assert any((machine.disk / "caches" / "trajmill").glob("*/models/*/*") for machine in machines.pools)
     assert_same(open_warehouse(bucket_url), tiny_run)

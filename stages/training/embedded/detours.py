@@ -86,7 +86,7 @@ class _DetourMaker(NamedTuple):
         here, conclusions, returned = step.policy_input, list(step.user.conclusions), False
         for entry in wrong[: self.draw.randint(1, _MOST_WRONG)]:
             screen_id = self.draw.choice(self.behind[_place(step, entry)])
-            pressed = [*conclusions, self._conclusion(step, here, _index(here, entry), conclusions)]
+            pressed = [*conclusions, _conclusion(step, here, _index(here, entry), conclusions)]
             there = self._read(step, screen_id, pressed)
             back = _way_back(step.chosen, there)
             if back is None or any((c.verb, c.text) == (sought.verb, sought.text) for c in there.candidates):
@@ -95,19 +95,24 @@ class _DetourMaker(NamedTuple):
             yield Detour(there.situation, back, step.turn.weight, leaves)
             if _kind(entry) == "menu":
                 return
-            conclusions = [*pressed, self._conclusion(step, there, back, pressed)]
+            conclusions = [*pressed, _conclusion(step, there, back, pressed)]
             here, returned = self._read(step, step.turn.screen_id, conclusions), True
         if returned:
             yield Detour(here.situation, _index(here, step.chosen), step.turn.weight, 0)
 
     def _read(self, step: LessonStep, screen_id: str, conclusions: Sequence[str]) -> PolicyInput:
         screen = self.screens[screen_id]
-        user = step.user._replace(conclusions=tuple(conclusions))
+        user = _user(step, conclusions)
         return self.reader.read(user, screen_id, screen.size, screen.elements, phone=step.phone)
 
-    def _conclusion(self, step: LessonStep, here: PolicyInput, chosen: int, conclusions: Sequence[str]) -> str:
-        user = UserText(step.user.instruction, step.user.guidance, tuple(conclusions))
-        return reply_for(here, chosen, user, phone=step.phone).conclusion
+
+def _user(step: LessonStep, conclusions: Sequence[str]) -> UserText:
+    """What a step is asked after another history."""
+    return step.user._replace(conclusions=tuple(conclusions))
+
+
+def _conclusion(step: LessonStep, here: PolicyInput, chosen: int, conclusions: Sequence[str]) -> str:
+    return reply_for(here, chosen, _user(step, conclusions), phone=step.phone).conclusion
 
 
 def _following(steps: Sequence[LessonStep]) -> list[tuple[LessonStep, LessonStep]]:

@@ -25,6 +25,8 @@ class Lessons:
     """The apps on the launchers of all situations."""
     left_apps: Tensor
     """(rows,) code of the icon of the app that a detour leaves; 0 for every other lesson."""
+    detours: int
+    """Number of lessons, the last ones, that are detours and no row of the release."""
     skipped: int
     """Rows whose action is none of the candidates."""
 

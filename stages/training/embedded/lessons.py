@@ -77,6 +77,7 @@ def lessons(
         bags(reader.lexicon, range(len(reader.lexicon.buckets))),
         apps_of(steps),
         torch.tensor([0] * len(steps) + [each.left_app for each in more], dtype=torch.long),
+        len(more),
         len(turns) - len(steps),
     )
 

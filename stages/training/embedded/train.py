@@ -67,7 +67,7 @@ def train_network(
     draw = torch.Generator().manual_seed(seed)
     objective = _objective(network, lessons, recipe, draw)
     losses = _optimise(network, len(lessons), objective, recipe, draw, progress)
-    return TrainingReport(len(lessons), lessons.skipped, len(losses), tail_mean(losses))
+    return TrainingReport(len(lessons) - lessons.detours, lessons.skipped, len(losses), tail_mean(losses))
 
 
 def _lessons(release: Path, recipe: EmbeddedRecipe, seed: int) -> Lessons:

@@ -18,7 +18,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.schemas.tables.screen import ELEMENT
+from trajmill.schemas.tables.screen import tree_column
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.export.base import ExportedFile, ReleaseScreenReader
 from trajmill.stages.export.kinds import exporter_spec
@@ -54,15 +54,10 @@ class StoredScreens:
         return (heading, UIElement("button", "Größe", Box(1, 2, 3, 4), ("clickable",), "x", "app.s/w"))
 
     def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
-        return tree_column(self.elements(screen_id) for screen_id in screen_ids)
+        return tree_column([self.elements(screen_id) for screen_id in screen_ids])
 
     def size(self, screen_id: str) -> Size:
         return size_of(screen_id)
-
-
-def tree_column(trees: Iterable[Sequence[UIElement]]) -> pa.ListArray:
-    """Accessibility trees as the table of screens holds them."""
-    return pa.array([[element._asdict() for element in tree] for tree in trees], pa.list_(ELEMENT))
 
 
 @cache

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from tests.stages.derive.samples import COMMON, ORIGIN
-from tests.stages.export.stored import tree_column
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.screen import tree_column
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.reference import ReferenceAgent
@@ -41,7 +41,7 @@ class SeenScreens(dict[str, Observation]):
         return self[screen_id].elements or ()
 
     def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
-        return tree_column(self.elements(screen_id) for screen_id in screen_ids)
+        return tree_column([self.elements(screen_id) for screen_id in screen_ids])
 
     def size(self, screen_id: str) -> Size:
         return self[screen_id].screen.size

@@ -9,7 +9,7 @@ import pytest
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.observation import ObservedScreens
+from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
