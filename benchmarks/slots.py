@@ -14,10 +14,10 @@ its slots. The queue is measured: a slot that is free takes the next attempt.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import heapq
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -204,4 +204,6 @@ def _seconds(attempt: Attempt, waits: _Waits) -> float:
 
 
 if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]] or _SLOTS)
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("slots", type=int, nargs="*", default=_SLOTS, metavar="SLOTS")
+    main(options.parse_args().slots)
