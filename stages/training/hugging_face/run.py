@@ -12,6 +12,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.training.base import TrainingReport
+from trajmill.stages.training.finite import check_finite
 from trajmill.stages.training.hugging_face.job import TrainingJob
 from trajmill.stages.training.hugging_face.loading import TrainedModel
 from trajmill.stages.training.hugging_face.trainer import CHECKPOINTS
@@ -53,7 +54,7 @@ def finish(job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, versi
     if last is not None:
         _restore(model.network, last)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
-    _check_finite(model.network)
+    check_finite(model.network)
     history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
     losses = [each["loss"] for each in history]
     report = TrainingReport(rows, 0, len(history), tail_mean(losses), version)
@@ -62,14 +63,6 @@ def finish(job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, versi
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
-
-
-def _check_finite(network: Any) -> None:
-    """Raises TrainingFailedError if the last update, whose loss nobody computes, has spoilt the weights."""
-    trained = ((name, weights) for name, weights in network.named_parameters() if weights.requires_grad)
-    spoilt = next((name for name, weights in trained if not weights.isfinite().all()), None)
-    if spoilt is not None:
-        raise TrainingFailedError(f"the new weights of {spoilt} are no numbers: lower train.learning_rate")
 
 
 def _last_whole_checkpoint(checkpoints: Path) -> Path | None:

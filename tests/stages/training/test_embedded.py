@@ -233,6 +233,15 @@ def test_a_loss_that_is_no_number_gives_no_policy(guided_successes: list[ToyEpis
     assert not (tmp_path / "new").exists()
 
 
+def test_weights_that_are_no_numbers_give_no_policy(guided_successes: list[ToyEpisode], tmp_path: Path) -> None:
+    write_release(tmp_path / "release", guided_successes[:3], blocks=True)
+    save_network(untrained_network(0, SMALL), tmp_path / "parent")
+    recipe = RECIPE.model_copy(update={"min_updates": 1, "max_updates": 1, "weight_decay": 1e300})
+    with pytest.raises(TrainingFailedError, match=r"the new weights of \S+ are no numbers: lower"):
+        recipe.train(ParentPolicy(tmp_path / "parent"), tmp_path / "release", 0, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_rows_that_cannot_be_learned_from_are_counted(guided_successes: list[ToyEpisode]) -> None:
     episode = guided_successes[0]
     turns = [
