@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
@@ -17,6 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
+
+if TYPE_CHECKING:
+    from tests.pipelines.engine.machines import Cluster
 
 # How long an example takes says nothing on a machine that is busy.
 settings.register_profile("untimed", deadline=None)
@@ -101,6 +104,15 @@ def s3_endpoint() -> Iterator[str]:
     """The address of an S3 server; one per worker."""
     with bucket_server() as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Cluster]:
+    """Machines that have only an S3 server in common; some for each file, whose `s3_endpoint` is theirs."""
+    from tests.pipelines.engine.machines import cluster
+
+    with cluster() as running:
+        yield running
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, tiny_config
-from tests.pipelines.engine.machines import Cluster, Machine, cluster
+from tests.pipelines.engine.machines import Cluster, Machine
 from trajmill.flows.configuration.config import BeamSection
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.store.address import BucketUrl
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.slow
 
 STARTED_AGAIN = "it is started again"
 """What is told of a job whose machines were lost."""
-
-
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.pipelines.engine.machines import Cluster, Machine, cluster
+from tests.pipelines.engine.machines import Cluster, Machine
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.pipelines.fan_out import WrittenFiles, fan_out
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -56,12 +56,6 @@ class WriteVerdicts:
         with suppress(StoreError):
             return self.warehouse.store.get("leave") is not None
         return False
-
-
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Cluster]:
-    with cluster() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
