@@ -84,6 +84,8 @@ class Released(NamedTuple):
     offered: int
     examples: int
     rl_steps: int
+    left_out: Mapping[str, int]
+    """By reason, how many trajectories, steps and rows are not in it."""
 
 
 def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], staging: Path) -> Released:
@@ -145,7 +147,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         previous=request.previous,
         shards={*shared.files, *(file for kind in released for file in kind.shared.files)},
     )
-    return Released(candidates.offered, curated.examples.num_rows, _rows_of(files, RL_FILE))
+    left_out = {dropped.reason: dropped.rows for dropped in contents.dropped if dropped.rows}
+    return Released(candidates.offered, curated.examples.num_rows, _rows_of(files, RL_FILE), left_out)
 
 
 def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> Alike:

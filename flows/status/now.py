@@ -33,6 +33,8 @@ class WorkingStage(NamedTuple):
     """How many it has, attempts at most; None if it is not known."""
     seconds: float
     """Since it began, or since the process went on with it."""
+    is_further: bool = False
+    """Whether it is the first one of a round after the configured ones, which `evolve` does not begin."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -84,7 +86,12 @@ def working_stage(context: RoundContext) -> WorkingStage:
         process,
         *stage_counter(within, name).progress(),
         max(time.time() - began, 0.0),
+        is_further=current.round > context.config.run.rounds and not _has_begun(current),
     )
+
+
+def _has_begun(round_: RoundContext) -> bool:
+    return any(has_begun(round_, stage.name) for stage in stages_of(round_.config) if stage.fixed_round is None)
 
 
 def _import_since(current: RoundContext, began: float) -> tuple[str, RoundContext] | None:

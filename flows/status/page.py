@@ -73,6 +73,8 @@ def _used(warehouse: Warehouse) -> str:
 def now_line(now: WorkingStage) -> str:
     """What works now, how far it is, and how long it needs."""
     where = f"round {now.round}, {now.stage}"
+    if now.process is None and now.is_further:
+        return "nobody is at work; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
     if now.process is None:
         return f"nobody is at work; {where} is next"
     of = "" if now.total is None else f" of {now.total:,}"

@@ -155,9 +155,18 @@ def _groups_of(context: RoundContext, late: Sequence[Unjudged]) -> list[str]:
 def left_out(context: RoundContext) -> dict[str, int]:
     """By reason, how much gave no supervised example in the rounds so far."""
     total: Counter[str] = Counter()
-    for number in context.rounds_so_far[1:]:
-        total.update(finished(context.in_round(number), DERIVE).result["dropped"])
+    for report in _derived_so_far(context):
+        total.update(report.result["dropped"])
     return dict(total)
+
+
+def derived_from(context: RoundContext) -> int:
+    """The trajectories that supervised examples were derived from in the rounds so far."""
+    return sum(report.count.rows_out for report in _derived_so_far(context))
+
+
+def _derived_so_far(context: RoundContext) -> list[StageReport]:
+    return [finished(context.in_round(number), DERIVE) for number in context.rounds_so_far[1:]]
 
 
 def _trajectories_in(context: RoundContext, files: Sequence[DataFile]) -> set[str]:

@@ -37,7 +37,12 @@ def release(context: RoundContext) -> StageReport:
         return StageOutcome(
             released.offered,
             released.examples,
-            result={"release": request.name, "examples": released.examples, "rl_steps": released.rl_steps},
+            result={
+                "release": request.name,
+                "examples": released.examples,
+                "rl_steps": released.rl_steps,
+                "left_out": dict(released.left_out),
+            },
         )
 
     return run_once(context, RELEASE, work)

@@ -13,7 +13,7 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import Policy, check_weights, policy_before, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
-from trajmill.flows.tasks.derive import DERIVE_RL
+from trajmill.flows.tasks.derive import DERIVE_RL, NOT_ACCEPTED, derived_from
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
@@ -47,7 +47,8 @@ def train(context: RoundContext) -> StageReport:
         reason = reason_not_to_train(
             rows,
             settings.train.learns_from,
-            finished(context, DERIVE_RL).result["dropped"],
+            derived_from(context),
+            _dropped(context),
             precision,
             waits_for_last_round=bool(settings.train.frozen_explorer_updates) and context.round < settings.run.rounds,
         )
@@ -99,6 +100,15 @@ def awaited_policy(context: RoundContext, policy: Policy) -> str:
         return f"{untrained}; map models.policy to an [endpoints.NAME], or choose a kind for the embedded policy"
     folder = context.warehouse.release(str(finished(context, RELEASE).result["release"]))
     return f"{untrained}; train it on {folder}, then `trajmill policy add --model NAME` or `--adapter DIR`"
+
+
+def _dropped(context: RoundContext) -> dict[str, int]:
+    """By reason, what gave no row of the table that the recipe learns from."""
+    if context.config.train.learns_from == "rl_steps":
+        return dict(finished(context, DERIVE_RL).result["dropped"])
+    # A release of an earlier trajmill says it in its card alone.
+    left_out = finished(context, RELEASE).result.get("left_out", {})
+    return {reason: count for reason, count in left_out.items() if reason != NOT_ACCEPTED}
 
 
 def _untrained(rows: int, reason: str, precision: str) -> StageOutcome:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from trajmill.stages.critics.calibration.precision import Precision
 
+_REASONS = 3
+"""So many reasons are named, the most frequent ones."""
 Outcomes = Mapping[str, bool]
 """Whether a policy achieved each query, by query id; a query that could not be scored is missing."""
 
@@ -103,24 +105,39 @@ def compare(
 
 
 def reason_not_to_train(
-    rows: int, learns_from: str, dropped: Mapping[str, int], precision: Precision, waits_for_last_round: bool
+    rows: int,
+    learns_from: str,
+    accepted: int,
+    dropped: Mapping[str, int],
+    precision: Precision,
+    waits_for_last_round: bool,
 ) -> str:
     """Why a round trains no policy; empty if it trains one.
 
     Args:
         rows: number of rows that the release has for the recipe.
         learns_from: the table of these rows.
-        dropped: by reason, how many attempts or steps of the round gave no RL rows.
+        accepted: how many trajectories examples were derived from, in all rounds so far.
+        dropped: by reason, how many attempts or steps gave no row of that table.
         precision: how the judge's precision compares with its floor; an unknown precision does not stop the training.
         waits_for_last_round: whether this is an early round of a control run, which trains once at its end.
     """
     if rows == 0:
-        return _no_rl_rows(dropped) if learns_from == "rl_steps" else "no trajectory was accepted"
+        return _no_rl_rows(dropped) if learns_from == "rl_steps" else _no_examples(accepted, dropped)
     if precision is Precision.TOO_LOW:
         return "the judge's precision is under its floor"
     if waits_for_last_round:
         return "a frozen explorer is trained once, at the end"
     return ""
+
+
+def _no_examples(accepted: int, dropped: Mapping[str, int]) -> str:
+    """Why the release has no examples: nothing was accepted, or else the most frequent reasons of what was left out."""
+    if not accepted:
+        return "no trajectory was accepted"
+    most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
+    named = ", ".join(f"{count} {reason}" for reason, count in most) or "its card says what"
+    return f"the release leaves out every step of {accepted} accepted trajectories: {named}"
 
 
 def _no_rl_rows(dropped: Mapping[str, int]) -> str:

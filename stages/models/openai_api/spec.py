@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import OPERATIONAL, Spec
@@ -14,6 +16,21 @@ from trajmill.stages.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from trajmill.stages.models.openai_api.model import OpenAiModel
+
+
+def _server_address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise PydanticCustomError("server_address", "should be addresses of servers, such as http://gpu-1:8000/v1")
+    return url
+
+
+ServerAddress = Annotated[str, AfterValidator(_server_address)]
+"""Base address of a server; refused where the configuration is read, before anything waits for the server."""
 
 
 class ModelServerSpec(Spec):
@@ -43,7 +60,7 @@ class OpenAiSpec(ModelSpec):
     """vLLM servers or other servers with OpenAI's protocol."""
     model: Annotated[str, Field(min_length=1)]
     """The model's name on its server; each row stores it as the version."""
-    urls: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    urls: Annotated[tuple[ServerAddress, ...], OPERATIONAL] = ()
     """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy server is asked."""
     api_key_variable: Annotated[str, OPERATIONAL] = ""
     """Environment variable with the key; if empty, no key is sent."""

@@ -251,6 +251,12 @@ def test_endpoints_are_written_as_they_are_read(tmp_path: Path) -> None:
         ),
         (('urls = ["http://two/v1"]', ""), ":8: endpoints.judge.urls is missing: the base address of its server"),
         (
+            ("http://two/v1", ""),
+            ':10: endpoints.judge.urls should be addresses of servers, such as http://gpu-1:8000/v1, not ""',
+        ),
+        (("http://two/v1", "two:8000/v1"), ":10: endpoints.judge.urls should be addresses of servers"),
+        (("http://two/v1", "http://two:80x/v1"), ":10: endpoints.judge.urls should be addresses of servers"),
+        (
             ('model = "J"', 'modell = "J"'),
             ":9: unknown key endpoints.judge.modell; did you mean endpoints.judge.model?",
         ),

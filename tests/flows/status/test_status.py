@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +13,14 @@ import pytest
 from tests.flows.synthetic_run import RUN
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import BASELINE, PROMOTE
+from trajmill.flows.stage import StageOutcome, run_once
 from trajmill.flows.status.flow_runs import FlowRunLine, FlowRuns, flow_runs, remember_server
 from trajmill.flows.status.now import working_stage
-from trajmill.flows.status.page import status_lines
+from trajmill.flows.status.page import now_line, status_lines
 from trajmill.flows.status.results import Trend, run_results
+from trajmill.flows.tasks.generate import GENERATE
+from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 
@@ -38,6 +43,22 @@ def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
         now = working_stage(context)
     assert (now.round, now.stage, now.process, now.done) == (1, "generate", str(os.getpid()), 0)
     assert working_stage(context).process is None
+
+
+def test_after_the_last_configured_round_nothing_is_next_until_something_of_a_further_one_has_begun(
+    tmp_path: Path,
+) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path, "rounds": 1}})
+    context = RoundContext(config, create_warehouse(tmp_path), 1)
+    for number, stages in ((0, (BASELINE,)), (1, (GENERATE, PROMOTE))):
+        for stage in stages:
+            run_once(context.in_round(number), stage, lambda at: StageOutcome(0, 0))
+    done = "nobody is at work; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
+    assert now_line(working_stage(context)) == done
+    more = replace(context, config=Config.model_validate({"run": {"root": tmp_path, "rounds": 2}}))
+    assert now_line(working_stage(more)) == "nobody is at work; round 2, rollout is next"
+    run_once(context.in_round(2), ROLLOUT, lambda at: StageOutcome(0, 0))
+    assert now_line(working_stage(context)) == "nobody is at work; round 2, judge is next"
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,11 +15,13 @@ from trajmill.flows.policies.policy import PROMOTE, Policy, policy_before, polic
 from trajmill.flows.round import current_round, do_stage, summary_of
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.stage import StageReport, report_of
+from trajmill.flows.tasks.derive import derived_from
 from trajmill.flows.tasks.train import TRAIN, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.models.local.folder import folder_version
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
@@ -92,6 +95,19 @@ def first_waiting(context: RoundContext) -> StageReport | None:
 
 def start(config: Config) -> RoundContext:
     return RoundContext(config, create_warehouse(config.run.root), 1)
+
+
+def test_a_round_whose_accepted_trajectories_are_all_left_out_says_what_they_are_left_out_for(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path / "root")
+    do_stage(STAGES[0], start(config))
+    tasks = tmp_path / "tasks.txt"
+    tasks.write_text("".join(f"{query.instruction}\n" for query in start(config).queries.values()))
+    strict = config.model_copy(update={"curate": CurateSpec(benchmarks={"known": tasks})})
+    context = replace(start(config), config=strict)
+    assert first_waiting(context) is None
+    accepted, reason = derived_from(context), summary_of(context).reason or ""
+    assert accepted and reason.startswith(f"the release leaves out every step of {accepted} accepted trajectories: ")
+    assert " benchmark_known" in reason
 
 
 def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_runs(waiting_run: WaitingRun) -> None:

@@ -97,8 +97,9 @@ def test_small_losses_in_a_row_add_up_against_the_best_policy_so_far() -> None:
 
 
 def test_a_round_trains_unless_something_speaks_against_it() -> None:
-    assert reason_not_to_train(1, "examples", {}, Precision.ENOUGH, waits_for_last_round=False) == ""
-    assert reason_not_to_train(1, "rl_steps", {"stale_policy": 3}, Precision.UNKNOWN, waits_for_last_round=False) == ""
+    assert reason_not_to_train(1, "examples", 1, {}, Precision.ENOUGH, waits_for_last_round=False) == ""
+    dropped = {"stale_policy": 3}
+    assert reason_not_to_train(1, "rl_steps", 1, dropped, Precision.UNKNOWN, waits_for_last_round=False) == ""
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ def test_a_round_trains_unless_something_speaks_against_it() -> None:
 def test_the_reason_not_to_train_is_named(
     rows: int, learns_from: str, precision: Precision, waits: bool, reason: str
 ) -> None:
-    assert reason_not_to_train(rows, learns_from, {"no_spread": 4}, precision, waits) == reason
+    assert reason_not_to_train(rows, learns_from, 0, {"no_spread": 4}, precision, waits) == reason
 
 
 @pytest.mark.parametrize(
@@ -124,5 +125,11 @@ def test_the_reason_not_to_train_is_named(
     ],
 )
 def test_replies_without_log_probabilities_and_old_attempts_are_named(dropped: dict[str, int], reason: str) -> None:
-    assert reason_not_to_train(0, "rl_steps", dropped, Precision.ENOUGH, False).startswith(reason)
-    assert reason_not_to_train(0, "examples", dropped, Precision.ENOUGH, False) == "no trajectory was accepted"
+    assert reason_not_to_train(0, "rl_steps", 3, dropped, Precision.ENOUGH, False).startswith(reason)
+
+
+def test_accepted_trajectories_that_give_no_example_are_no_missing_ones() -> None:
+    dropped = {"harmful": 2, "benchmark_leak": 30, "duplicate": 2, "unparsed": 1}
+    reason = reason_not_to_train(0, "examples", 7, dropped, Precision.ENOUGH, False)
+    said = "the release leaves out every step of 7 accepted trajectories: 30 benchmark_leak, 2 duplicate, 2 harmful"
+    assert reason == said
