@@ -17,6 +17,7 @@ from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import delta_table
+from trajmill.warehouse.kept_bounds import keep_bounds
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed
@@ -72,6 +73,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
         make_log_durable(warehouse, table)
+        keep_bounds(warehouse, table, delta)
         return int(delta.version())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -12,21 +11,18 @@ import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.checks.log_entries import LOG
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import Between, FileBounds, delta_table, file_bounds, newest_log_entry
+from trajmill.warehouse.kept_bounds import KeptBounds, newest_bounds
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import OFFLINE
 
-_QUIET_NS = 60 * 10**9
-"""A log that has not changed for so long before it was read is as it was then, whatever its disk's clock says."""
 
+class _KnownLog(NamedTuple):
+    """A log that was read because its last commit kept no bounds."""
 
-class _KnownTable(NamedTuple):
-    log_entry: str
-    read_at: int
-    """In nanoseconds since 1970."""
+    entry: str
     bounds: FileBounds | None
     """None for a table without a commit."""
 
@@ -41,7 +37,7 @@ class Among(NamedTuple):
 class RowLookup:
     """Reads rows by the values of their columns; several threads may use it.
 
-    A table's log is read once for each commit. Its bounds of rounds, runs and ids tell which files can have the rows.
+    A table's bounds of rounds, runs and ids tell which files can have the rows. Each reading looks for a new commit.
     Of these DuckDB reads the columns of the condition, and of the others only what belongs to the rows that it found;
     row groups without them are skipped by their statistics. pyarrow decodes whole row groups.
     """
@@ -49,7 +45,8 @@ class RowLookup:
     def __init__(self, warehouse: Warehouse) -> None:
         """Read nothing yet."""
         self._warehouse = warehouse
-        self._known: dict[str, _KnownTable] = {}
+        self._kept: dict[str, KeptBounds] = {}
+        self._logs: dict[str, _KnownLog] = {}
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
@@ -59,15 +56,15 @@ class RowLookup:
         return database.execute("SET parquet_metadata_cache = true")
 
     def prepare(self, tables: Collection[str]) -> None:
-        """Start DuckDB and read the logs of tables, all side by side.
+        """Start DuckDB and read the bounds of tables, all side by side.
 
         Raises:
             BadInputError: an entry of a table's log is missing or damaged.
         """
         with ThreadPoolExecutor(len(tables)) as pool:
-            logs = pool.map(self._bounds, tables)
+            bounds = pool.map(self._bounds, tables)
             _ = self._database
-            list(logs)
+            list(bounds)
 
     def read(
         self,
@@ -134,25 +131,15 @@ class RowLookup:
         return [uri(f"tables/{table}/{name}") for name in bounds.names(rounds, equal, between)]
 
     def _bounds(self, table: str) -> FileBounds | None:
-        known = self._known.get(table)
-        if known is not None and self._is_unchanged(table, known.read_at):
-            return known.bounds
-        now, entry = time.time_ns(), newest_log_entry(self._warehouse, table)
-        if known is None or known.log_entry != entry:
+        kept = newest_bounds(self._warehouse, table, self._kept.get(table))
+        if kept is not None:
+            self._kept[table] = kept
+            return kept.bounds
+        known, entry = self._logs.get(table), newest_log_entry(self._warehouse, table)
+        if known is None or known.entry != entry:
             delta = delta_table(self._warehouse, table)
-            known = _KnownTable(entry, now, None if delta is None else file_bounds(delta))
-        self._known[table] = known._replace(read_at=now)
+            known = self._logs[table] = _KnownLog(entry, None if delta is None else file_bounds(delta))
         return known.bounds
-
-    def _is_unchanged(self, table: str, read_at: int) -> bool:
-        """Whether a table's log is surely as it was; a bucket has no time at which something was added."""
-        if not self._warehouse.store.is_local:
-            return False
-        try:
-            changed_at = (self._warehouse.table(table) / LOG).stat().st_mtime_ns
-        except FileNotFoundError:
-            return False
-        return changed_at + _QUIET_NS < read_at
 
 
 def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:

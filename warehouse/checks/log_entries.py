@@ -6,6 +6,7 @@ without a word. So each commit writes the sizes of all entries into a file besid
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -29,6 +30,14 @@ class LogEntry(NamedTuple):
     """Bytes."""
     modified: float
     """When it was stored, in seconds since the epoch."""
+
+
+class EntryMark(NamedTuple):
+    """Tells an entry of a log from any other one, also after its folder was copied."""
+
+    version: int
+    digest: str
+    """Hash of its bytes."""
 
 
 def log_entries(warehouse: Warehouse, table: str) -> list[LogEntry]:
@@ -63,6 +72,23 @@ def make_log_durable(warehouse: Warehouse, table: str) -> None:
     store.put(_sizes(table), (json.dumps([entry.size for entry in entries]) + "\n").encode())
 
 
+def entry_mark(warehouse: Warehouse, table: str, version: int) -> EntryMark | None:
+    """The mark of the entry of a version; None if the log has none."""
+    data = warehouse.store.get(_entry(table, version))
+    return None if data is None else EntryMark(version, hashlib.sha256(data).hexdigest())
+
+
+def is_newest(warehouse: Warehouse, table: str, entry: EntryMark) -> bool:
+    """Whether the log has an entry as it was, and none after it; no other entry is looked at."""
+    following = warehouse.store.size(_entry(table, entry.version + 1))
+    return following is None and entry_mark(warehouse, table, entry.version) == entry
+
+
+def is_whole_until(warehouse: Warehouse, table: str, entry: EntryMark) -> bool:
+    """Whether the last commit saw no entry after one, which would be lost if that is the newest."""
+    return len(_remembered(warehouse, table)) == entry.version + 1
+
+
 def first_unreadable_entry(warehouse: Warehouse, table: str) -> str | None:
     """Where the oldest entry is that is not JSON; None if all are."""
     for entry in log_entries(warehouse, table):
@@ -77,6 +103,10 @@ def first_unreadable_entry(warehouse: Warehouse, table: str) -> str | None:
 
 def _log(table: str) -> str:
     return f"tables/{table}/{LOG}"
+
+
+def _entry(table: str, version: int) -> str:
+    return f"{_log(table)}/{version:020d}.json"
 
 
 def _sizes(table: str) -> str:
@@ -104,7 +134,7 @@ def _damages(warehouse: Warehouse, table: str, entries: list[LogEntry]) -> Itera
     sizes = {entry.name: entry.size for entry in entries}
     known = _remembered(warehouse, table)
     for version in range(max(len(known), len(entries))):
-        name = f"{version:020d}.json"
+        name = _last(_entry(table, version))
         size = sizes.get(name)
         path = warehouse.store.uri(f"{_log(table)}/{name}")
         if size is None:

@@ -20,6 +20,7 @@ from trajmill.warehouse.checks.log_entries import LOG, log_entries, make_log_dur
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.kept_bounds import keep_bounds
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.shards import DataFile, replace_shard
@@ -72,8 +73,10 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
         joined = [_join(warehouse, table, group) for group in groups]
         _commit(warehouse, table, [path for group in groups for path in group], joined)
         # Otherwise every reader goes through the entries that added the small files.
-        DeltaTable(store.uri(f"tables/{table}")).create_checkpoint()
+        delta = DeltaTable(store.uri(f"tables/{table}"))
+        delta.create_checkpoint()
         make_log_durable(warehouse, table)
+        keep_bounds(warehouse, table, delta)
     return CompactedTable(table, len(files), len(files) - saved)
 
 
