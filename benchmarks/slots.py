@@ -31,7 +31,7 @@ from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.fan_out import split_evenly
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
-from trajmill.schemas.actions import Click, Terminate
+from trajmill.schemas.actions import Action, Click, Terminate, ends_episode
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.agents.base import AgentMaker, AgentModel, Decision, EpisodeView
@@ -66,7 +66,7 @@ class _Took(NamedTuple):
 
 
 class _Environment(SleepingEnvironment):
-    """Takes always the same time for a step, and none for a reset."""
+    """Takes always the same time for an action, and none for a reset or for the agent's word that it is done."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -76,8 +76,9 @@ class _Environment(SleepingEnvironment):
         self._query, self._count = query.query_id, 0
         return self._look()
 
-    async def step(self, action: object) -> Observation:
-        await asyncio.sleep(self._seconds)
+    async def step(self, action: Action) -> Observation:
+        if not ends_episode(action):
+            await asyncio.sleep(self._seconds)
         self._count += 1
         return self._look()
 

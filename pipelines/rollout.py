@@ -27,6 +27,7 @@ from trajmill.pipelines.work.attempts import (
     attempt_to_text,
     queue_attempts,
 )
+from trajmill.pipelines.work.garbage import seldom_searched
 from trajmill.pipelines.work.journals import journaled_records
 from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
 from trajmill.schemas.record import Origin, Record, Row
@@ -192,7 +193,8 @@ class RunAttempts:
         """
         journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
         parts = JournalParts(self.warehouse, self.at, [journal_path(self.warehouse, self.at, shard), journal.path])
-        with screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
+        writing = screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens)
+        with writing as screens, seldom_searched():
             try:
                 asyncio.run(self._run(plan, journal, screens, parts, judge))
             finally:

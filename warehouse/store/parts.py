@@ -37,7 +37,7 @@ class JournalParts:
         self._warehouse = warehouse
         self._journals = journals
         self._stored: dict[Path, int] = {}
-        if not warehouse.store.is_local:
+        if self.are_needed:
             for path in journals:
                 # What a killed worker has left here and not stored was done elsewhere since, or is done again.
                 path.unlink(missing_ok=True)
@@ -46,9 +46,14 @@ class JournalParts:
                 _join(warehouse, parts.get(warehouse.name(path), ()), path)
             self._stored = dict(self.sizes())
 
+    @property
+    def are_needed(self) -> bool:
+        """Whether journals are stored in parts; in a folder they are stored as they grow."""
+        return not self._warehouse.store.is_local
+
     def sizes(self) -> Mapping[Path, int]:
         """The sizes of the journals now; call it where nobody is appending, since parts end with whole records."""
-        if self._warehouse.store.is_local:
+        if not self.are_needed:
             return {}
         return {path: path.stat().st_size for path in self._journals if path.exists()}
 
@@ -124,22 +129,24 @@ async def stored_in_time(parts: JournalParts, bound: Durability) -> AsyncIterato
     waiting = 0
     busy = asyncio.Lock()
 
-    async def store() -> None:
+    async def store(least: int) -> None:
         nonlocal waiting
         async with busy:
-            waiting, sizes = 0, parts.sizes()
-            await asyncio.to_thread(parts.publish, sizes)
+            # Whoever was busy before has stored the episodes of those that waited for it.
+            if waiting >= least:
+                waiting, sizes = 0, parts.sizes()
+                await asyncio.to_thread(parts.publish, sizes)
 
     async def one_more() -> None:
         nonlocal waiting
         waiting += 1
-        if waiting >= bound.episodes:
-            await store()
+        if waiting >= bound.episodes and parts.are_needed:
+            await store(bound.episodes)
 
     async def regularly() -> None:
         while True:
             await asyncio.sleep(bound.seconds)
-            await store()
+            await store(1)
 
     clock = asyncio.create_task(regularly())
     try:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from tests.warehouse.samples import stage_run
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.staging import Journal
 from trajmill.warehouse.store.base import StoreError
-from trajmill.warehouse.store.parts import JournalParts
+from trajmill.warehouse.store.parts import Durability, JournalParts, stored_in_time
 
 
 def test_another_machine_goes_on_with_the_parts_of_a_killed_worker(bucket_url: str) -> None:
@@ -49,3 +51,45 @@ def test_a_journal_in_a_folder_is_left_alone(tmp_path: Path) -> None:
     parts.publish(parts.sizes())
     assert list(Journal(path).read()) == [b'{"n":0}']
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+class _CountedParts(JournalParts):
+    puts = 0
+
+    def publish(self, sizes: Mapping[Path, int]) -> None:
+        self.puts += 1
+        super().publish(sizes)
+
+
+def _episodes_at_once(parts: _CountedParts, path: Path) -> None:
+    journal = Journal(path)
+
+    async def store_all() -> None:
+        async with stored_in_time(parts, Durability(episodes=4, seconds=1000)) as one_more:
+
+            async def end(number: int) -> None:
+                journal.append(b'{"n":%d}' % number)
+                await one_more()
+
+            await asyncio.gather(*map(end, range(16)))
+
+    asyncio.run(store_all())
+    journal.close()
+
+
+def test_episodes_that_end_while_others_are_stored_are_stored_together(bucket_url: str) -> None:
+    warehouse, at = create_warehouse(bucket_url), stage_run("rollout")
+    path = at.staging(warehouse) / "episodes-00000.jsonl"
+    parts = _CountedParts(warehouse, at, [path])
+    _episodes_at_once(parts, path)
+    assert parts.puts == 2
+    JournalParts(warehouse, at, [path])
+    assert len(list(Journal(path).read())) == 16
+
+
+def test_no_episode_in_a_folder_waits_to_be_stored(tmp_path: Path) -> None:
+    warehouse, at = create_warehouse(tmp_path), stage_run("rollout")
+    path = at.staging(warehouse) / "episodes-00000.jsonl"
+    parts = _CountedParts(warehouse, at, [path])
+    _episodes_at_once(parts, path)
+    assert parts.puts == 0
