@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from importlib import resources
 from pathlib import PurePath
@@ -50,7 +51,14 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
     app = FastAPI(title="trajmill", openapi_url=None)
     app.add_exception_handler(BadInputError, _not_found)
     _add_pages(app)
-    _add_data(app, warehouse, Catalogue(warehouse), SharedScreens(warehouse))
+    lookup, screens = RowLookup(warehouse), SharedScreens(warehouse)
+    with ThreadPoolExecutor(2) as pool:
+        # What the first page would wait for.
+        ready = [pool.submit(lookup.prepare, TRAJECTORY_TABLES), pool.submit(screens.knowing, frozenset())]
+        catalogue = Catalogue(warehouse)
+        for each in ready:
+            each.result()
+    _add_data(app, warehouse, catalogue, screens, lookup)
     return ViewerGuard(app, token)
 
 
@@ -77,10 +85,9 @@ def _add_pages(app: FastAPI) -> None:
     app.add_api_route("/static/{name}", static)
 
 
-def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens) -> None:
-    lookup = RowLookup(warehouse)
-    lookup.prepare(TRAJECTORY_TABLES)
-
+def _add_data(
+    app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens, lookup: RowLookup
+) -> None:
     @app.get("/api/runs")
     def runs() -> list[RunCard]:
         return run_cards(warehouse, catalogue)

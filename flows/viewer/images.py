@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import warnings
+from collections.abc import Collection
 from typing import NamedTuple
 
 from PIL import Image, UnidentifiedImageError
@@ -34,7 +35,7 @@ class SharedScreens:
         self._screens: WarehouseScreens | None = None
         self._lock = threading.Lock()
 
-    def knowing(self, screen_ids: set[str]) -> WarehouseScreens:
+    def knowing(self, screen_ids: Collection[str]) -> WarehouseScreens:
         """The screens, looked up again if one of these ids is not known.
 
         Raises:
