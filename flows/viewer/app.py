@@ -54,10 +54,10 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
     lookup, screens = RowLookup(warehouse), SharedScreens(warehouse)
     with ThreadPoolExecutor(2) as pool:
         # What the first page would wait for.
-        ready = [pool.submit(lookup.prepare, TRAJECTORY_TABLES), pool.submit(screens.knowing, frozenset())]
+        bounds_read, screens_known = pool.submit(lookup.prepare, TRAJECTORY_TABLES), pool.submit(screens.knowing, ())
         catalogue = Catalogue(warehouse)
-        for each in ready:
-            each.result()
+        bounds_read.result()
+        screens_known.result()
     _add_data(app, warehouse, catalogue, screens, lookup)
     return ViewerGuard(app, token)
 
