@@ -85,14 +85,19 @@ class QueuedAttempts:
         self._warehouse, self._at, self._queue = warehouse, at, queue
         self._next_range = 0
         self._taken: deque[Attempt] = deque()
+        self._empty = False
         self._asking = asyncio.Lock()
 
     async def take(self) -> Attempt | None:
         """The next attempt that nobody has taken; None if there is none left."""
-        async with self._asking:
-            if not self._taken:
-                self._taken.extend(await asyncio.to_thread(self._take_range))
-            return self._taken.popleft() if self._taken else None
+        # Whoever finds an attempt does not queue for it: where many slots are free at once, each would get it one turn
+        # of the event loop after the other.
+        while not self._taken and not self._empty:
+            async with self._asking:
+                if not self._taken and not self._empty:
+                    self._taken.extend(await asyncio.to_thread(self._take_range))
+                    self._empty = not self._taken
+        return self._taken.popleft() if self._taken else None
 
     def _take_range(self) -> list[Attempt]:
         folder = self._warehouse.name(self._at.staging(self._warehouse) / self._queue.claims)
