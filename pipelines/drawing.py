@@ -64,8 +64,7 @@ class ScreenWriter:
         """Write the screens of all observations; returns when they are on disk."""
         new = [observation for observation in observations if observation.screen.screen_id not in self._committed]
         if self._executor is None:
-            for observation in new:
-                self._journal.append(observation)
+            self._journal.append(*new)
         else:
             await asyncio.gather(*(self._write(observation, self._executor) for observation in new))
 

@@ -60,9 +60,7 @@ class OnlineRecorder:
             TrajmillError: the disk is full.
         """
         async with self._busy:
-            for seen in made.screens.values():
-                if seen.screen.screen_id not in self._committed:
-                    self._screens.append(seen)
+            self._screens.append(*(seen for id_, seen in made.screens.items() if id_ not in self._committed))
             self._episodes.append(JournaledAttempt.of(made, judged).model_dump_json().encode())
             # Where there is only a bucket, a killed server has lost what is not put.
             await asyncio.to_thread(self._parts.publish, self._parts.sizes())

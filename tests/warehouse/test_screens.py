@@ -94,8 +94,8 @@ def test_a_journal_keeps_each_screen_once_and_draws_it_once(tmp_path: Path) -> N
 
     again = observation(1)
     again = replace(again, screen=replace(again.screen, encode=undrawable))
-    assert not journal.append(again)
-    assert journal.append(observation(2))
+    journal.append(again)
+    journal.append(again, observation(2), observation(2))
     assert list(journal.ids()) == [screen_id(1), screen_id(2)]
     expect(journal, 1, 2)
 

@@ -11,8 +11,9 @@ import os
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
@@ -23,6 +24,7 @@ from trajmill.warehouse.store.parts import JournalParts, stored_journals
 
 _HEADER = struct.Struct(">HIIHH")
 _SUFFIX = ".screens"
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class StagedScreen(NamedTuple):
@@ -43,6 +45,25 @@ def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
 def journal_paths(warehouse: Warehouse, at: StageRun) -> list[Path]:
     """Paths of the journals of screens of a stage, including those of an earlier division into shards."""
     return stored_journals(warehouse, at, f"*{_SUFFIX}")
+
+
+class _Record(NamedTuple):
+    """A screen as it is written."""
+
+    name: bytes
+    tree: bytes
+    image: bytes
+    size: Size
+
+    @classmethod
+    def of(cls, seen: Observation) -> Self:
+        screen = seen.screen
+        return cls(screen.screen_id.encode(), _tree_to_json(seen.elements or ()), screen.encode(), screen.size)
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        header = _HEADER.pack(len(self.name), len(self.tree), len(self.image), self.size.width, self.size.height)
+        return header, self.name, self.tree, self.image
 
 
 class _RecordSpan(NamedTuple):
@@ -67,24 +88,22 @@ class ScreenJournal:
         if path.exists():
             self._scan()
 
-    def append(self, observation: Observation) -> bool:
-        """Draw and store the observation's screen; returns False and draws nothing if it is stored already.
+    def append(self, *observations: Observation) -> None:
+        """Draw and store the screens of observations, in one write; those that are stored already are not drawn.
 
         Raises:
             TrajmillError: the disk is full; the journal is unchanged.
         """
-        screen = observation.screen
-        if screen.screen_id in self._spans:
-            return False
-        name, image = screen.screen_id.encode(), screen.encode()
-        tree = _tree_to_json(observation.elements or ())
-        header = _HEADER.pack(len(name), len(tree), len(image), screen.size.width, screen.size.height)
+        new = {seen.screen.screen_id: seen for seen in observations if seen.screen.screen_id not in self._spans}
+        records = [_Record.of(seen) for seen in new.values()]
+        if not records:
+            return
         with disk_full_as_error(self.path):
             if self._writer is None:
                 self._writer = open_for_append(self.path, self._complete_bytes)
-            append_whole(self._writer, b"".join((header, name, tree, image)))
-        self._remember(screen.screen_id, len(tree), len(image), screen.size)
-        return True
+            append_whole(self._writer, b"".join(chain.from_iterable(record.parts for record in records)))
+        for screen_id, record in zip(new, records, strict=True):
+            self._remember(screen_id, len(record.tree), len(record.image), record.size)
 
     def ids(self) -> Collection[str]:
         """Ids of the screens in the journal, oldest first."""
@@ -150,7 +169,7 @@ def stored_screen_journal(warehouse: Warehouse, at: StageRun, shard: str) -> Ite
 
 def _tree_to_json(elements: Sequence[UIElement]) -> bytes:
     # Text on a screen may contain lone surrogates, which no UTF-8 column can store.
-    return json.dumps(elements, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return _TO_JSON(elements).encode("utf-8", "replace")
 
 
 def _tree_from_json(text: bytes) -> tuple[UIElement, ...]:

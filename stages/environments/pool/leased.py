@@ -39,6 +39,9 @@ class LeasedEnvironment:
         self._limits = limits
         self._over = False
         self._under_way: asyncio.Timeout | None = None
+        self._due = 0.0
+        """When the call that is under way is too late, by the event loop's clock."""
+        self._look: asyncio.TimerHandle | None = None
 
     @property
     def platform(self) -> Platform:
@@ -76,6 +79,7 @@ class LeasedEnvironment:
     def end(self) -> None:
         """End the lease: the running call fails, and so does every later one."""
         self._over = True
+        self._look_at(None)
         if self._under_way is not None:
             self._under_way.reschedule(0.0)
 
@@ -91,7 +95,8 @@ class LeasedEnvironment:
         # Unusable until the call has succeeded, because it may be cancelled at any time.
         fit, self.fit = self.fit, False
         try:
-            async with asyncio.timeout(seconds) as self._under_way:
+            async with asyncio.timeout(None) as self._under_way:
+                self._limit(seconds)
                 result = await work()
         except TrajmillError as error:
             # A task with a wrong check says nothing about the instance.
@@ -103,6 +108,26 @@ class LeasedEnvironment:
             self._under_way = None
         self.fit = fit
         return result
+
+    def _limit(self, seconds: float) -> None:
+        """Limit the call that is under way; a timer of its own for each call would cost more than the rest of it."""
+        self._due = asyncio.get_running_loop().time() + seconds
+        if self._look is None or self._look.when() > self._due:
+            self._look_at(self._due)
+
+    def _look_at(self, when: float | None) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        self._look = None if when is None else asyncio.get_running_loop().call_at(when, self._end_if_late)
+
+    def _end_if_late(self) -> None:
+        self._look = None
+        if self._under_way is None:
+            return
+        if asyncio.get_running_loop().time() < self._due:
+            self._look_at(self._due)
+        else:
+            self._under_way.reschedule(self._due)
 
     def _text(self, call: str, seconds: float, error: Exception) -> str:
         if self._over:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
 from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, play, use
+from tests.stages.rollout.toy import toy_query
+from trajmill.schemas.actions import Click
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
@@ -37,6 +40,36 @@ def test_a_call_that_hangs_is_a_failure_and_the_next_lease_gets_a_fresh_instance
 
     assert use(pool, work) == 1.0
     assert [environment.closed for environment in factory.made] == [True, True] and factory.most_at_once == 1
+
+
+@dataclass(eq=False)
+class _Slow(Faulty):
+    """Takes some time for each step."""
+
+    seconds: float = 0.4
+
+    async def _fault(self, call: str) -> None:
+        await asyncio.sleep(self.seconds if call == "step" else 0.0)
+
+
+def test_each_call_has_its_own_limit_whatever_the_calls_before_it_had_and_took() -> None:
+    factory = CountingFactory([_Slow()])
+    limits = SHORT_LIMITS._replace(reset_seconds=60.0, step_seconds=1.0)
+    pool = EnvironmentPool(factory, 1, limits)
+
+    async def work() -> None:
+        async with pool.lease() as environment:
+            await environment.reset(toy_query(), 0)
+            for _ in range(4):
+                await environment.step(Click(x=5, y=5))
+            made = factory.made[0]
+            assert isinstance(made, _Slow)
+            made.seconds = 600.0
+            with pytest.raises(EnvironmentFailure, match="a step did not end within 1 s"):
+                await environment.step(Click(x=5, y=5))
+
+    use(pool, work)
+    assert factory.made[0].closed
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("the X server is gone"), TimeoutError(), ValueError("a\nb")])
