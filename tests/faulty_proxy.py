@@ -26,6 +26,8 @@ class FaultyProxy(ThreadingHTTPServer):
         self.host = urlsplit(endpoint).netloc
         self.numbers = count()
         self.met: list[str] = []
+        self.gone_until = 0.0
+        """Until then, by the monotonic clock, every connection is cut."""
 
     def fault(self) -> str:
         """What the next request meets; empty for nothing."""
@@ -42,6 +44,9 @@ class _Forwarder(BaseHTTPRequestHandler):
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if time.monotonic() < self.server.gone_until:
+            self.close_connection = True
+            return
         fault = self.server.fault()
         if fault == "slow":
             time.sleep(0.3)

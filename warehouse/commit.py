@@ -22,6 +22,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed
 from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.store.connection import ask_again
 
 _KEEP_FOREVER = "interval 36500 days"
 _TABLE_SETTINGS = {
@@ -59,6 +60,11 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
         TrajmillError: the disk is full; the table is unchanged.
         BadInputError: entries of the table's log are missing or damaged.
     """
+    # A second call adds nothing, so that it can be tried again when the store answers.
+    return ask_again(warehouse.store, lambda: _committed(warehouse, table, files, at))
+
+
+def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:
     with disk_full_as_error(warehouse.table(table)), warehouse.store.one_line(f"tables/{table}"):
         delta = delta_table(warehouse, table) or _create(warehouse, table)
         if not _is_committed(delta, at):

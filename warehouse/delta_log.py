@@ -19,6 +19,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.checks.log_entries import LOG, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.connection import ask_again
 
 _FIRST_ENTRY = f"{LOG}/{0:020d}.json"
 
@@ -81,16 +82,22 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
 
     Raises:
         BadInputError: entries of its log are missing or damaged.
+        StoreError: the store does not answer.
     """
     if not log_entries(warehouse, table):
         return None
-    where = warehouse.store.uri(warehouse.name(warehouse.table(table)))
-    try:
-        return DeltaTable(where, version=version)
-    except DeltaError as error:
-        path = first_unreadable_entry(warehouse, table) or f"{where}/{LOG}"
-        reason = str(error).splitlines()[0]
-        raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
+    return ask_again(warehouse.store, lambda: _opened(warehouse, table, version))
+
+
+def _opened(warehouse: Warehouse, table: str, version: int | None) -> DeltaTable:
+    where = warehouse.store.uri(f"tables/{table}")
+    with warehouse.store.one_line(f"tables/{table}"):
+        try:
+            return DeltaTable(where, version=version)
+        except DeltaError as error:
+            path = first_unreadable_entry(warehouse, table) or f"{where}/{LOG}"
+            reason = str(error).splitlines()[0]
+            raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
 
 
 def file_bounds(delta: DeltaTable) -> FileBounds:

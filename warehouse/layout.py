@@ -161,7 +161,8 @@ def _make_folders(warehouse: Warehouse) -> None:
 
 def _version(warehouse: Warehouse) -> int | None:
     """The schema version; None if there is no warehouse."""
-    written, where = warehouse.store.get(_VERSION_FILE), warehouse.store.uri(_VERSION_FILE)
+    # Whoever begins with an address at which there is nobody is told at once.
+    written, where = warehouse.store.impatient().get(_VERSION_FILE), warehouse.store.uri(_VERSION_FILE)
     if written is None:
         return None
     try:

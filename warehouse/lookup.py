@@ -10,7 +10,6 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import Between, FileBounds, delta_table, file_bounds, newest_log_entry
@@ -118,7 +117,7 @@ class RowLookup:
             with self._database.cursor() as cursor:
                 found = cursor.sql(query, params=parameters).to_arrow_table()
         except duckdb.Error as error:
-            raise BadInputError(unreadable(self._warehouse.store.uri(f"tables/{table}"), error)) from error
+            raise unreadable(self._warehouse.store.uri(f"tables/{table}"), error) from error
         return found if columns else _with_all_columns(schema, found)
 
     def _files(

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import connect, quoted, refresh_views, write_views
@@ -84,7 +84,7 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
             except duckdb.OutOfMemoryException as error:
                 raise BadInputError(_too_large(limits)) from error
             except duckdb.Error as error:
-                raise BadInputError(_one_line(warehouse, error)) from error
+                raise _one_line(warehouse, error) from error
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimits) -> SqlAnswer:
@@ -164,13 +164,13 @@ def _check_reads_only(connection: duckdb.DuckDBPyConnection, query: str) -> None
         )
 
 
-def _one_line(warehouse: Warehouse, error: duckdb.Error) -> str:
+def _one_line(warehouse: Warehouse, error: duckdb.Error) -> TrajmillError:
     if warehouse.store.uri("tables") in str(error):
         # Only the views name these files; the user's query is not at fault.
         return unreadable(warehouse.address, error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and set(line.strip()) != {"^"}]
     hint = "SHOW TABLES lists what there is" if isinstance(error, duckdb.CatalogException) else "correct the query"
-    return f"query: {' '.join(lines)}; {hint}"
+    return BadInputError(f"query: {' '.join(lines)}; {hint}")
 
 
 def _value_rows(rows: pa.Table) -> list[Sequence[object]]:

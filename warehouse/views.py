@@ -14,7 +14,6 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import is_disk_full, replacing
@@ -126,7 +125,7 @@ def _write_anew(warehouse: Warehouse, path: Path) -> None:
     except duckdb.Error as error:
         if is_disk_full(error):
             raise
-        raise BadInputError(unreadable(warehouse.address, error)) from error
+        raise unreadable(warehouse.address, error) from error
 
 
 def _update(warehouse: Warehouse, path: Path) -> None:

@@ -33,6 +33,7 @@ from trajmill.flows.cli import (
 )
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
+from trajmill.warehouse.store.base import LeaseLostError
 
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
 INTERRUPTED = 130
@@ -127,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         except KeyboardInterrupt:
             return _interrupted(interrupt)
         except Exception as error:
-            if interrupt.number is not None:
+            if interrupt.number is not None and not isinstance(error, LeaseLostError):
                 return _interrupted(interrupt)
             if with_traceback:
                 raise

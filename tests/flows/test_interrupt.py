@@ -7,8 +7,10 @@ from typing import cast
 import pytest
 
 from trajmill.flows import evolve
+from trajmill.flows.cli import app as cli
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop, noticing_interrupts, still_noticing_interrupts
+from trajmill.warehouse.store.base import LeaseLostError
 
 
 class TakenError(Exception):
@@ -56,3 +58,17 @@ def test_an_error_that_sigterm_causes_in_a_round_is_known_to_be_its(
     with noticing_interrupts() as asked, pytest.raises(RuntimeError, match="a worker failed"):
         evolve.round_flow(cast(RoundContext, SimpleNamespace(round=1)))
     assert asked.number == signal.SIGTERM
+
+
+def test_a_lease_that_is_lost_is_told_although_its_loss_interrupts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lost(**arguments: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise LeaseLostError("its lease expired; run the same command again") from None
+
+    monkeypatch.setattr(cli, "app", lost)
+    assert cli.run([]) == 1
+    assert capsys.readouterr().err == "its lease expired; run the same command again\n"

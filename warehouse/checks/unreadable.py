@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.store.base import StoreError
+from trajmill.warehouse.store.connection import is_of_store, store_error
 
 
 @contextmanager
@@ -17,14 +19,17 @@ def damage_as_error(where: Path | str) -> Iterator[None]:
 
     Raises:
         BadInputError: a file at `where`, a path or an URL, cannot be read.
+        StoreError: the store does not answer.
     """
     try:
         yield
     except (pa.ArrowInvalid, OSError) as error:
-        raise BadInputError(unreadable(where, error)) from error
+        raise unreadable(where, error) from error
 
 
-def unreadable(where: Path | str, error: Exception) -> str:
+def unreadable(where: Path | str, error: Exception) -> BadInputError | StoreError:
     """The line about an error of pyarrow or DuckDB that reads committed files at `where`."""
+    if is_of_store(error):
+        return store_error(str(where), error)
     reason = str(error).splitlines()[0]
-    return f"{where}: a committed file is missing or damaged ({reason}); restore it from a copy"
+    return BadInputError(f"{where}: a committed file is missing or damaged ({reason}); restore it from a copy")

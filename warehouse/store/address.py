@@ -13,7 +13,7 @@ from trajmill.warehouse.store.base import FileStore
 from trajmill.warehouse.store.folder import FolderStore
 
 SCHEMES = ("s3", "gs", "abfs", "abfss")
-_URL = re.compile(r"(?P<scheme>[a-z0-9]+)://.*")
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/.*", re.DOTALL)
 
 
 class BucketUrl(str):
@@ -40,7 +40,7 @@ def address_of(written: object) -> Path | BucketUrl:
         raise ValueError(f"{written} is none of the URLs that a warehouse can have ({known})")
     _, _, rest = written.partition("://")
     if not re.fullmatch(r"[^/?#*\[%]+(/[^/?#*\[%]+)*/?", rest):
-        raise ValueError(f"{written} must name a bucket and a folder in it, without any of ? * [ % #")
+        raise ValueError(f"{written} must be {match['scheme']}://BUCKET/FOLDER, without any of ? * [ % #")
     return BucketUrl(written.rstrip("/"))
 
 

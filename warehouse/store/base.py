@@ -69,6 +69,15 @@ class FileStore(Protocol):
         """Whether `local` is the store itself, so that what lies there is stored."""
         ...
 
+    @property
+    def patience(self) -> float:
+        """Seconds for which the store is asked again if it does not answer."""
+        ...
+
+    def impatient(self) -> FileStore:
+        """The same store, which is not asked again for longer than some seconds."""
+        ...
+
     def get(self, name: str) -> bytes | None:
         """The bytes of a file; None if there is none."""
         ...

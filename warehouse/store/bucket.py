@@ -10,8 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,20 +23,24 @@ from obstore.store import from_url
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import replacing
-from trajmill.warehouse.store.base import CANNOT_LOCK, StoredFile, StoreError
+from trajmill.warehouse.store.base import CANNOT_LOCK, StoredFile
+from trajmill.warehouse.store.connection import (
+    PATIENCE,
+    RETRIES,
+    asked_again,
+    check_endpoints,
+    client_options,
+    says_no_bucket,
+    store_error,
+)
 from trajmill.warehouse.store.lease import holder, leased
 
 if TYPE_CHECKING:
     import duckdb
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from obstore.store import ObjectStore
     from pyarrow.fs import FileSystem
 
     from trajmill.warehouse.store.ranges import RangeStore
-
-_PATIENCE: RetryConfig = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
-"""For answers like 503 and for cut connections."""
-_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
-_DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden", "401 Unauthorized")
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class BucketStore:
 
     address: str
     """As `s3://bucket/folder`, without a `/` at the end."""
+    patience: float = PATIENCE
+    """Seconds for which it is asked again if it does not answer."""
 
     @property
     def local(self) -> Path:
@@ -58,6 +63,11 @@ class BucketStore:
         """False: what is to be stored must be published."""
         return False
 
+    def impatient(self) -> BucketStore:
+        """The same store, which is asked again for some seconds only."""
+        return replace(self, patience=0.0)
+
+    @asked_again
     def get(self, name: str) -> bytes | None:
         """The bytes of a file; None if there is none."""
         with self.one_line(name):
@@ -67,11 +77,13 @@ class BucketStore:
                 self._check_bucket(error)
                 return None
 
+    @asked_again
     def put(self, name: str, data: bytes) -> None:
         """Store a small file, in the place of one with this name."""
         with self.one_line(name):
             obstore.put(self._objects, name, data)
 
+    @asked_again
     def create(self, name: str, data: bytes) -> bool:
         """Store a small file unless there is one of this name.
 
@@ -88,11 +100,13 @@ class BucketStore:
                 raise BadInputError(f"{self.address}: {CANNOT_LOCK}") from error
         return True
 
+    @asked_again
     def publish(self, name: str) -> None:
         """Store the file that lies in `local` under this name."""
         with self.one_line(name):
             obstore.put(self._objects, name, self.local / name)
 
+    @asked_again
     def fetch(self, name: str, anew: bool = False) -> Path:
         """A copy of a file; one of the right size is taken for it, as files that are fetched never change."""
         path, size = self.local / name, self.size(name)
@@ -104,6 +118,7 @@ class BucketStore:
                     file.write(chunk)
         return path
 
+    @asked_again
     def size(self, name: str) -> int | None:
         """The bytes of a file; None if there is none."""
         with self.one_line(name):
@@ -113,6 +128,7 @@ class BucketStore:
                 self._check_bucket(error)
                 return None
 
+    @asked_again
     def files(self, folder: str) -> list[StoredFile]:
         """All files below a folder, in the order of their names."""
         with self.one_line(folder):
@@ -124,12 +140,14 @@ class BucketStore:
             ]
         return sorted(files)
 
+    @asked_again
     def folders(self, folder: str) -> list[str]:
         """The last parts of the names of the folders in a folder."""
         with self.one_line(folder):
             found = obstore.list_with_delimiter(self._objects, prefix=folder or None)["common_prefixes"]
         return sorted(name.rpartition("/")[2] for name in found)
 
+    @asked_again
     def delete(self, name: str) -> None:
         """Delete a file, and its copy on this machine."""
         with self.one_line(name):
@@ -192,34 +210,17 @@ class BucketStore:
         from trajmill.warehouse.store.ranges import RangeStore
 
         scheme: Any = urlsplit(self.address).scheme
-        return RangeStore(scheme, client_options=_client(), retry_config=_PATIENCE)
+        return RangeStore(scheme, client_options=client_options(), retry_config=RETRIES)
 
     def _check_bucket(self, error: FileNotFoundError) -> None:
-        if any(sign in str(error) for sign in _NO_BUCKET):
+        if says_no_bucket(error):
             raise BadInputError(f"{self.address}: there is no such bucket; make it, or correct run.root") from error
-
-
-def store_error(where: str, error: Exception) -> BadInputError | StoreError:
-    """The line about an error of obstore, or of Delta, DuckDB or pyarrow that read a bucket."""
-    text = str(error)
-    if any(sign in text for sign in _NO_BUCKET):
-        return BadInputError(f"{where}: there is no such bucket; make it, or correct run.root")
-    if any(sign in text for sign in _DENIED):
-        return BadInputError(f"{where}: the store denies access; check the credentials in the environment")
-    reason = " ".join(text.split("\n\nDebug source", maxsplit=1)[0].split())[:300]
-    return StoreError(f"{where}: the store does not answer ({reason}); nothing was lost, run the same command again")
-
-
-def _client() -> ClientConfig:
-    # Options that are given replace what obstore would read from the environment.
-    allowed = (os.environ.get(name, "") for name in ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP"))
-    plain = any(value.lower() in ("1", "true", "yes") for value in allowed)
-    return {"timeout": "60s", "connect_timeout": "10s", "allow_http": plain}
 
 
 @lru_cache(maxsize=8)
 def _opened(address: str) -> ObjectStore:
+    check_endpoints()
     try:
-        return from_url(address, client_options=_client(), retry_config=_PATIENCE)
+        return from_url(address, client_options=client_options(), retry_config=RETRIES)
     except (BaseError, ValueError) as error:
         raise BadInputError(f"{address}: cannot be opened ({str(error).splitlines()[0]}); correct run.root") from error

@@ -36,6 +36,15 @@ class FolderStore:
         """True: what lies in the folder is stored."""
         return True
 
+    @property
+    def patience(self) -> float:
+        """0: a folder always answers."""
+        return 0.0
+
+    def impatient(self) -> FolderStore:
+        """This one."""
+        return self
+
     def get(self, name: str) -> bytes | None:
         """The bytes of a file; None if there is none."""
         try:

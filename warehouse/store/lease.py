@@ -45,7 +45,7 @@ class Generation(NamedTuple):
     seconds: float
     """How long it holds."""
     token: str
-    """Different in every generation."""
+    """Different in every lease, so that its holder knows a generation of its own after the reply was lost."""
 
 
 @dataclass
@@ -58,15 +58,17 @@ class _Lease:
     number: int
     until: float
     """When it expires, by this process's monotonic clock."""
+    token: str
     lost: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
 
     def renew_in_time(self) -> None:
         """Create generations until the lease ends; interrupt the main thread if it is lost."""
+        store = self.store.impatient()
         while not self.ended.wait(self.seconds / _RENEWALS):
             with suppress(StoreError):
                 began = time.monotonic()
-                self.lost = not create_generation(self.store, self.name, self.number + 1, _owner(), self.seconds)
+                self.lost = not create_generation(store, self.name, self.number + 1, _owner(), self.seconds, self.token)
                 if not self.lost:
                     self.number += 1
                     self.until = began + self.seconds
@@ -98,7 +100,8 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS)
     try:
         with _interruptible(lease):
             yield
-    except KeyboardInterrupt:
+    except BaseException:
+        # Beam and Prefect turn the interrupt into an error of their own.
         if lease.lost:
             raise _lost(store, name) from None
         raise
@@ -108,7 +111,7 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS)
         if not lease.lost:
             # Who comes next need not wait for the expiry.
             with suppress(StoreError):
-                create_generation(store, name, lease.number + 1, "", 0.0)
+                create_generation(store.impatient(), name, lease.number + 1, "", 0.0)
     if lease.lost:
         raise _lost(store, name)
 
@@ -156,9 +159,10 @@ def _acquired(store: FileStore, name: str, wait: bool, seconds: float) -> _Lease
         newest = _newest(store, name)
         if newest is None or _is_free(store, name, newest):
             began, number = time.monotonic(), newest.number + 1 if newest else 1
-            if create_generation(store, name, number, _owner(), seconds):
+            token = uuid.uuid4().hex
+            if create_generation(store, name, number, _owner(), seconds, token):
                 _check_never_replaced(store, name, number)
-                return _Lease(store, name, seconds, number, began + seconds)
+                return _Lease(store, name, seconds, number, began + seconds, token)
         elif not wait:
             raise HeldError(newest.owner)
         time.sleep(pause)
@@ -173,7 +177,13 @@ def _check_never_replaced(store: FileStore, name: str, number: int) -> None:
 
 
 def create_generation(
-    store: FileStore, name: str, number: int, owner: str, seconds: float, process: list[Any] | None = None
+    store: FileStore,
+    name: str,
+    number: int,
+    owner: str,
+    seconds: float,
+    token: str = "",
+    process: list[Any] | None = None,
 ) -> bool:
     """Create a generation; False if another process has created it or a later one.
 
@@ -183,9 +193,10 @@ def create_generation(
         number: that of the generation; one more than the newest.
         owner: who holds it, for people; empty to release it.
         seconds: how long it holds.
+        token: of the lease; empty for one of its own.
         process: the process that holds it, as `this_process` names it; None is this one.
     """
-    body = Generation(number, owner, process or this_process(), seconds, uuid.uuid4().hex)
+    body = Generation(number, owner, process or this_process(), seconds, token or uuid.uuid4().hex)
     if not store.create(_file(name, number), json.dumps(body).encode()):
         return False
     numbers = sorted(map(number_of, store.files(name)))

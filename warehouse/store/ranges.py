@@ -6,16 +6,29 @@ them, a thread gets the bytes that another has asked for; here each thread has i
 
 from __future__ import annotations
 
+import asyncio
 import io
 import threading
+from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
+from obstore.exceptions import BaseError
 from obstore.fsspec import FsspecStore
+
+from trajmill.warehouse.store.connection import PATIENCE, is_unanswered, pauses
+
+R = TypeVar("R")
 
 
 class RangeStore(FsspecStore):
-    """A file system for reading."""
+    """A file system for reading, which asks a store that does not answer again."""
+
+    async def _info(self, path: str, **named: Any) -> dict[str, Any]:
+        return await _answered(lambda: super(RangeStore, self)._info(path, **named))
+
+    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **named: Any) -> bytes:
+        return await _answered(lambda: super(RangeStore, self)._cat_file(path, start, end, **named))
 
     def _open(self, path: str, mode: str = "rb", *arguments: Any, **keywords: Any) -> Any:
         return RangeFile(self, path) if mode == "rb" else super()._open(path, mode, *arguments, **keywords)
@@ -58,3 +71,15 @@ class RangeFile(io.RawIOBase):
     @cached_property
     def _size(self) -> int:
         return int(self._files.info(self._path)["size"])
+
+
+async def _answered(ask: Callable[[], Awaitable[R]]) -> R:
+    left = pauses(PATIENCE)
+    while True:
+        try:
+            return await ask()
+        except BaseError as error:
+            pause = next(left, None)
+            if pause is None or not is_unanswered(error):
+                raise
+        await asyncio.sleep(pause)

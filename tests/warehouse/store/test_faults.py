@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import time
+
+import duckdb
 import pytest
 
 from tests.faulty_proxy import FAULTS, faulty_proxy
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.checks.unreadable import unreadable
+from trajmill.warehouse.delta_log import delta_table
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.address import store_at
+from trajmill.warehouse.store.base import StoreError
 from trajmill.warehouse.store.lease import number_of
+from trajmill.warehouse.views import connect, refresh_views
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +40,42 @@ def test_commits_through_faults_are_made_once(
         rows = read_table(warehouse, "step_verdicts")
         assert sorted(rows["round"].to_pylist()) == sorted(number for number in _ROUNDS for _ in range(5))
         assert set(proxy.met) == set(FAULTS), "every fault was met"
+
+
+def test_a_server_that_is_gone_for_a_while_is_waited_for(
+    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty_proxy(s3_endpoint) as proxy:
+        host, port = proxy.server_address[:2]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
+        warehouse = create_warehouse(bucket_url)
+        commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
+        proxy.gone_until = time.monotonic() + 6.0
+        at = stage_run("judge", 2)
+        commit_rows(warehouse, at, *step_verdicts(5, at))
+        proxy.gone_until = time.monotonic() + 6.0
+        assert read_table(warehouse, "step_verdicts").num_rows == 10
+
+
+def test_a_server_that_stays_away_is_no_damage(
+    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty_proxy(s3_endpoint) as proxy:
+        host, port = proxy.server_address[:2]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
+        warehouse = create_warehouse(bucket_url)
+        commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
+        connection = connect(warehouse, refresh_views(warehouse))
+        monkeypatch.setattr("trajmill.warehouse.store.ranges.PATIENCE", 0.0)
+        hasty = Warehouse(warehouse.store.impatient())
+        proxy.gone_until = math.inf
+        with pytest.raises(StoreError, match="the store does not answer"):
+            read_table(hasty, "step_verdicts")
+        with pytest.raises(StoreError, match="the store does not answer"):
+            delta_table(hasty, "step_verdicts")
+        with pytest.raises(duckdb.Error) as told:
+            connection.execute("SELECT count(label) FROM step_verdicts").fetchall()
+        assert isinstance(unreadable(bucket_url, told.value), StoreError)
 
 
 def test_locks_are_held_through_faults(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

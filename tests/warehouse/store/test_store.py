@@ -63,11 +63,35 @@ def test_a_bucket_that_is_not_there_is_one_line(bucket_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["ftp://host/folder", "s3://", "s3:///folder", "s3://bucket/a?b", "s3://bucket/a%20b", "s3://bucket//a"]
+    "written",
+    [
+        "ftp://host/folder",
+        "s3://",
+        "s3:///folder",
+        "s3://bucket/a?b",
+        "s3://bucket/a%20b",
+        "s3://bucket//a",
+        "S3://a/b",
+        "s3:/a/b",
+    ],
 )
 def test_an_impossible_url_is_one_line(written: str) -> None:
     with pytest.raises(BadInputError, match=r"\A[^\n]*correct the address of the warehouse\Z"):
         store_at(written)
+
+
+@pytest.mark.parametrize(
+    ("server", "line"),
+    [
+        ("localhost:9000", "AWS_ENDPOINT_URL: localhost:9000 is not an address of a server; begin it with https://"),
+        ("http://localhost:9000", "AWS_ENDPOINT_URL: .* has no encryption; allow that with AWS_ALLOW_HTTP=true"),
+    ],
+)
+def test_an_impossible_server_is_one_line(server: str, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    with pytest.raises(BadInputError, match=line):
+        store_at(f"s3://a-bucket-of-no-server/{hash(server)}").get("warehouse.json")
 
 
 def test_an_address_is_a_path_or_an_url() -> None:

@@ -1,0 +1,130 @@
+"""Asks a store in a bucket again for a while, and says in one line why it does not answer."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.store.base import StoreError
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+RETRIES: Final[RetryConfig] = {"max_retries": 8, "retry_timeout": timedelta(seconds=30)}
+"""What obstore does by itself for answers like 503 and for cut connections; some seconds, in which Ctrl-C waits."""
+PATIENCE: Final = 60.0
+"""Seconds for which a store that does not answer is asked again; a lease does not live longer either."""
+_LONGEST_PAUSE = 4.0
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden", "401 Unauthorized")
+_NO_ANSWER = "max_retries"
+"""In what obstore and Delta say after they have asked again."""
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Patient(Protocol):
+    """A store that is asked again."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which it is asked again."""
+        ...
+
+
+S = TypeVar("S", bound=Patient)
+
+
+def asked_again(ask: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Ask a store again as long as it does not answer and its patience lasts; Ctrl-C ends the pauses.
+
+    The request must do no harm twice.
+    """
+
+    @wraps(ask)
+    def asked(store: S, /, *args: P.args, **named: P.kwargs) -> R:
+        return ask_again(store, lambda: ask(store, *args, **named))
+
+    return asked
+
+
+def ask_again(store: Patient, ask: Callable[[], R]) -> R:
+    """What a store answers, if it does while its patience lasts; see `asked_again`."""
+    left = pauses(store.patience)
+    while True:
+        try:
+            return ask()
+        except StoreError:
+            pause = next(left, None)
+            if pause is None:
+                raise
+        time.sleep(pause)
+
+
+def pauses(patience: float) -> Iterator[float]:
+    """Seconds to wait before a store is asked once more, until its patience has passed."""
+    until, pause = time.monotonic() + patience, 0.5
+    while time.monotonic() + pause <= until:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def store_error(where: str, error: Exception) -> BadInputError | StoreError:
+    """The line about an error of obstore, or of Delta, DuckDB or pyarrow that read a bucket."""
+    text = str(error)
+    if says_no_bucket(error):
+        return BadInputError(f"{where}: there is no such bucket; make it, or correct run.root")
+    if any(sign in text for sign in _DENIED):
+        return BadInputError(f"{where}: the store denies access; check the credentials in the environment")
+    said = _DECORATION.sub("", text.split("\n\nDebug source", maxsplit=1)[0])
+    reason = " ".join(said.split())[:300]
+    return StoreError(f"{where}: the store does not answer ({reason}); nothing was lost, run the same command again")
+
+
+def says_no_bucket(error: Exception) -> bool:
+    """Whether an error says that the bucket is not there."""
+    return any(sign in str(error) for sign in _NO_BUCKET)
+
+
+def is_unanswered(error: Exception) -> bool:
+    """Whether an error of obstore, Delta, DuckDB or pyarrow says that a store was asked several times in vain."""
+    return _NO_ANSWER in str(error)
+
+
+def is_of_store(error: Exception) -> bool:
+    """Whether an error of Delta, DuckDB or pyarrow that read a bucket says nothing about the file."""
+    return is_unanswered(error) or any(sign in str(error) for sign in (*_NO_BUCKET, *_DENIED))
+
+
+def client_options() -> ClientConfig:
+    """Options of the connection; those that are given replace what obstore would read from the environment."""
+    return {"timeout": "60s", "connect_timeout": "10s", "allow_http": _allows_http()}
+
+
+def check_endpoints() -> None:
+    """Check the addresses of servers in the environment, which obstore would fail on without naming them.
+
+    Raises:
+        BadInputError: one is no URL, or is `http://` where that is not allowed.
+    """
+    for name in _ENDPOINTS:
+        address = os.environ.get(name, "")
+        if address and not address.startswith(("http://", "https://")):
+            raise BadInputError(f"{name}: {address} is not an address of a server; begin it with https:// or http://")
+        if address.startswith("http://") and not _allows_http():
+            kind = name.partition("_")[0]
+            raise BadInputError(f"{name}: {address} has no encryption; allow that with {kind}_ALLOW_HTTP=true")
+
+
+def _allows_http() -> bool:
+    values = (os.environ.get(name, "") for name in ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP"))
+    return any(value.lower() in ("1", "true", "yes") for value in values)
