@@ -5,6 +5,7 @@ Commands import what they need when they run, so that `trajmill --help` is fast.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import logging
 import os
@@ -92,11 +93,30 @@ def show_config(config: loop.ConfigFile = None) -> None:
 
 def main() -> None:
     """Entry point of the command."""
+    codes: list[int] = []
+    # Registered first, so it runs last.
+    atexit.register(_end_at_once, codes)
     # Without a handler, what libraries log while they are imported would be printed.
     logging.getLogger().addHandler(logging.NullHandler())
     show_own_warnings()
     give_memory_back()
-    sys.exit(run(sys.argv[1:]))
+    codes.append(run(sys.argv[1:]))
+    sys.exit(codes[0])
+
+
+def _end_at_once(codes: Sequence[int]) -> None:
+    """End the process before Python takes itself apart; it does that itself if no code is known.
+
+    A thread of Arrow that has read a bucket may give its memory back only then, which aborts a command that was done.
+    """
+    if not codes:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return  # Nobody reads the output any more, of which Python itself tells.
+    os._exit(codes[0])
 
 
 def give_memory_back() -> None:

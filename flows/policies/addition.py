@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
     Policy,
@@ -29,6 +30,7 @@ from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.checks.sealed import seal_folder
@@ -174,7 +176,8 @@ def _model(config: Config, name: str) -> Policy:
     spec = config.endpoints[config.models.policy]
     if Path(name).is_dir():
         folder = model_folder(Path(name).absolute())
-        version = folder_version(folder)
+        # Its trajectories have the version that the model itself says.
+        version = EmbeddedSpec(model=folder).version if spec.kind == EMBEDDED else folder_version(folder)
     else:
         folder, version = None, name
     return Policy(version, spec.kind, folder)

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from trajmill.flows.configuration.model_specs import policy_family
-from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import Policy, check_weights, policy_before, policy_row
+from trajmill.flows.policies.policy import Policy, check_weights, is_embedded, policy_before, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
 from trajmill.flows.tasks.derive import DERIVE_RL, NOT_ACCEPTED, derived_from
@@ -96,7 +95,7 @@ def leave_untrained(context: RoundContext, reason: str) -> StageReport:
 def awaited_policy(context: RoundContext, policy: Policy) -> str:
     """The line that says what to do if the recipe cannot train a policy."""
     untrained = f"awaiting a policy: [train] kind {context.config.train.kind!r} does not train {policy.version}"
-    if policy.kind == EMBEDDED:
+    if is_embedded(context.config):
         return f"{untrained}; map models.policy to an [endpoints.NAME], or choose a kind for the embedded policy"
     folder = context.warehouse.release(str(finished(context, RELEASE).result["release"]))
     return f"{untrained}; train it on {folder}, then `trajmill policy add --model NAME` or `--adapter DIR`"

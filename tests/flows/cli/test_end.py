@@ -1,0 +1,38 @@
+"""A command ends before Python takes itself apart, but after all that was to be done at its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+COMMAND = """
+import atexit, sys, threading, time
+from trajmill.flows.cli import app as cli
+
+class Late:
+    def __del__(self):
+        print("taken apart", flush=True)
+
+late = Late()
+late.itself = late
+
+def run(arguments):
+    atexit.register(print, "at its end")
+    threading.Thread(target=lambda: (time.sleep(0.2), print("in a thread"))).start()
+    print("done")
+    return int(arguments[0])
+
+cli.run = run
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_command_ends_with_its_code_once_its_threads_and_handlers_are_done(code: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", COMMAND, str(code)], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (code, "")
+    assert ended.stdout.split("\n") == ["done", "in a thread", "at its end", ""]
