@@ -84,7 +84,8 @@ class QueuedAttempts:
         """Begin at the first range."""
         self._warehouse, self._at, self._queue = warehouse, at, queue
         self._next_range = 0
-        self._taken: deque[Attempt] = deque()
+        self._taken: deque[str] = deque()
+        """As texts: to read a range's attempts at once would hold up all slots that wait for them."""
         self._empty = False
         self._asking = asyncio.Lock()
 
@@ -97,16 +98,16 @@ class QueuedAttempts:
                 if not self._taken and not self._empty:
                     self._taken.extend(await asyncio.to_thread(self._take_range))
                     self._empty = not self._taken
-        return self._taken.popleft() if self._taken else None
+        return attempt_from_text(self._taken.popleft()) if self._taken else None
 
-    def _take_range(self) -> list[Attempt]:
+    def _take_range(self) -> list[str]:
         folder = self._warehouse.name(self._at.staging(self._warehouse) / self._queue.claims)
         while self._next_range < self._queue.ranges:
             number, self._next_range = self._next_range, self._next_range + 1
             # Bytes of its own: a bucket takes equal ones for a reply that was lost.
             if self._warehouse.store.create(f"{folder}/{number:06d}", uuid4().bytes):
                 piece = WorkRange(self._queue.file, number, "")
-                return [attempt_from_text(text) for text in read_range(self._warehouse, self._at, piece)]
+                return read_range(self._warehouse, self._at, piece)
         return []
 
 
