@@ -90,6 +90,10 @@ class FileStore(Protocol):
         """Store a small file unless there is one of this name; returns False, and changes nothing, if another has."""
         ...
 
+    def claim(self, name: str) -> bool:
+        """Take a name for this caller alone; returns False if another has taken it. A loss of power may undo it."""
+        ...
+
     def publish(self, name: str) -> None:
         """Store the file that lies in `local` under this name."""
         ...

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import obstore
 from deltalake.exceptions import DeltaError
@@ -99,6 +100,11 @@ class BucketStore:
             except (NotSupportedError, NotImplementedError) as error:
                 raise BadInputError(f"{self.address}: {CANNOT_LOCK}") from error
         return True
+
+    def claim(self, name: str) -> bool:
+        """Take a name for this caller alone. Raises BadInputError as `create` does."""
+        # Bytes of its own: equal ones are taken for a reply that was lost.
+        return self.create(name, uuid4().bytes)
 
     @asked_again
     def publish(self, name: str) -> None:

@@ -76,6 +76,17 @@ class FolderStore:
         sync(path.parent)
         return True
 
+    def claim(self, name: str) -> bool:
+        """Take a name for this caller alone; a loss of power may undo it, so that nothing waits for the disk."""
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk_full_as_error(path):
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                return False
+        return True
+
     def publish(self, name: str) -> None:
         """Nothing: the file is there."""
 

@@ -34,6 +34,13 @@ def test_of_many_who_create_a_file_one_succeeds(store: FileStore) -> None:
     assert store.get("only") == b"%d" % made.index(True)
 
 
+def test_of_many_who_claim_a_name_one_succeeds(store: FileStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        claimed = list(pool.map(lambda _: store.claim("claims/000001"), range(8)))
+    assert claimed.count(True) == 1
+    assert store.claim("claims/000002") and not store.claim("claims/000002")
+
+
 def test_a_local_file_is_published_and_fetched_where_it_is_missing(store: FileStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.fetch("models/one/weights")
