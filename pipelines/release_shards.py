@@ -20,6 +20,7 @@ from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.screens import SCREENS_FILE
 from trajmill.stages.export.selection import SelectedRow
 from trajmill.stages.export.write import RowsWritten, export_release
+from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import named_shards
 from trajmill.warehouse.screens import WarehouseScreens
@@ -112,8 +113,13 @@ def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) ->
     names = sorted({path.relative_to(place).parts[0] for path in named_shards(warehouse) if path.is_relative_to(place)})
     found = [place / name for name in names]
     folders = [folder for folder in found if all(_is_here(warehouse, folder / each.file) for each in exporters)]
-    tables = [pq.read_table(folder / exporters[0].file, columns=_KEYS.names).cast(_KEYS) for folder in folders]
+    tables = [_keys_in(folder / exporters[0].file) for folder in folders]
     return [_Shard(folder, keys) for folder, keys in zip(folders, tables, strict=True)]
+
+
+def _keys_in(path: Path) -> pa.Table:
+    with damage_as_error(path):
+        return pq.read_table(path, columns=_KEYS.names).cast(_KEYS)
 
 
 def _is_here(warehouse: Warehouse, path: Path) -> bool:

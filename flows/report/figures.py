@@ -10,6 +10,7 @@ import duckdb
 
 from trajmill.flows.report.charts import Bar, Segment, Series, Share
 from trajmill.stages.metrics.intervals import wilson
+from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import connect
 
@@ -164,8 +165,12 @@ class Figures:
 
 
 def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
-    """The figures of one run. A run without rounds has empty ones."""
-    with connect(warehouse) as views:
+    """The figures of one run. A run without rounds has empty ones.
+
+    Raises:
+        BadInputError: a committed file is missing or damaged.
+    """
+    with damage_as_error(warehouse.address), connect(warehouse) as views:
         rounds = tuple(row[0] for row in _rows(views, "SELECT round FROM rounds WHERE run_id = $1 ORDER BY 1", run_id))
         success = _success(views, run_id)
         return Figures(

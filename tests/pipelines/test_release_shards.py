@@ -14,6 +14,7 @@ from datasets import load_dataset
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
+from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.selection import released_rows, write_selection
@@ -117,3 +118,10 @@ def test_shards_stay_while_a_release_names_them(warehouse: Warehouse) -> None:
     assert len(vacuum(warehouse, older_than_days=1, now=FAR)) == 4
     verify_release(warehouse, "r3")
     assert pc.all(pc.is_valid(released_rows(warehouse.release("r3"), SFT_FILE, ["images"])["images"])).as_py()
+
+
+def test_a_damaged_shard_is_named(warehouse: Warehouse) -> None:
+    [cut] = [path for path in made(warehouse, 1, chosen([0, 1])).files if path.name == "sft.parquet"]
+    cut.write_bytes(cut.read_bytes()[:1000])
+    with pytest.raises(BadInputError, match=f"{cut}: a committed file is missing or damaged"):
+        made(warehouse, 2, chosen([0, 2]))

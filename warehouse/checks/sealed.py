@@ -58,7 +58,10 @@ def first_damage(folder: Path) -> Damage | None:
     """The first file of a folder that is not what its hashes say; None for one that was never sealed."""
     if not (folder / SUMS).is_file():
         return None
-    for line in (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+    lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    if not lines:
+        return Damage(folder / SUMS, "empty")
+    for line in lines:
         digest, _, name = line.partition("  ")
         path = folder / name
         if not name or not path.is_file():

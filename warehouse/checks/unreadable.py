@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
@@ -23,7 +24,7 @@ def damage_as_error(where: Path | str) -> Iterator[None]:
     """
     try:
         yield
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, duckdb.InvalidInputException, duckdb.IOException) as error:
         raise unreadable(where, error) from error
 
 

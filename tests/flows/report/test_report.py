@@ -3,8 +3,10 @@ from __future__ import annotations
 import base64
 import io
 import re
+import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 
 import numpy
 import pytest
@@ -21,7 +23,7 @@ from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.verdict import TrajectoryVerdict
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
@@ -204,3 +206,12 @@ def test_bars_are_drawn_at_the_length_of_their_value() -> None:
 
 def test_without_values_there_is_no_chart() -> None:
     assert share_chart([], "t") == stacked_bars([], "t") == ""
+
+
+def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) -> None:
+    refresh_views(run_warehouse)
+    copy = create_warehouse(shutil.copytree(run_warehouse.root, tmp_path / "copy"))
+    for path in copy.table("rounds").glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BadInputError, match="a committed file is missing or damaged"):
+        read_figures(copy, RUN)

@@ -35,8 +35,9 @@ def test_a_flipped_bit_and_a_missing_file_are_named(sealed: Path) -> None:
         check_sealed(sealed)
 
 
-def test_damaged_hashes_are_named(sealed: Path) -> None:
-    (sealed / SUMS).write_bytes(b"\xff\x00")
+@pytest.mark.parametrize("damaged", [b"\xff\x00", b""])
+def test_damaged_hashes_are_named(sealed: Path, damaged: bytes) -> None:
+    (sealed / SUMS).write_bytes(damaged)
     with pytest.raises(BadInputError, match=SUMS):
         check_sealed(sealed)
 
