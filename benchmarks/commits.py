@@ -93,7 +93,7 @@ def _reads(warehouse: Warehouse) -> None:
         screens = WarehouseScreens(warehouse)
     ids = run_sql(warehouse, "SELECT screen_id FROM screens USING SAMPLE 200 ROWS (reservoir, 1)").column(0).to_pylist()
     with _Timer("200 images"):
-        screens.images(ids)
+        list(screens.images(ids))
     with _Timer("200 trees"):
         for screen_id in ids:
             screens.elements(screen_id)

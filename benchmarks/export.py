@@ -12,7 +12,7 @@ import argparse
 import random
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from time import process_time
@@ -57,20 +57,18 @@ class ParquetScreens:
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image."""
-        return self.images([screen_id])[screen_id]
+        return dict(self.images([screen_id]))[screen_id]
 
-    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
-        """The encoded images by id, each row group read once."""
+    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """The ids with their encoded images, each row group read once."""
         by_group: dict[int, list[str]] = {}
         for screen_id in screen_ids:
             by_group.setdefault(bisect_right(self._ends, self._rows[screen_id]), []).append(screen_id)
-        found = {}
         with pq.ParquetFile(self._path) as file:
             for group, ids in by_group.items():
                 column = file.read_row_group(group, columns=["image"]).column(0)
                 first = self._ends[group - 1] if group else 0
-                found.update({screen_id: column[self._rows[screen_id] - first].as_py()["bytes"] for screen_id in ids})
-        return found
+                yield from ((name, column[self._rows[name] - first].as_py()["bytes"]) for name in ids)
 
     def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
         """Such trees as a column."""
@@ -150,7 +148,7 @@ def _size(files: Iterable[Any]) -> int:
 
 def _plain(examples: pa.Table, reader: ParquetScreens, path: Path) -> int:
     """The least one could do: all images in memory, 64 rows at a time, texts and images, one file."""
-    images = reader.images({ids[0] for ids in examples["screens"].to_pylist()})
+    images = dict(reader.images({ids[0] for ids in examples["screens"].to_pylist()}))
     schema = pa.schema([("prompt", pa.string()), ("completion", pa.string()), ("image", IMAGE)])
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, examples.num_rows, 64):

@@ -117,8 +117,8 @@ def _timed(warehouse: Warehouse, rounds: int, rows: int, image_bytes: int) -> li
         Line("read a column of all rows", _clock(lambda: read_table(warehouse, "examples", ["query_id"]))),
         Line("SQL over all rows, second time", _clock(lambda: run_sql(warehouse, query))),
         Line("find all screens", _clock(lambda: WarehouseScreens(warehouse))),
-        Line("64 images", _clock(lambda: screens.images(shown[:64]))),
-        Line("64 images, second time", _clock(lambda: screens.images(shown[:64]))),
+        Line("64 images", _clock(lambda: list(screens.images(shown[:64])))),
+        Line("64 images, second time", _clock(lambda: list(screens.images(shown[:64])))),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -22,9 +22,9 @@ class ObservedScreens:
         """The encoded image. Raises KeyError for an unknown id."""
         return self._observations[screen_id].screen.encode()
 
-    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
-        """The encoded images by id. Raises KeyError for an unknown id."""
-        return {screen_id: self.image(screen_id) for screen_id in screen_ids}
+    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """The ids with their encoded images, one after the other. Raises KeyError for an unknown id."""
+        return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,7 +51,8 @@ def read_table(
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        return _scanner(warehouse, table, columns, rounds, run_id, version, between, without).to_table()
+        source = _source(warehouse, table, rounds, run_id, version, between, without)
+        return source.rows.to_table(columns=_names(columns), filter=source.condition)
 
 
 def read_batches(
@@ -65,9 +66,18 @@ def read_batches(
     between: Between | None = None,
     without: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Read as `read_table` does, batch by batch and in constant memory."""
+    """Read as `read_table` does, batch by batch; memory holds one row group, and no row is read ahead of its reader."""
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        yield from _scanner(warehouse, table, columns, rounds, run_id, version, between, without).to_batches()
+        source = _source(warehouse, table, rounds, run_id, version, between, without)
+        # A scan of many files decodes up to two million rows while its reader is at the first ones.
+        for fragment in source.rows.get_fragments(source.condition):
+            for part in fragment.split_by_row_group(source.condition, source.rows.schema):
+                yield from part.to_batches(
+                    source.rows.schema,
+                    columns=_names(columns),
+                    filter=source.condition,
+                    batch_size=rows_per_group(table),
+                )
 
 
 def read_rows(
@@ -109,23 +119,29 @@ def table_of(record: type[Row]) -> str:
     raise KeyError(record.__name__)
 
 
-def _scanner(
+class _Source(NamedTuple):
+    """What is read."""
+
+    rows: ds.FileSystemDataset
+    condition: ds.Expression
+    """Holds for the rows to read."""
+
+
+def _source(
     warehouse: Warehouse,
     table: str,
-    columns: Sequence[str] | None,
     rounds: Collection[int] | None,
     run_id: str | None,
     version: int | None,
     between: Between | None,
     without: Collection[str],
-) -> ds.Scanner:
+) -> _Source:
     # It takes half a second to import where pandas is installed, too.
     import pyarrow.dataset as ds
 
     system, before = warehouse.store.arrow_files()
     committed = committed_files(warehouse, table, version, rounds, run_id, between)
     files = [before + warehouse.name(path) for path in committed if path.name not in without]
-    schema = file_schema(table).remove_metadata()
     condition = ds.scalar(True)
     if rounds is not None:
         condition = condition & ds.field("round").isin(list(rounds))
@@ -134,15 +150,13 @@ def _scanner(
     if between is not None:
         column = ds.field(between.column)
         condition = condition & (column >= between.least) & (column <= between.greatest)
+    schema = file_schema(table).remove_metadata()
     if files:
-        dataset = ds.dataset(files, schema=schema, format="parquet", filesystem=system)
+        rows = ds.dataset(files, schema=schema, format="parquet", filesystem=system)
     else:
-        dataset = ds.dataset(schema.empty_table())
-    # pyarrow decodes as many rows ahead as these two say: by default more than two million, whole files.
-    return dataset.scanner(
-        columns=None if columns is None else list(columns),
-        filter=condition,
-        batch_size=rows_per_group(table),
-        batch_readahead=1,
-        fragment_readahead=1,
-    )
+        rows = ds.FileSystemDataset([], schema, ds.ParquetFileFormat())
+    return _Source(rows, condition)
+
+
+def _names(columns: Sequence[str] | None) -> list[str] | None:
+    return None if columns is None else list(columns)

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -70,19 +71,22 @@ class WarehouseScreens:
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image. Raises KeyError for an unknown id."""
-        file, row = self._find(screen_id)
-        return file.images([row])[0]
+        [(_, image)] = self.images([screen_id])
+        return image
 
-    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
-        """The encoded images by id, each row group read once. Raises KeyError for an unknown id."""
-        wanted: dict[_ScreenFile, dict[str, int]] = defaultdict(dict)
+    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Each id once with its encoded image, as they are stored; each row group is read once, one after the other.
+
+        Raises:
+            KeyError: an id is unknown; no image is given then.
+        """
+        wanted: dict[_ScreenFile, dict[int, str]] = defaultdict(dict)
         for screen_id in screen_ids:
             file, row = self._find(screen_id)
-            wanted[file][screen_id] = row
-        found: dict[str, bytes] = {}
-        for file, rows in wanted.items():
-            found.update(zip(rows, file.images(list(rows.values())), strict=True))
-        return found
+            wanted[file][row] = screen_id
+        for file, names in wanted.items():
+            for row, image in file.images(sorted(names)):
+                yield names[row], image
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""
@@ -179,7 +183,7 @@ class _ScreenFile:
         self._fetched = False
         with self._store.one_line(self._name), damage_as_error(self._where):
             self.rows = self._footer().num_rows
-        self._sizes: pa.Table | None = None
+        self._sizes: list[npt.NDArray[np.int32]] | None = None
         self._trees: pa.ChunkedArray | None = None
 
     def ids(self) -> Sequence[str]:
@@ -188,8 +192,8 @@ class _ScreenFile:
 
     def size(self, row: int) -> Size:
         if self._sizes is None:
-            self._sizes = self._read("width", "height")
-        return Size(*(column[row].as_py() for column in self._sizes.columns))
+            self._sizes = [column.to_numpy() for column in self._read("width", "height").columns]
+        return Size(*(int(column[row]) for column in self._sizes))
 
     def elements(self, row: int) -> tuple[UIElement, ...]:
         return tuple(
@@ -205,18 +209,14 @@ class _ScreenFile:
             self._trees = self._read("elements").column(0)
         return self._trees
 
-    def images(self, rows: Sequence[int]) -> list[bytes]:
+    def images(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Sorted rows with their images."""
         with damage_as_error(self._where), pq.ParquetFile(self._whole()) as file:
             ends = _group_ends(file.metadata)
-            groups = sorted({bisect_right(ends, row) for row in rows})
-            found: dict[int, bytes] = {}
-            for group in groups:
+            for group, of_group in groupby(rows, key=lambda row: bisect_right(ends, row)):
                 first = ends[group - 1] if group else 0
-                column = file.read_row_group(group, columns=["image.bytes"]).column(0)
-                for row in rows:
-                    if first <= row < ends[group]:
-                        found[row] = column[row - first].as_py()["bytes"]
-        return [found[row] for row in rows]
+                images = file.read_row_group(group, columns=["image.bytes"]).column(0).combine_chunks().field("bytes")
+                yield from ((row, images[row - first].as_py()) for row in of_group)
 
     def _read(self, *columns: str) -> pa.Table:
         with damage_as_error(self._where):

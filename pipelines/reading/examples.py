@@ -9,6 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches
@@ -46,5 +47,5 @@ class StoredExamples:
         rounds = digests["round"].unique().to_pylist()
         batches = read_batches(self.warehouse, "examples", rounds=rounds, run_id=self.run_id, between=self.bounds)
         found = [batch.filter(pc.is_in(batch["example_id"], ids)) for batch in batches]
-        rows = pa.Table.from_batches(found)
+        rows = pa.Table.from_batches(found, file_schema("examples").remove_metadata())
         return rows.take(pc.index_in(ids, rows["example_id"].combine_chunks()))

@@ -1,4 +1,4 @@
-"""The protocol of an exporter, the record of a written file, and batches of the size of row groups."""
+"""The protocols of an exporter and of what it reads images from, and the record of a written file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pyarrow as pa
 
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
-
-BATCH_ROWS = 64
-"""Rows of a record batch and of a Parquet row group; with images of 20 kB to 1 MB, a group has 1 to 64 MB."""
 
 
 class ExportedFile(NamedTuple):
@@ -27,16 +24,24 @@ class ExportedFile(NamedTuple):
 class ImageReader(Protocol):
     """Gives the pixels of stored screens."""
 
-    def image(self, screen_id: str) -> bytes:
-        """The encoded image. Raises KeyError for an unknown id."""
+    def column(self, screen_ids: Sequence[str]) -> pa.DictionaryArray:
+        """The encoded images in the order of the ids; the dictionary has each image once.
+
+        Raises:
+            KeyError: a screen is not known.
+        """
         ...
 
 
 class BulkScreenReader(ScreenReader, Protocol):
     """A screen reader that reads many images together faster than one by one."""
 
-    def images(self, screen_ids: Iterable[str]) -> Mapping[str, bytes]:
-        """The encoded images by id. Raises KeyError for an unknown id."""
+    def images(self, screen_ids: Iterable[str]) -> Iterable[tuple[str, bytes]]:
+        """Each id once with its encoded image, in the order that is fastest to read, few of them in memory.
+
+        Raises:
+            KeyError: a screen is not stored.
+        """
         ...
 
 
@@ -87,10 +92,10 @@ class Exporter(Protocol):
         ...
 
     def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
-        """The rows of the file in batches of one row group.
+        """The rows of the file; each batch becomes a row group.
 
         Args:
-            rows: in the schema of its table.
+            rows: in the schema of its table, in batches of one row group.
             screens: where the images are.
 
         Raises:
@@ -108,20 +113,3 @@ class Exporter(Protocol):
             guidance: the hints that the row's trajectory was given; the row must not contain any of their lines.
         """
         ...
-
-
-def row_groups(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, in batches of exactly `rows` (the last one may be smaller)."""
-    pending: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        pending.append(batch)
-        count += batch.num_rows
-        if count < rows:
-            continue
-        whole = pending[0] if len(pending) == 1 else pa.concat_batches(pending)
-        for start in range(0, count - count % rows, rows):
-            yield whole.slice(start, rows)
-        pending, count = [whole.slice(count - count % rows)], count % rows
-    if count:
-        yield pa.concat_batches(pending)

@@ -18,6 +18,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.stages.export.base import Exporter
 from trajmill.stages.export.screens import SCREENS_FILE
 
+_ROWS_AT_ONCE = 64
+
 
 class RowProblem(NamedTuple):
     """One mistake in one row."""
@@ -44,7 +46,7 @@ def check_release(
     images_every: int = 1,
     groups_every: int = 1,
 ) -> ReleaseCheck:
-    """Check a release that `export_release` wrote, one row group at a time.
+    """Check a release that `export_release` wrote; memory holds a few rows with their images.
 
     Args:
         directory: the release's folder.
@@ -112,5 +114,6 @@ def _sizes(directory: Path) -> dict[str, Size]:
 
 def _rows(path: Path, groups_every: int) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(path) as file:
-        for group in range(0, file.num_row_groups, groups_every):
-            yield from file.read_row_group(group).to_pylist()
+        groups = list(range(0, file.num_row_groups, groups_every))
+        for batch in file.iter_batches(_ROWS_AT_ONCE, groups):
+            yield from batch.to_pylist()

@@ -1,22 +1,29 @@
-"""Copies the images of a release to a temporary file: each distinct image is read from the store once, in order of id.
+"""Copies the images of a release to a temporary file, in which they can be read in any order at the same cost.
 
-The store keeps many images in one compressed block, so reading them one by one in the order of the rows would read each
-block many times. From the temporary file, images can be read in any order at the same cost.
+The store keeps many images in one block, so reading them one by one in the order of the rows would read each block many
+times. The images of some thousands of rows are copied at a time, in the order of the store.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import os
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.columns.lists import Integers, list_lengths
 
-_ROWS_AHEAD = 4096
-_IMAGES_AT_ONCE = 256
+GROUP_ROWS: Final = 1024
+"""Most rows of a row group."""
+GROUP_BYTES: Final = 4_000_000
+"""Most bytes of a row group's images, one that repeats counted each time: a trainer that reads a group holds so many.
+A row with larger images is a group by itself."""
+_ROWS_AHEAD = 2048
 
 
 class _Place(NamedTuple):
@@ -32,32 +39,41 @@ class ImageSpool:
         self._file = file
         self._screens = screens
         self._places: dict[str, _Place] = {}
+        self._contents: dict[bytes, _Place] = {}
         self._end = 0
 
-    def image(self, screen_id: str) -> bytes:
-        """The encoded image. Raises KeyError for a screen that was not added."""
-        place = self._places[screen_id]
-        return os.pread(self._file.fileno(), place.size, place.offset)
+    def column(self, screen_ids: Sequence[str]) -> pa.DictionaryArray:
+        """The encoded images in the order of the ids; the dictionary has each image once, as Parquet demands.
+
+        Raises:
+            KeyError: a screen was not added.
+        """
+        numbers: dict[_Place, int] = {}
+        indices = [numbers.setdefault(self._places[screen_id], len(numbers)) for screen_id in screen_ids]
+        return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), self._read(list(numbers)))
+
+    def length(self, screen_id: str) -> int:
+        """Bytes of an encoded image. Raises KeyError for a screen that was not added."""
+        return self._places[screen_id].size
 
     def screen_ids(self) -> list[str]:
         """Ids of all screens that were added, sorted."""
         return sorted(self._places)
 
-    def ahead_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass batches on unchanged; the images of a batch's column `screens` are added before it is given.
+    def groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same rows in the same order, in batches of one row group; the images of its column `screens` are added.
 
         Raises:
             KeyError: a screen is not stored.
         """
-        window: list[pa.RecordBatch] = []
-        for batch in batches:
-            window.append(batch)
-            if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
-                self.add(_shown_in(window))
-                yield from window
-                window = []
-        self.add(_shown_in(window))
-        yield from window
+        rest: list[pa.RecordBatch] = []
+        for batch in self._ahead_of(batches):
+            rows = pa.concat_batches([*rest, batch]) if rest else batch
+            starts = self._group_starts(rows)
+            for start, end in itertools.pairwise(starts):
+                yield rows.slice(start, end - start)
+            rest = [rows.slice(starts[-1])] if starts else []
+        yield from rest
 
     def add(self, screen_ids: Iterable[str]) -> None:
         """Add images that were not added yet.
@@ -65,15 +81,64 @@ class ImageSpool:
         Raises:
             KeyError: a screen is not stored.
         """
-        missing = iter(sorted(set(screen_ids) - self._places.keys()))
-        while chunk := list(islice(missing, _IMAGES_AT_ONCE)):
-            images = self._screens.images(chunk)
-            for screen_id in chunk:
-                data = images[screen_id]
-                self._file.write(data)
-                self._places[screen_id] = _Place(self._end, len(data))
-                self._end += len(data)
+        for screen_id, data in self._screens.images(set(screen_ids) - self._places.keys()):
+            self._places[screen_id] = self._written(data)
         self._file.flush()
+
+    def _written(self, data: bytes) -> _Place:
+        """Where an image is; screens with different trees may have equal pixels."""
+        content = hashlib.sha256(data).digest()
+        if content not in self._contents:
+            self._file.write(data)
+            self._contents[content] = _Place(self._end, len(data))
+            self._end += len(data)
+        return self._contents[content]
+
+    def _read(self, places: Sequence[_Place]) -> pa.BinaryArray:
+        starts = np.zeros(len(places) + 1, np.int32)
+        np.cumsum([place.size for place in places], out=starts[1:])
+        data = np.empty(starts[-1], np.uint8)
+        for place, start in zip(places, starts, strict=False):
+            os.preadv(self._file.fileno(), [data.data[start : start + place.size]], place.offset)
+        return pa.BinaryArray.from_buffers(pa.binary(), len(places), [None, pa.py_buffer(starts), pa.py_buffer(data)])
+
+    def _ahead_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass the rows on; the images of some thousands of them are added before the first of these is given."""
+        window: list[pa.RecordBatch] = []
+        for batch in batches:
+            window.append(batch)
+            if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
+                self.add(_shown_in(window))
+                yield from _pieces(window)
+                window = []
+        self.add(_shown_in(window))
+        yield from _pieces(window)
+
+    def _group_starts(self, rows: pa.RecordBatch) -> list[int]:
+        """The first row of each group; more rows may belong to the last one."""
+        before = self._bytes_before(rows.column("screens"))
+        starts: list[int] = []
+        row = 0
+        while row < rows.num_rows:
+            starts.append(row)
+            end = int(np.searchsorted(before, before[row] + GROUP_BYTES, side="right")) - 1
+            row = min(max(end, row + 1), row + GROUP_ROWS)
+        return starts
+
+    def _bytes_before(self, screen_ids: pa.ListArray) -> Integers:
+        """The bytes of the images before each row, and at last those of all."""
+        shown = screen_ids.flatten().dictionary_encode()
+        lengths = np.array([self.length(screen_id) for screen_id in shown.dictionary.to_pylist()], np.int64)
+        before = np.zeros(len(shown) + 1, np.int64)
+        np.cumsum(lengths[shown.indices.to_numpy()], out=before[1:])
+        ends: Integers = np.concatenate([[0], np.cumsum(list_lengths(screen_ids))])
+        return before[ends]
+
+
+def _pieces(window: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches: what is left of one is copied to the front of the next."""
+    for batch in window:
+        yield from (batch.slice(start, GROUP_ROWS) for start in range(0, batch.num_rows, GROUP_ROWS))
 
 
 def _shown_in(window: Iterable[pa.RecordBatch]) -> Iterator[str]:

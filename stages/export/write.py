@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.stages.export.base import ExportedFile, Exporter, ReleaseScreenReader
+from trajmill.stages.export.columns.images import with_distinct_images
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
 
@@ -30,7 +31,8 @@ def export_release(
 ) -> list[ExportedFile]:
     """Write the file of each exporter, and `screens.parquet`; the same input gives the same bytes.
 
-    Memory holds some thousands of rows without pixels, one row group with pixels, and the ids of the distinct screens.
+    Memory holds some thousands of rows without pixels, the distinct images of one row group, and the ids of the
+    distinct screens.
     The images go through a temporary file in the same folder, which is deleted at the end.
 
     Args:
@@ -51,7 +53,7 @@ def export_release(
     with TemporaryFile(dir=directory) as file:
         spool = ImageSpool(file, screens)
         for exporter in exporters:
-            rows = exporter.batches(spool.ahead_of(tables[exporter.table]), spool)
+            rows = exporter.batches(spool.groups(tables[exporter.table]), spool)
             files.append(write_parquet(directory, exporter.file, exporter.schema, rows, written))
         trees = screen_batches(spool.screen_ids(), screens)
         files.append(write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees))
@@ -65,7 +67,7 @@ def write_parquet(
     batches: Iterable[pa.RecordBatch],
     written: RowsWritten = lambda rows: None,
 ) -> ExportedFile:
-    """Write one file with a row group for each batch.
+    """Write one file with a row group for each batch, whose columns of images are those of `image_lists`.
 
     Encoded images do not get smaller by compression, so they are stored uncompressed. A dictionary stores an image that
     repeats within a row group only once.
@@ -86,12 +88,15 @@ def write_parquet(
 
 def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], written: RowsWritten) -> int:
     rows = 0
+    # Without Arrow's own schema, images are read as bytes, not as the dictionary that they were written from.
     with pq.ParquetWriter(
         path,
-        schema,
+        with_distinct_images(schema),
         compression={column: "none" if column == _IMAGE_BYTES else "zstd" for column in _leaves(schema)},
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
+        store_schema=False,
     ) as writer:
+        writer.add_key_value_metadata(schema.metadata)
         for batch in batches:
             writer.write_batch(batch)
             rows += batch.num_rows

@@ -152,8 +152,8 @@ def test_committed_screens_by_id(warehouse: Warehouse) -> None:
     commit_screens(warehouse, 2, [200, 201])
     screens.refresh()
     expect(screens, 0, 63, 64, 149, 200, 201)
-    wanted = [screen_id(shade) for shade in (201, 140, 3, 77)]
-    assert screens.images(wanted) == {name: png(shade) for name, shade in zip(wanted, (201, 140, 3, 77), strict=True)}
+    wanted = {screen_id(shade): png(shade) for shade in (201, 140, 3, 77)}
+    assert dict(screens.images(wanted)) == wanted
     with pytest.raises(KeyError):
         screens.image("unknown")
 

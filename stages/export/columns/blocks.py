@@ -11,9 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
-from trajmill.stages.export.columns.lists import list_array, list_lengths
+from trajmill.stages.export.columns.lists import Integers, list_array, list_lengths
 
 BLOCK = pa.struct([("type", pa.string()), ("text", pa.string())])
+
+
+def image_blocks(contents: pa.ListArray) -> Integers:
+    """The number of image blocks in each list of blocks."""
+    is_image = pc.equal(contents.flatten().field("type"), "image").to_numpy(zero_copy_only=False)
+    before = np.concatenate([[0], np.cumsum(is_image)])
+    counts: Integers = np.diff(before[np.concatenate([[0], np.cumsum(list_lengths(contents))])])
+    return counts
 
 
 def content_blocks(texts: pa.StringArray) -> pa.ListArray:

@@ -11,6 +11,15 @@ from trajmill.stages.export.columns.lists import list_array, list_lengths
 IMAGES = pa.list_(IMAGE)
 """The column `images` of every image dataset that we write."""
 
+_DISTINCT = pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())])
+"""As `IMAGE`, with an image that repeats in memory only once; it becomes the dictionary of a Parquet row group."""
+
+
+def with_distinct_images(schema: pa.Schema) -> pa.Schema:
+    """The schema of a batch whose columns of the type `IMAGES` come from `image_lists`."""
+    fields = [field.with_type(pa.list_(_DISTINCT)) if field.type == IMAGES else field for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
 
 def image_lists(screen_ids: pa.ListArray, screens: ImageReader) -> pa.ListArray:
     """The images of each row's screens, in the order of the ids; a repeated screen is read once.
@@ -20,8 +29,7 @@ def image_lists(screen_ids: pa.ListArray, screens: ImageReader) -> pa.ListArray:
     """
     flat = screen_ids.flatten()
     encoded = flat.dictionary_encode()
-    distinct = pa.array([screens.image(screen_id) for screen_id in encoded.dictionary.to_pylist()], pa.binary())
-    images = pa.StructArray.from_arrays(
-        [distinct.take(encoded.indices), pa.nulls(len(flat), pa.string())], fields=list(IMAGE)
-    )
+    distinct = screens.column(encoded.dictionary.to_pylist())
+    references = pa.DictionaryArray.from_arrays(distinct.indices.take(encoded.indices), distinct.dictionary)
+    images = pa.StructArray.from_arrays([references, pa.nulls(len(flat), pa.string())], fields=list(_DISTINCT))
     return list_array(list_lengths(screen_ids), images)

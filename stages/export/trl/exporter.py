@@ -18,10 +18,10 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.base import ImageReader, row_groups
-from trajmill.stages.export.columns.blocks import BLOCK, content_blocks
+from trajmill.stages.export.base import ImageReader
+from trajmill.stages.export.columns.blocks import BLOCK, content_blocks, image_blocks
 from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import IMAGES, image_lists
+from trajmill.stages.export.columns.images import IMAGES, image_lists, with_distinct_images
 from trajmill.stages.export.columns.lists import cut_last, list_array, list_lengths
 from trajmill.stages.export.columns.placeholders import check_placeholders
 from trajmill.stages.guidance.strip import quotes_guidance
@@ -84,13 +84,13 @@ class TrlExporter:
         return pa.schema([*SFT_SCHEMA, *self.further], metadata=SFT_SCHEMA.metadata)
 
     def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
-        """One row per example, in order, in batches of one row group.
+        """One row per example, in order, in the batches of the examples.
 
         Raises:
             BadInputError: an example has more or fewer placeholders than screens.
             KeyError: a screen is not stored.
         """
-        for batch in row_groups(rows):
+        for batch in rows:
             yield self._batch(batch, screens)
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
@@ -112,19 +112,19 @@ class TrlExporter:
 
     def _batch(self, batch: pa.RecordBatch, screens: ImageReader) -> pa.RecordBatch:
         messages, screen_ids = batch.column("messages"), batch.column("screens")
-        check_placeholders(messages, screen_ids, batch.column("example_id"))
-        parts = cut_last(_in_blocks(messages))
+        contents = content_blocks(messages.flatten().field("content"))
+        check_placeholders(image_blocks(contents), messages, screen_ids, batch.column("example_id"))
+        parts = cut_last(_in_blocks(messages, contents))
         columns = [parts.head, parts.last, image_lists(screen_ids, screens), screen_ids]
         copied = (*LINEAGE, *(field.name for field in self.further))
-        return pa.record_batch([*columns, *(batch.column(name) for name in copied)], schema=self.schema)
+        return pa.record_batch(
+            [*columns, *(batch.column(name) for name in copied)], schema=with_distinct_images(self.schema)
+        )
 
 
-def _in_blocks(messages: pa.ListArray) -> pa.ListArray:
-    said = messages.flatten()
-    blocks = pa.StructArray.from_arrays(
-        [said.field("role"), content_blocks(said.field("content"))], fields=list(_MESSAGE)
-    )
-    return list_array(list_lengths(messages), blocks)
+def _in_blocks(messages: pa.ListArray, contents: pa.ListArray) -> pa.ListArray:
+    said = pa.StructArray.from_arrays([messages.flatten().field("role"), contents], fields=list(_MESSAGE))
+    return list_array(list_lengths(messages), said)
 
 
 def _says(text: str, action: Action, size: Size) -> bool:

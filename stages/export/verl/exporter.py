@@ -19,10 +19,10 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import LOGPROBS, TOKEN_IDS
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.base import ImageReader, row_groups
+from trajmill.stages.export.base import ImageReader
 from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import IMAGES, image_lists
-from trajmill.stages.export.columns.placeholders import check_placeholders
+from trajmill.stages.export.columns.images import IMAGES, image_lists, with_distinct_images
+from trajmill.stages.export.columns.placeholders import check_placeholders, placeholders
 from trajmill.stages.guidance.strip import quotes_guidance
 
 RL_FILE: Final = "verl/rl.parquet"
@@ -116,14 +116,14 @@ class VerlExporter:
         return RL_SCHEMA
 
     def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
-        """One row per step instance, in order, in batches of one row group.
+        """One row per step instance, in order, in the batches of the instances.
 
         Raises:
             BadInputError: a row has more or fewer placeholders than screens.
             KeyError: a screen is not stored.
         """
         start = 0
-        for batch in row_groups(rows):
+        for batch in rows:
             yield _rl_batch(batch, screens, start)
             start += batch.num_rows
 
@@ -145,21 +145,22 @@ class VerlExporter:
 
 def _rl_batch(batch: pa.RecordBatch, screens: ImageReader, start: int) -> pa.RecordBatch:
     rows, screen_ids = batch.num_rows, batch.column("screens")
-    check_placeholders(batch.column("prompt"), screen_ids, batch.column("rl_step_id"))
+    prompts = batch.column("prompt")
+    check_placeholders(placeholders(prompts), prompts, screen_ids, batch.column("rl_step_id"))
     lineage = [batch.column(name) for name in ("group", "trajectory_id", "step_index")]
     index = pa.array(np.arange(start, start + rows, dtype=np.int64))
     extra = pa.StructArray.from_arrays([_same(Split.TRAIN.value, rows), index, *lineage], fields=list(_EXTRA_INFO))
     reward = pa.StructArray.from_arrays([_same("rule", rows), _ground_truth(batch)], fields=list(_REWARD_MODEL))
     columns = [
         _same(DATA_SOURCE, rows),
-        batch.column("prompt"),
+        prompts,
         image_lists(screen_ids, screens),
         _same(ABILITY, rows),
         reward,
         extra,
         screen_ids,
     ]
-    return pa.record_batch([*columns, *(batch.column(name) for name in OURS)], schema=RL_SCHEMA)
+    return pa.record_batch([*columns, *(batch.column(name) for name in OURS)], schema=with_distinct_images(RL_SCHEMA))
 
 
 def _same(text: str, rows: int) -> pa.StringArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -46,8 +46,11 @@ class StoredScreens:
         self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
         return png(screen_id)
 
-    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
-        return {screen_id: self.image(screen_id) for screen_id in screen_ids}
+    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
+
+    def column(self, screen_ids: Sequence[str]) -> pa.DictionaryArray:
+        return pa.array([self.image(screen_id) for screen_id in screen_ids], pa.binary()).dictionary_encode()
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         heading = UIElement("heading", screen_id, Box(0, 0, 100, 40), ("title",))

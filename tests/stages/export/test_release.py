@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -14,11 +14,10 @@ from tests.stages.export.stored import StoredScreens, examples, png, rl_rows, wr
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.stages.export.base import BATCH_ROWS, row_groups
 from trajmill.stages.export.columns.features import with_features
 from trajmill.stages.export.columns.images import IMAGES
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
-from trajmill.stages.export.spool import ImageSpool
+from trajmill.stages.export.spool import GROUP_BYTES, GROUP_ROWS, ImageSpool
 from trajmill.stages.export.trl.exporter import SFT_FILE, SFT_SCHEMA, TrlExporter
 from trajmill.stages.export.verl.exporter import RL_FILE, RL_SCHEMA
 
@@ -98,23 +97,38 @@ def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> 
         assert pq.ParquetFile(tmp_path / "a" / file.path).metadata.num_rows == file.rows
 
 
-@pytest.mark.slow
-def test_row_groups_are_small_and_full(tmp_path: Path) -> None:
-    write_release(tmp_path, examples([150]).to_batches(max_chunksize=50), [], StoredScreens())
-    metadata = pq.ParquetFile(tmp_path / SFT_FILE).metadata
-    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert sizes == [BATCH_ROWS, BATCH_ROWS, 152 - 2 * BATCH_ROWS]
+class SizedScreens(StoredScreens):
+    """Images that have as many bytes as their ids say."""
+
+    def image(self, screen_id: str) -> bytes:
+        return bytes(int(screen_id))
 
 
-def test_row_groups_keep_all_rows_in_order() -> None:
-    batches = [
-        pa.record_batch([pa.array(range(start, start + size), pa.int64())], ["n"])
-        for start, size in ((0, 3), (3, 9), (12, 0), (12, 2))
-    ]
-    cut = list(row_groups(batches, 4))
-    assert [batch.num_rows for batch in cut] == [4, 4, 4, 2]
-    assert [n for batch in cut for n in batch["n"].to_pylist()] == list(range(14))
-    assert list(row_groups([], 4)) == []
+@pytest.mark.parametrize("rows", [1, 700, 5000])
+def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
+    third = str(GROUP_BYTES // 3)
+    shown = [["1"]] * (GROUP_ROWS + 2) + [[third]] * 4 + [[str(GROUP_BYTES + 1)], [third, third], [], ["5"]]
+    numbers = pa.array(range(len(shown)), pa.int64())
+    table = pa.table({"number": numbers, "screens": pa.array(shown, pa.list_(pa.string()))})
+    with TemporaryFile() as file:
+        groups = list(ImageSpool(file, SizedScreens()).groups(table.to_batches(max_chunksize=rows)))
+    assert [group.num_rows for group in groups] == [GROUP_ROWS, 4, 2, 1, 3]
+    assert [number for group in groups for number in group["number"].to_pylist()] == list(range(len(shown)))
+
+
+def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:
+    class Grey(StoredScreens):
+        def image(self, screen_id: str) -> bytes:
+            return png("s0")
+
+    table = examples([40])
+    file, _, _ = write_release(tmp_path, table.to_batches(), [], Grey())
+    assert table.num_rows * len(png("s0")) > 2 * len(png("s0")) + file.bytes // 2
+    images = pq.read_table(tmp_path / SFT_FILE)["images"].to_pylist()
+    assert images == [[{"bytes": png("s0"), "path": None}]] * table.num_rows
+    footer = pq.read_metadata(tmp_path / SFT_FILE).row_group(0)
+    column = next(footer.column(i) for i in range(footer.num_columns) if "bytes" in footer.column(i).path_in_schema)
+    assert column.total_compressed_size < 2 * len(png("s0"))
 
 
 @pytest.mark.slow
@@ -146,10 +160,9 @@ def test_an_image_is_taken_from_the_store_once_and_stored_once_per_row_group(tmp
 class NamedScreens(StoredScreens):
     """Images that are the ids of their screens."""
 
-    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
-        found = {screen_id: screen_id.encode() for screen_id in screen_ids}
-        self.reads.update({screen_id: self.reads.get(screen_id, 0) + 1 for screen_id in found})
-        return found
+    def image(self, screen_id: str) -> bytes:
+        self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
+        return screen_id.encode()
 
 
 def test_images_are_laid_in_some_rows_ahead_of_the_rows_that_show_them() -> None:
@@ -158,16 +171,16 @@ def test_images_are_laid_in_some_rows_ahead_of_the_rows_that_show_them() -> None
     screens = NamedScreens()
     with TemporaryFile() as file:
         spool = ImageSpool(file, screens)
-        ahead = spool.ahead_of(batches)
+        ahead = spool.groups(batches)
         assert screens.reads == {}
-        assert next(ahead).equals(batches[0])
-        assert len(screens.reads) == 6000
-        assert [batch.num_rows for batch in ahead] == [3000, 3000]
+        assert next(ahead).num_rows == GROUP_ROWS
+        assert len(screens.reads) == 3000
+        assert GROUP_ROWS + sum(batch.num_rows for batch in ahead) == 9000
         assert spool.screen_ids() == sorted(screens.reads) and len(screens.reads) == 7000
         assert set(screens.reads.values()) == {1}
-        assert spool.image("s6999") == b"s6999"
+        assert spool.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
         with pytest.raises(KeyError):
-            spool.image("unseen")
+            spool.column(["unseen"])
 
 
 def test_a_row_whose_placeholders_do_not_match_is_refused_by_name(tmp_path: Path) -> None:

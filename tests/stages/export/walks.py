@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -34,8 +34,8 @@ class SeenScreens(dict[str, Observation]):
     def image(self, screen_id: str) -> bytes:
         return self[screen_id].screen.encode()
 
-    def images(self, screen_ids: Iterable[str]) -> dict[str, bytes]:
-        return {screen_id: self.image(screen_id) for screen_id in screen_ids}
+    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         return self[screen_id].elements or ()

@@ -77,7 +77,7 @@ class _ImageFiles:
     def add(self, screen_ids: Iterable[str]) -> None:
         """Write the images that are not written yet, byte for byte."""
         missing = sorted(set(screen_ids) - self.paths.keys())
-        for screen_id, data in self._screens.images(missing).items():
+        for screen_id, data in self._screens.images(missing):
             path = f"{IMAGE_FOLDER}/{screen_id[:2]}/{screen_id}.{_ending(data)}"
             (self._folder / path).parent.mkdir(parents=True, exist_ok=True)
             (self._folder / path).write_bytes(data)

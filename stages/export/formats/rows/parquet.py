@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader, ImageReader
 from trajmill.stages.export.columns.features import with_features
+from trajmill.stages.export.columns.images import image_lists, with_distinct_images
 from trajmill.stages.export.formats.rows.columns import IMAGE_COLUMN, LINEAGE, lineage_values
 from trajmill.stages.export.formats.rows.lineage import Lineage
 from trajmill.stages.export.formats.rows.written import WrittenRows
@@ -22,7 +23,7 @@ GROUP_BYTES: Final = 60_000_000
 """Most distinct images of a row group; an image that repeats within the group is stored once."""
 _GROUP_ROWS = 4096
 _GROUP_COPIES = 128_000_000
-"""Most images of a row group with repetitions; all are in memory while the group is written."""
+"""Most images of a row group with repetitions; a trainer that reads the group holds all of them."""
 _AHEAD = 1024
 """Rows whose images are read from the store together."""
 
@@ -118,23 +119,36 @@ def _fetched(examples: Iterable[E], spool: ImageSpool) -> Iterator[E]:
 
 def _groups(
     examples: Iterable[E],
-    images: ImageReader,
+    spool: ImageSpool,
     values: Callable[[E], Mapping[str, Any]],
     schema: pa.Schema,
 ) -> Iterator[_Group]:
-    rows: list[dict[str, Any]] = []
-    seen: dict[str, bytes] = {}
+    waiting: list[E] = []
+    seen: set[str] = set()
     distinct = copies = 0
     for example in examples:
+        waiting.append(example)
         for screen in example.lineage.screen_ids:
-            if screen not in seen:
-                seen[screen] = images.image(screen)
-                distinct += len(seen[screen])
-            copies += len(seen[screen])
-        shown = [{"bytes": seen[screen], "path": None} for screen in example.lineage.screen_ids]
-        rows.append({**values(example), "images": shown, **lineage_values(example.lineage)})
-        if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(rows) == _GROUP_ROWS:
-            yield _Group(pa.RecordBatch.from_pylist(rows, schema=schema), distinct)
-            rows, seen, distinct, copies = [], {}, 0, 0
-    if rows:
-        yield _Group(pa.RecordBatch.from_pylist(rows, schema=schema), distinct)
+            length = spool.length(screen)
+            copies += length
+            distinct += 0 if screen in seen else length
+            seen.add(screen)
+        if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(waiting) == _GROUP_ROWS:
+            yield _Group(_batch(waiting, spool, values, schema), distinct)
+            waiting, seen, distinct, copies = [], set(), 0, 0
+    if waiting:
+        yield _Group(_batch(waiting, spool, values, schema), distinct)
+
+
+def _batch(
+    examples: Sequence[E], images: ImageReader, values: Callable[[E], Mapping[str, Any]], schema: pa.Schema
+) -> pa.RecordBatch:
+    plain = pa.schema([field for field in schema if field.name != IMAGE_COLUMN.name])
+    rows = pa.RecordBatch.from_pylist(
+        [{**values(example), **lineage_values(example.lineage)} for example in examples], plain
+    )
+    shown = pa.array([example.lineage.screen_ids for example in examples], pa.list_(pa.string()))
+    columns = [
+        image_lists(shown, images) if field.name == IMAGE_COLUMN.name else rows.column(field.name) for field in schema
+    ]
+    return pa.record_batch(columns, with_distinct_images(schema))
