@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.stages.export.base import ExportedFile, Exporter
 from trajmill.stages.export.screens import SCREENS_FILE
@@ -22,7 +23,7 @@ from trajmill.stages.export.selection import SelectedRow
 from trajmill.stages.export.write import RowsWritten, export_release
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.releases import named_shards
+from trajmill.warehouse.releases import named_shards, read_release, release_names
 from trajmill.warehouse.screens import WarehouseScreens
 
 _KEYS = pa.schema([("example_id", pa.string()), ("trajectory_id", pa.string())])
@@ -48,7 +49,7 @@ class SharedRows(NamedTuple):
         found = []
         for path in self.files:
             if path in named:
-                warehouse.store.fetch(warehouse.name(path))
+                _fetched(warehouse, path)
             rows, size = pq.read_metadata(path).num_rows, path.stat().st_size
             digest = named[path].sha256 if path in named else ""
             found.append(ExportedFile(up + path.relative_to(warehouse.root).as_posix(), rows, digest, size))
@@ -91,6 +92,9 @@ def share_rows(
         wanted: what is to be released.
         exporters: the formats of the supervised rows.
         written: is told of the rows that are there already, and of those that are written.
+
+    Raises:
+        BadInputError: a file of a shard that a release names is missing or damaged.
     """
     ids = wanted.chosen["example_id"].combine_chunks()
     shards = _shards(warehouse, wanted.run_id, exporters)
@@ -108,11 +112,19 @@ def share_rows(
 
 
 def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) -> list[_Shard]:
-    """The shards of a run that releases name and that have all formats, in the order of their names."""
-    place = warehouse.shards(run_id)
-    names = sorted({path.relative_to(place).parts[0] for path in named_shards(warehouse) if path.is_relative_to(place)})
+    """The shards of a run that releases name and that have all formats, in the order of their names.
+
+    Raises:
+        BadInputError: a file of one is missing or damaged. Its rows are not written again beside it, since the releases
+            that name it would stay broken.
+    """
+    place, named = warehouse.shards(run_id), named_shards(warehouse)
+    names = sorted({path.relative_to(place).parts[0] for path in named if path.is_relative_to(place)})
     found = [place / name for name in names]
-    folders = [folder for folder in found if all(_is_here(warehouse, folder / each.file) for each in exporters)]
+    folders = [folder for folder in found if all(folder / each.file in named for each in exporters)]
+    for folder in folders:
+        for each in exporters:
+            _fetched(warehouse, folder / each.file)
     tables = [_keys_in(folder / exporters[0].file) for folder in folders]
     return [_Shard(folder, keys) for folder, keys in zip(folders, tables, strict=True)]
 
@@ -122,12 +134,18 @@ def _keys_in(path: Path) -> pa.Table:
         return pq.read_table(path, columns=_KEYS.names).cast(_KEYS)
 
 
-def _is_here(warehouse: Warehouse, path: Path) -> bool:
-    """Whether a file is stored; it is then on this machine."""
+def _fetched(warehouse: Warehouse, path: Path) -> None:
+    """Bring a file that releases name to this machine."""
     try:
-        return warehouse.store.fetch(warehouse.name(path)).is_file()
+        warehouse.store.fetch(warehouse.name(path))
     except FileNotFoundError:
-        return False
+        releases = (read_release(warehouse, name) for name in release_names(warehouse))
+        name = warehouse.name(path)
+        users = ", ".join(each.name for each in releases if any(file.path == name for file in each.shards))
+        raise BadInputError(
+            f"{warehouse.store.uri(name)}: missing, though {users} has rows of it; restore it from a copy, or drop "
+            "what names it (`trajmill releases drop`)"
+        ) from None
 
 
 def _ids(shards: Sequence[_Shard]) -> pa.Array:

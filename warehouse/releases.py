@@ -155,13 +155,13 @@ def drop_release(warehouse: Warehouse, name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def older_releases(warehouse: Warehouse, keep: int) -> list[str]:
-    """Names of the releases beyond the newest `keep` of each run, the oldest first; none if `keep` is 0."""
+def older_releases(warehouse: Warehouse, keep: int) -> dict[str, list[str]]:
+    """By run, the names of the releases beyond the newest `keep`, the oldest first; none if `keep` is 0."""
     of_run: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name in release_names(warehouse) if keep else ():
         release = read_release(warehouse, name)
         of_run[release.run_id].append((release.round, name))
-    return [name for _, names in sorted(of_run.items()) for _, name in sorted(names)[:-keep]]
+    return {run: [name for _, name in sorted(names)[:-keep]] for run, names in of_run.items() if len(names) > keep}
 
 
 def named_shards(warehouse: Warehouse) -> dict[Path, ReleaseFile]:

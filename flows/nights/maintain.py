@@ -39,8 +39,9 @@ def keep_small(config: Config) -> FlowEnd:
     for name in names:
         verify_release(warehouse, name)
     freed = sum(file.size for file in done.deleted) / 1e6
+    in_use = f" (not of {', '.join(done.in_use)}, which another process works on)" if done.in_use else ""
     line = (
-        f"{len(done.dropped)} releases dropped, {len(done.compacted)} tables compacted, {len(done.deleted)} unused "
-        f"files deleted ({freed:,.1f} MB), {len(names)} releases checked"
+        f"{len(done.dropped)} releases dropped{in_use}, {len(done.compacted)} tables compacted, "
+        f"{len(done.deleted)} unused files deleted ({freed:,.1f} MB), {len(names)} releases checked"
     )
     return FlowEnd(Ending.MAINTAINED, line)

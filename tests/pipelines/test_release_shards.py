@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +20,8 @@ from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.selection import released_rows, write_selection
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.releases import drop_release, verify_release, write_release
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.releases import MANIFEST, drop_release, named_shards, verify_release, write_release
 from trajmill.warehouse.upkeep.vacuum import vacuum
 
 SUPERVISED = [each for each in EXPORTERS if each.table == "examples"]
@@ -49,13 +50,16 @@ def stored(rows: pa.Table) -> list[pa.RecordBatch]:
     return batches
 
 
-def made(warehouse: Warehouse, number: int, rows: pa.Table) -> SharedRows:
+def made(
+    warehouse: Warehouse, number: int, rows: pa.Table, before_manifest: Callable[[], object] = lambda: None
+) -> SharedRows:
     """Make a release of rows, with its card and its manifest."""
     name, folder = f"r{number}", warehouse.release(f"r{number}")
     shared = share_rows(warehouse, SharedRelease("run", number, rows, stored), SUPERVISED)
     write_selection(folder, shared.selected)
     contents = CONTENTS._replace(left_out={"sft": LeftOutRows(shared.left_out, shared.left_out_rows)})
     (folder / "README.md").write_text(dataset_card(contents, SUPERVISED, shared.exported(warehouse, folder)))
+    before_manifest()
     write_release(
         warehouse, name, tables={}, run_id="run", round=number, code_version="c", created_at="t", shards=shared.files
     )
@@ -118,6 +122,54 @@ def test_shards_stay_while_a_release_names_them(warehouse: Warehouse) -> None:
     assert len(vacuum(warehouse, older_than_days=1, now=FAR)) == 4
     verify_release(warehouse, "r3")
     assert pc.all(pc.is_valid(released_rows(warehouse.release("r3"), SFT_FILE, ["images"])["images"])).as_py()
+
+
+def test_a_vacuum_before_the_manifest_leaves_the_shard(warehouse: Warehouse, caplog: pytest.LogCaptureFixture) -> None:
+    with sole_worker(warehouse, "run"):
+        made(warehouse, 1, chosen([0, 1]), lambda: vacuum(warehouse, older_than_days=0, now=FAR))
+    verify_release(warehouse, "r1")
+    assert "run run in " in caplog.text and "its files stay" in caplog.text
+
+
+def test_a_manifest_that_comes_while_a_vacuum_looks_keeps_its_shard(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(warehouse, 1, chosen([0, 1]))
+    manifest = warehouse.release("r1") / MANIFEST
+    waiting = manifest.rename(warehouse.root / "runs" / MANIFEST)
+
+    def named_a_moment_ago(warehouse: Warehouse) -> object:
+        named = named_shards(warehouse)
+        if waiting.exists():
+            waiting.rename(manifest)
+        return named
+
+    monkeypatch.setattr("trajmill.warehouse.upkeep.vacuum.named_shards", named_a_moment_ago)
+    vacuum(warehouse, older_than_days=0, now=FAR)
+    verify_release(warehouse, "r1")
+
+
+@pytest.mark.parametrize("lost", ["sft.parquet", "screens.parquet"])
+def test_a_missing_shard_is_named_and_not_written_beside_it(warehouse: Warehouse, lost: str) -> None:
+    [missing] = [path for path in made(warehouse, 1, chosen([0, 1])).files if path.name == lost]
+    kept = missing.rename(warehouse.root / "kept")
+    before = shards(warehouse)
+    with pytest.raises(
+        BadInputError, match=f"{missing}: missing, though r1 has rows of it; restore it from a copy, or"
+    ):
+        made(warehouse, 2, chosen([0, 1]))
+    assert shards(warehouse) == before
+    kept.rename(missing)
+    made(warehouse, 2, chosen([0, 1]))
+    assert verify_release(warehouse, "r1").shards == verify_release(warehouse, "r2").shards
+
+
+def test_rows_of_a_missing_shard_are_written_again_when_nothing_names_it(warehouse: Warehouse) -> None:
+    for path in made(warehouse, 1, chosen([0, 1])).files:
+        path.unlink()
+    drop_release(warehouse, "r1")
+    made(warehouse, 2, chosen([0, 2]))
+    verify_release(warehouse, "r2")
 
 
 def test_a_damaged_shard_is_named(warehouse: Warehouse) -> None:

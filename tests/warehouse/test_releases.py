@@ -103,8 +103,8 @@ def test_dropping_a_release_and_the_older_ones_of_each_run(warehouse: Warehouse)
     for number in (1, 2, 10):
         export(warehouse, f"run-a-{number}")
         release(warehouse, f"run-a-{number}", round=number)
-    assert older_releases(warehouse, 0) == older_releases(warehouse, 3) == []
-    assert older_releases(warehouse, 1) == ["run-a-1", "run-a-2"]
+    assert older_releases(warehouse, 0) == older_releases(warehouse, 3) == {}
+    assert older_releases(warehouse, 1) == {"run-a": ["run-a-1", "run-a-2"]}
     drop_release(warehouse, "run-a-2")
     assert release_names(warehouse) == ["run-a-1", "run-a-10"] and not warehouse.release("run-a-2").exists()
     with pytest.raises(BadInputError, match="release run-a-2: there is none"):

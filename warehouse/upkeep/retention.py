@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.lock import RunInUseError, sole_worker
 from trajmill.warehouse.releases import drop_release, older_releases
 from trajmill.warehouse.upkeep.compact import CompactedTable, compact
 from trajmill.warehouse.upkeep.vacuum import UnusedFile, vacuum
@@ -16,6 +17,8 @@ class Maintained(NamedTuple):
 
     dropped: Sequence[str]
     """Names of releases."""
+    in_use: Sequence[str]
+    """Runs whose old releases stay for now, because another process works on the run."""
     compacted: Sequence[CompactedTable]
     deleted: Sequence[UnusedFile]
 
@@ -33,7 +36,20 @@ def maintain(warehouse: Warehouse, *, keep_releases: int, unused_days: float, no
         BadInputError: a manifest, a committed file or an entry of a table's log is missing or damaged.
         TrajmillError: the disk is full.
     """
-    dropped = older_releases(warehouse, keep_releases)
-    for name in dropped:
-        drop_release(warehouse, name)
-    return Maintained(dropped, compact(warehouse), vacuum(warehouse, older_than_days=unused_days, now=now))
+    dropped, in_use = list[str](), list[str]()
+    for run_id in older_releases(warehouse, keep_releases):
+        try:
+            dropped += _drop_older(warehouse, run_id, keep_releases)
+        except RunInUseError:
+            in_use.append(run_id)
+    compacted = compact(warehouse)
+    return Maintained(dropped, in_use, compacted, vacuum(warehouse, older_than_days=unused_days, now=now))
+
+
+def _drop_older(warehouse: Warehouse, run_id: str, keep: int) -> Sequence[str]:
+    with sole_worker(warehouse, run_id):
+        # Another process may have dropped or made some until the lock was taken.
+        names = older_releases(warehouse, keep).get(run_id, ())
+        for name in names:
+            drop_release(warehouse, name)
+    return names

@@ -14,8 +14,11 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import named_shards, read_release, release_names
 from trajmill.warehouse.staging import is_done, leftovers
 from trajmill.warehouse.store.base import StoredFile
+from trajmill.warehouse.upkeep.owners import left_in_peace
 
 _DAY = 86_400.0
+_READERS_SECONDS = 3600.0
+"""Age in seconds below which a temporary file of the views stays: readers write them, and hold no lock."""
 _STAGE = re.compile(r"r[^-]*-.*")
 
 
@@ -29,10 +32,22 @@ class UnusedFile(NamedTuple):
 
 
 def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[UnusedFile]:
-    """Delete the files that `unused_files` finds, with the folders that they leave empty, and return them."""
-    unused = unused_files(warehouse, older_than_days=older_than_days, now=now)
-    for file in unused:
-        warehouse.store.delete(file.name)
+    """Delete the files that `unused_files` finds, with the folders that they leave empty, and return them.
+
+    What belongs to a run on which another process works stays, since that process may still commit or release it; a
+    line of the log says so.
+
+    Raises:
+        BadInputError: a manifest or an entry of a table's log is damaged.
+        StoreError: the store does not answer.
+    """
+    found = unused_files(warehouse, older_than_days=older_than_days, now=now)
+    with left_in_peace(warehouse, [file.name for file in found]) as free:
+        # What was found before the locks were taken may have been committed or released until then.
+        still = set(unused_files(warehouse, older_than_days=older_than_days, now=now)) if free else set()
+        unused = [file for file in found if file in still and file.name in free]
+        for file in unused:
+            warehouse.store.delete(file.name)
     return unused
 
 
@@ -52,8 +67,9 @@ def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) ->
         BadInputError: a manifest or an entry of a table's log is damaged.
     """
     found = {*_unnamed(warehouse), *_unshared(warehouse), *_unfinished(warehouse), *_left_in_staging(warehouse)}
-    newest = now - older_than_days * _DAY
-    return [UnusedFile(file.name, file.size) for file in sorted(found) if file.modified < newest]
+    old = {file for file in found if file.modified < now - older_than_days * _DAY}
+    fresh = {file for file in old if "/" not in file.name and file.modified >= now - _READERS_SECONDS}
+    return [UnusedFile(file.name, file.size) for file in sorted(old - fresh)]
 
 
 def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.flows.synthetic_run import write_run
+from tests.warehouse.test_releases import export, release
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.nights.ending import Ending
 from trajmill.flows.nights.maintain import keep_small
 from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.releases import release_names
 
 pytestmark = pytest.mark.slow
 
@@ -27,3 +30,16 @@ def test_maintenance_says_what_it_did_and_keeps_what_is_used(tmp_path: Path) -> 
     )
     assert not left_over.exists()
     assert keep_small(config).line.startswith("0 releases dropped, 0 tables compacted, 0 unused files deleted")
+
+
+def test_releases_of_a_run_at_work_are_dropped_another_night(tmp_path: Path) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path}, "retention": {"releases": 1}})
+    warehouse = create_warehouse(tmp_path)
+    for number in (1, 2):
+        export(warehouse, f"run-a-r{number}")
+        release(warehouse, f"run-a-r{number}", round=number)
+    with sole_worker(warehouse, "run-a"):
+        assert keep_small(config).line.startswith("0 releases dropped (not of run-a, which another process works on), ")
+        assert release_names(warehouse) == ["run-a-r1", "run-a-r2"]
+    assert keep_small(config).line.startswith("1 releases dropped, ")
+    assert release_names(warehouse) == ["run-a-r2"]

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from datasets import load_dataset
@@ -15,10 +17,11 @@ from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.upkeep.compact import compact, compact_table
 from trajmill.warehouse.upkeep.retention import maintain
+from trajmill.warehouse.upkeep.vacuum import vacuum
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +51,27 @@ def test_rows_keep_their_values_and_their_order(twelve_rounds: Warehouse) -> Non
     assert compact(twelve_rounds) == [], "one file is not small files"
 
 
+def test_a_vacuum_waits_for_the_commit_of_joined_files(
+    twelve_rounds: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vacuumed() -> None:
+        vacuum(twelve_rounds, older_than_days=0, now=time.time() + 10)
+
+    def written(*arguments: Any) -> DataFile:
+        file = replace_shard(*arguments)
+        beside.start()
+        # It has time to delete the file, which nothing names yet.
+        beside.join(timeout=1.0)
+        return file
+
+    beside = threading.Thread(target=vacuumed)
+    monkeypatch.setattr("trajmill.warehouse.upkeep.compact.replace_shard", written)
+    before = read_table(twelve_rounds, TABLE)
+    compact(twelve_rounds)
+    beside.join()
+    assert read_table(twelve_rounds, TABLE).equals(before)
+
+
 def test_later_commits_and_a_second_joining(twelve_rounds: Warehouse) -> None:
     compact(twelve_rounds)
     for number in (13, 14):
@@ -72,10 +96,10 @@ def test_a_released_version_stays_until_its_release_is_dropped(twelve_rounds: Wa
     day = 86_400.0
     small = set(committed_files(twelve_rounds, TABLE, version))
     done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * day)
-    assert done == ([], [], []) and read_table(twelve_rounds, TABLE, version=version).num_rows == 60
+    assert done == ([], [], [], []) and read_table(twelve_rounds, TABLE, version=version).num_rows == 60
     export(twelve_rounds, "second")
     release(twelve_rounds, "second", round=2)
-    assert maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + day) == (["first"], [], [])
+    assert maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + day) == (["first"], [], [], [])
     done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * day)
     assert {twelve_rounds.root / file.name for file in done.deleted} == small
     assert read_table(twelve_rounds, TABLE).num_rows == 60

@@ -55,6 +55,13 @@ def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
     assert read_table(warehouse, "step_verdicts").num_rows == 5
 
 
+def test_the_views_that_a_reader_writes_stay_however_young_vacuum_takes(warehouse: Warehouse) -> None:
+    for name, days in ((".trajmill.duckdb.1.tmp", 0.01), (".trajmill.duckdb.2.tmp", 0.1)):
+        (warehouse.root / name).touch()
+        aged(warehouse.root / name, days)
+    assert [file.name for file in vacuum(warehouse, older_than_days=0, now=NOW)] == [".trajmill.duckdb.2.tmp"]
+
+
 def test_vacuum_takes_what_another_split_of_a_finished_stage_has_left(warehouse: Warehouse) -> None:
     at, folder = stage_run("judge"), warehouse.table("step_verdicts")
     left = (
@@ -103,8 +110,8 @@ def test_vacuum_takes_what_killed_processes_left_elsewhere(warehouse: Warehouse)
         done / "shard-1" / "done.json",
         done / "episodes-1.jsonl",
     ]
-    kept |= {done / "done.json", running / "episodes-1.jsonl"}
-    for path in (*left, running / "episodes-1.jsonl"):
+    kept |= {done / "done.json", running / "episodes-1.jsonl", running.parent / "lock"}
+    for path in (*left, running / "episodes-1.jsonl", running.parent / "lock"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     for path in (*left, *kept):
