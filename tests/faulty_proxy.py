@@ -29,6 +29,12 @@ class FaultyProxy(ThreadingHTTPServer):
         self.gone_until = 0.0
         """Until then, by the monotonic clock, every connection is cut."""
 
+    @property
+    def url(self) -> str:
+        """The address of the proxy."""
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}"
+
     def fault(self) -> str:
         """What the next request meets; empty for nothing."""
         number = next(self.numbers)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from trajmill.warehouse.checks.log_entries import EntryMark, entry_mark, is_newest, is_whole_until
+from trajmill.warehouse.checks.log_entries import EntryMark, entry_mark, is_newest, log_entries
 from trajmill.warehouse.delta_log import FileBounds, file_bounds
 from trajmill.warehouse.layout import Warehouse
 
@@ -48,19 +48,24 @@ def keep_bounds(warehouse: Warehouse, table: str, delta: DeltaTable) -> None:
 
 
 def newest_bounds(warehouse: Warehouse, table: str, known: KeptBounds | None = None) -> KeptBounds | None:
-    """The bounds of a table's newest version; None if it did not keep them, or if entries of its log seem to be lost.
+    """The bounds of a table's newest version; None if it did not keep them.
 
     Args:
         warehouse: where to read.
         table: its name.
         known: what was read before, which is returned if nothing was committed since.
+
+    Raises:
+        BadInputError: an entry of the table's log is missing or damaged. With `known`, only the newest is looked at.
     """
     if known is not None and is_newest(warehouse, table, known.newest):
         return known
     kept = _read(warehouse, table)
     if kept is None or not is_newest(warehouse, table, kept.newest):
         return None
-    return kept if is_whole_until(warehouse, table, kept.newest) else None
+    # The bounds are those of all rows, whatever became of older entries; every other reader would stop at these.
+    log_entries(warehouse, table)
+    return kept
 
 
 def _read(warehouse: Warehouse, table: str) -> KeptBounds | None:

@@ -56,7 +56,7 @@ def test_they_choose_the_files_that_the_log_chooses(warehouse: Warehouse, compac
 
 def test_a_page_reads_no_log_and_sees_the_commit_of_another_process(warehouse: Warehouse) -> None:
     hidden = entry(warehouse, 0).read_bytes()
-    entry(warehouse, 0).unlink()
+    entry(warehouse, 0).write_bytes(b"x" * len(hidden))
     lookup = RowLookup(warehouse)
     assert lookup.read(TABLE, run_id=FIRST.run_id).num_rows == 10
     entry(warehouse, 0).write_bytes(hidden)
@@ -127,4 +127,15 @@ def test_a_newest_entry_that_is_lost_is_named(warehouse: Warehouse, kept_before:
 def test_a_newest_entry_that_was_emptied_is_named(warehouse: Warehouse) -> None:
     entry(warehouse, 2).write_bytes(b"")
     with pytest.raises(BadInputError, match="empty; its rows would not be read"):
+        rows(warehouse)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("left", [None, b"", b"{}"])
+def test_an_older_entry_that_was_lost_or_cut_is_named(warehouse: Warehouse, version: int, left: bytes | None) -> None:
+    damaged = entry(warehouse, version)
+    damaged.unlink()
+    if left is not None:
+        damaged.write_bytes(left)
+    with pytest.raises(BadInputError, match=f"{damaged}: (missing|empty|has 2 of the )"):
         rows(warehouse)

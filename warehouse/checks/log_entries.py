@@ -84,11 +84,6 @@ def is_newest(warehouse: Warehouse, table: str, entry: EntryMark) -> bool:
     return following is None and entry_mark(warehouse, table, entry.version) == entry
 
 
-def is_whole_until(warehouse: Warehouse, table: str, entry: EntryMark) -> bool:
-    """Whether the last commit saw no entry after one, which would be lost if that is the newest."""
-    return len(_remembered(warehouse, table)) == entry.version + 1
-
-
 def first_unreadable_entry(warehouse: Warehouse, table: str) -> str | None:
     """Where the oldest entry is that is not JSON; None if all are."""
     for entry in log_entries(warehouse, table):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 
 import duckdb
 import pytest
 
-from tests.faulty_proxy import FAULTS, faulty_proxy
+from tests.faulty_proxy import FAULTS, FaultyProxy, faulty_proxy
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.delta_log import delta_table
@@ -25,67 +26,59 @@ pytestmark = pytest.mark.slow
 _ROUNDS = range(1, 3)
 
 
-def test_commits_through_faults_are_made_once(
-    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def proxy(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
+    """Stands before the server of the bucket, for this process."""
     with faulty_proxy(s3_endpoint) as proxy:
-        host, port = proxy.server_address[:2]
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
-        warehouse = create_warehouse(bucket_url)
-        for number in _ROUNDS:
-            at = stage_run("judge", number)
-            commit_rows(warehouse, at, *step_verdicts(5, at))
-            mark_done(warehouse, at.staging(warehouse), "key", {"round": number})
-            assert read_marker(warehouse, at.staging(warehouse), "key") == {"round": number}
-        rows = read_table(warehouse, "step_verdicts")
-        assert sorted(rows["round"].to_pylist()) == sorted(number for number in _ROUNDS for _ in range(5))
-        assert set(proxy.met) == set(FAULTS), "every fault was met"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield proxy
 
 
-def test_a_server_that_is_gone_for_a_while_is_waited_for(
-    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with faulty_proxy(s3_endpoint) as proxy:
-        host, port = proxy.server_address[:2]
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
-        warehouse = create_warehouse(bucket_url)
-        commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
-        proxy.gone_until = time.monotonic() + 6.0
-        at = stage_run("judge", 2)
+def test_commits_through_faults_are_made_once(bucket_url: str, proxy: FaultyProxy) -> None:
+    warehouse = create_warehouse(bucket_url)
+    for number in _ROUNDS:
+        at = stage_run("judge", number)
         commit_rows(warehouse, at, *step_verdicts(5, at))
-        proxy.gone_until = time.monotonic() + 6.0
-        assert read_table(warehouse, "step_verdicts").num_rows == 10
+        mark_done(warehouse, at.staging(warehouse), "key", {"round": number})
+        assert read_marker(warehouse, at.staging(warehouse), "key") == {"round": number}
+    rows = read_table(warehouse, "step_verdicts")
+    assert sorted(rows["round"].to_pylist()) == sorted(number for number in _ROUNDS for _ in range(5))
+    assert set(proxy.met) == set(FAULTS), "every fault was met"
+
+
+def test_a_server_that_is_gone_for_a_while_is_waited_for(bucket_url: str, proxy: FaultyProxy) -> None:
+    warehouse = create_warehouse(bucket_url)
+    commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
+    proxy.gone_until = time.monotonic() + 6.0
+    at = stage_run("judge", 2)
+    commit_rows(warehouse, at, *step_verdicts(5, at))
+    proxy.gone_until = time.monotonic() + 6.0
+    assert read_table(warehouse, "step_verdicts").num_rows == 10
 
 
 def test_a_server_that_stays_away_is_no_damage(
-    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+    bucket_url: str, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with faulty_proxy(s3_endpoint) as proxy:
-        host, port = proxy.server_address[:2]
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
-        warehouse = create_warehouse(bucket_url)
-        commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
-        connection = connect(warehouse, refresh_views(warehouse))
-        monkeypatch.setattr("trajmill.warehouse.store.ranges.PATIENCE", 0.0)
-        hasty = Warehouse(warehouse.store.impatient())
-        proxy.gone_until = math.inf
-        with pytest.raises(StoreError, match="the store does not answer"):
-            read_table(hasty, "step_verdicts")
-        with pytest.raises(StoreError, match="the store does not answer"):
-            delta_table(hasty, "step_verdicts")
-        with pytest.raises(duckdb.Error) as told:
-            connection.execute("SELECT count(label) FROM step_verdicts").fetchall()
-        assert isinstance(unreadable(bucket_url, told.value), StoreError)
+    warehouse = create_warehouse(bucket_url)
+    commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
+    connection = connect(warehouse, refresh_views(warehouse))
+    monkeypatch.setattr("trajmill.warehouse.store.ranges.PATIENCE", 0.0)
+    hasty = Warehouse(warehouse.store.impatient())
+    proxy.gone_until = math.inf
+    with pytest.raises(StoreError, match="the store does not answer"):
+        read_table(hasty, "step_verdicts")
+    with pytest.raises(StoreError, match="the store does not answer"):
+        delta_table(hasty, "step_verdicts")
+    with pytest.raises(duckdb.Error) as told:
+        connection.execute("SELECT count(label) FROM step_verdicts").fetchall()
+    assert isinstance(unreadable(bucket_url, told.value), StoreError)
 
 
-def test_locks_are_held_through_faults(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with faulty_proxy(s3_endpoint) as proxy:
-        host, port = proxy.server_address[:2]
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
-        store, held = store_at(bucket_url), 0
-        for _ in range(4):
-            with store.hold("staging/run/lock", wait=True):
-                held += 1
-                assert store.holder("staging/run/lock") is not None
-        numbers = [number_of(file) for file in store.files("staging/run/lock")]
-        assert held == 4 and numbers == sorted(set(numbers))
+def test_locks_are_held_through_faults(bucket_url: str, proxy: FaultyProxy) -> None:
+    store, held = store_at(bucket_url), 0
+    for _ in range(4):
+        with store.hold("staging/run/lock", wait=True):
+            held += 1
+            assert store.holder("staging/run/lock") is not None
+    numbers = [number_of(file) for file in store.files("staging/run/lock")]
+    assert held == 4 and numbers == sorted(set(numbers))

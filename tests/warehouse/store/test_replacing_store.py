@@ -19,8 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def replacing_url(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with unconditional_proxy(s3_endpoint) as proxy:
-        host, port = proxy.server_address[:2]
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host!s}:{port}")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield bucket_url
 
 
