@@ -26,6 +26,8 @@ S = TypeVar("S")
 
 _TRIES = 3
 """Processes that may die at one shard before it is given up."""
+_LAST_SECONDS = 5.0
+"""Seconds in which a process without work may end by itself."""
 _PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
 
 
@@ -89,6 +91,7 @@ class WorkerLane:
         """Begin without a process; the first work starts one."""
         self._process: BaseProcess | None = None
         self._ours: Connection | None = None
+        self._is_busy = False
 
     def do(self, do: Callable[[S], object], shard: S) -> None:
         """Call `do` in the process and wait for its end.
@@ -97,9 +100,11 @@ class WorkerLane:
             WorkerDiedError: the process died; the next call starts another.
         """
         ours = self._ours or self._start()
+        self._is_busy = True
         try:
             ours.send((dict(os.environ), do, shard))
             error = ours.recv()
+            self._is_busy = False
         except (EOFError, OSError) as lost:
             code = self.end()
             raise WorkerDiedError(
@@ -119,13 +124,20 @@ class WorkerLane:
         process.join()
         return process.exitcode
 
+    def retire(self) -> None:
+        """Let the process end by itself, so that it gives back what it holds (semaphores); kill one that works."""
+        if self._ours is not None and self._process is not None and not self._is_busy:
+            self._ours.close()
+            self._process.join(_LAST_SECONDS)
+        self.end()
+
     def _start(self) -> Connection:
         context = children_context(_PRELOADED)
         self._ours, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, os.getpid()), name="trajmill worker")
         self._process.start()
         # Otherwise this process would wait at its end for one that waits for work.
-        Finalize(None, self.end, exitpriority=1)
+        Finalize(None, self.retire, exitpriority=1)
         # The last copy of that end is the process's own, so that its death is noticed.
         theirs.close()
         return self._ours

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -37,6 +40,17 @@ def die_always(shard: str) -> None:
 
 def refuse(shard: str) -> None:
     raise BadInputError(f"{shard}: is wrong")
+
+
+def hold(shard: str) -> None:
+    """Keep a semaphore as long as this process lives, as progress bars of libraries do."""
+    vars(multiprocessing)[shard] = multiprocessing.Lock()
+
+
+def test_processes_that_end_with_their_owner_leave_nothing_behind() -> None:
+    code = f"from {__name__} import hold, side_by_side; side_by_side(hold, ['a', 'b'], 2)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
 
 
 def test_two_processes_work_at_the_same_time(tmp_path: Path) -> None:
