@@ -35,7 +35,7 @@ from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.checks.sealed import seal_folder
 from trajmill.warehouse.checks.weights import publish_weights
-from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.releases import read_release
 from trajmill.warehouse.shards import write_tables
 
@@ -169,28 +169,35 @@ def _policy(context: RoundContext, added: Addition) -> Policy:
     if added.adapter is not None:
         return _with_adapter(context, added.adapter)
     assert added.model is not None
-    return _model(context.config, added.model)
+    return _model(context, added.model)
 
 
-def _model(config: Config, name: str) -> Policy:
-    spec = config.endpoints[config.models.policy]
-    if Path(name).is_dir():
-        folder = model_folder(Path(name).absolute())
-        # Its trajectories have the version that the model itself says.
-        version = EmbeddedSpec(model=folder).version if spec.kind == EMBEDDED else folder_version(folder)
-    else:
-        folder, version = None, name
-    return Policy(version, spec.kind, folder)
+def _model(context: RoundContext, name: str) -> Policy:
+    """A model at its server, or in a folder; other machines that use a bucket find a copy of the folder there."""
+    spec = context.config.endpoints[context.config.models.policy]
+    if not Path(name).is_dir():
+        return Policy(name, spec.kind)
+    folder = model_folder(Path(name).absolute())
+    # Its trajectories have the version that the model itself says.
+    version = EmbeddedSpec(model=folder).version if spec.kind == EMBEDDED else folder_version(folder)
+    is_local = context.warehouse.store.is_local
+    return Policy(version, spec.kind, folder if is_local else _stored(context.warehouse, folder, version))
 
 
 def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
     """The policy in force with the adapter, which is copied so that nobody changes it while it acts."""
     spec = context.config.endpoints[context.config.models.policy]
     version = folder_version(adapter)
-    stored = context.warehouse.model(version)
-    if not stored.exists():
-        with replacing_folder(stored) as folder:
-            shutil.copytree(adapter, folder, dirs_exist_ok=True)
-            seal_folder(folder)
-    publish_weights(context.warehouse, stored)
+    stored = _stored(context.warehouse, adapter, version)
     return Policy(version, spec.kind, policy_before(context).folder, stored)
+
+
+def _stored(warehouse: Warehouse, folder: Path, version: str) -> Path:
+    """The copy of the user's folder in the warehouse."""
+    stored = warehouse.model(version)
+    if not stored.exists():
+        with replacing_folder(stored) as copy:
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            seal_folder(copy)
+    publish_weights(warehouse, stored)
+    return stored

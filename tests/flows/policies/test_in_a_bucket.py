@@ -53,6 +53,8 @@ def test_a_policy_is_added_listed_rolled_back_promoted_and_acts(bucket_url: str,
     decided = add_and_evaluate(config, Addition(model=str(folders[1])))
     assert decided.result["promoted"], decided.result["reason"]
     on_another_machine()
+    # The folder that was added is on the machine where it was added; the configured one is on each.
+    folders[1] = folders[1].rename(tmp_path / "elsewhere")
     listed = {each.row.model_version: each.in_force for each in list_policies(config)}
     assert listed == {first: False, second: True}
     with pytest.raises(BadInputError, match=f"{second} is in force already"):
