@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from threading import current_thread, main_thread
+from threading import Event, current_thread, main_thread
 from types import FrameType
 from typing import NoReturn
 
@@ -21,9 +21,16 @@ class Interrupt:
     number: int | None = None
     """Number of the signal, None while none has come."""
 
+    def __init__(self) -> None:
+        """Nothing has come yet."""
+        self.sigterm = Event()
+        """Set by the first SIGTERM, for a thread that waits for it."""
+
     def remember(self, number: int, frame: FrameType | None) -> NoReturn:
         """Handle the signal."""
         self.number = number
+        if number == signal.SIGTERM and not self.sigterm.is_set():
+            self.sigterm.set()
         raise KeyboardInterrupt
 
 

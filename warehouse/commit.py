@@ -22,7 +22,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed
 from trajmill.warehouse.shards import DataFile
-from trajmill.warehouse.store.connection import ask_again
+from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
 
 _KEEP_FOREVER = "interval 36500 days"
 _TABLE_SETTINGS = {
@@ -111,6 +111,7 @@ def _create(warehouse: Warehouse, table: str) -> DeltaTable:
         schema=stored_schema(table),
         mode="ignore",
         configuration=_TABLE_SETTINGS,
+        storage_options=DELTA_RETRIES,
     )
 
 

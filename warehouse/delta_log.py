@@ -19,7 +19,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.checks.log_entries import LOG, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.store.connection import ask_again
+from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
 
 _FIRST_ENTRY = f"{LOG}/{0:020d}.json"
 
@@ -93,7 +93,7 @@ def _opened(warehouse: Warehouse, table: str, version: int | None) -> DeltaTable
     where = warehouse.store.uri(f"tables/{table}")
     with warehouse.store.one_line(f"tables/{table}"):
         try:
-            return DeltaTable(where, version=version)
+            return DeltaTable(where, version=version, storage_options=DELTA_RETRIES)
         except DeltaError as error:
             path = first_unreadable_entry(warehouse, table) or f"{where}/{LOG}"
             reason = str(error).splitlines()[0]

@@ -9,7 +9,10 @@ import atexit
 import errno
 import logging
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
@@ -39,6 +42,9 @@ from trajmill.warehouse.store.base import LeaseLostError
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells; after another signal, 128 and its number."""
+
+_LAST_SECONDS = 10.0
+"""Seconds after SIGTERM in which a command may end by itself."""
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -100,7 +106,7 @@ def main() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     show_own_warnings()
     give_memory_back()
-    codes.append(run(sys.argv[1:]))
+    codes.append(run(sys.argv[1:], ends_in_time=True))
     sys.exit(codes[0])
 
 
@@ -136,10 +142,16 @@ def show_own_warnings() -> None:
     logging.getLogger("trajmill").addHandler(lines)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; a failure is one line on standard error."""
+def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
+    """Run one command and return its exit code; a failure is one line on standard error.
+
+    With `ends_in_time`, SIGTERM ends the whole process some seconds later, even if the command waits for something that
+    does not answer.
+    """
     with_traceback = "--traceback" in arguments
     with noticing_interrupts() as interrupt:
+        if ends_in_time:
+            threading.Thread(target=_end_in_time, args=[interrupt], daemon=True).start()
         try:
             app(args=[argument for argument in arguments if argument != "--traceback"], prog_name="trajmill")
         except SystemExit as end:
@@ -168,6 +180,17 @@ def _message_of(error: Exception) -> str:
         where = error.filename if error.filename is not None else "a file"
         return f"{where} cannot be written ({error.strerror}): nothing was lost; name a folder that you can write to"
     return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
+
+
+def _end_in_time(interrupt: Interrupt) -> None:
+    """After SIGTERM, end a process that does not; as after SIGKILL, nothing is lost by that.
+
+    What a library asks of a store that is gone can be interrupted only when it has given up.
+    """
+    interrupt.sigterm.wait()
+    time.sleep(_LAST_SECONDS)
+    print(f"\n{STOPPED}", file=sys.stderr, flush=True)
+    os._exit(128 + signal.SIGTERM)
 
 
 def _interrupted(interrupt: Interrupt) -> int:

@@ -16,8 +16,10 @@ from trajmill.warehouse.store.base import StoreError
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-RETRIES: Final[RetryConfig] = {"max_retries": 8, "retry_timeout": timedelta(seconds=30)}
+RETRIES: Final[RetryConfig] = {"max_retries": 5, "retry_timeout": timedelta(seconds=5)}
 """What obstore does by itself for answers like 503 and for cut connections; some seconds, in which Ctrl-C waits."""
+DELTA_RETRIES: Final = {"max_retries": "5", "retry_timeout": "5s"}
+"""The same for Delta."""
 PATIENCE: Final = 60.0
 """Seconds for which a store that does not answer is asked again; a lease does not live longer either."""
 _LONGEST_PAUSE = 4.0

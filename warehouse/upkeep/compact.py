@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
@@ -19,7 +18,7 @@ from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.checks.log_entries import LOG, log_entries, make_log_durable
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.delta_log import committed_files, delta_table
 from trajmill.warehouse.kept_bounds import keep_bounds
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import sole_writer
@@ -73,7 +72,8 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
         joined = [_join(warehouse, table, group) for group in groups]
         _commit(warehouse, table, [path for group in groups for path in group], joined)
         # Otherwise every reader goes through the entries that added the small files.
-        delta = DeltaTable(store.uri(f"tables/{table}"))
+        delta = delta_table(warehouse, table)
+        assert delta is not None, "it has an entry now"
         delta.create_checkpoint()
         make_log_durable(warehouse, table)
         keep_bounds(warehouse, table, delta)
