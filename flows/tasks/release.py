@@ -9,18 +9,18 @@ from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.deriving.kind_of_run import kinds_in_force
 from trajmill.flows.policies.policy import policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.reading.history import read_history
-from trajmill.pipelines.release import ReleaseRequest, make_release
+from trajmill.pipelines.release import Released, ReleaseRequest, make_release
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.kinds import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import read_release, release_names
-from trajmill.warehouse.staging import forget
+from trajmill.warehouse.staging import forget, sweep
 
 RELEASE = "release"
 
@@ -29,16 +29,12 @@ def release(context: RoundContext) -> StageReport:
     """Make the round's release."""
 
     def work(at: StageRun) -> StageOutcome:
-        previous = release_name(context.in_round(context.round - 1)) if context.round > 1 else None
-        request = _request(context, release_name(context), previous)
-        released = make_release(
-            context.warehouse, request, list(context.all_queries.values()), at.staging(context.warehouse)
-        )
+        released = _made(context)
         return StageOutcome(
             released.offered,
             released.examples,
             result={
-                "release": request.name,
+                "release": release_name(context),
                 "examples": released.examples,
                 "rl_steps": released.rl_steps,
                 "left_out": dict(released.left_out),
@@ -46,6 +42,22 @@ def release(context: RoundContext) -> StageReport:
         )
 
     return run_once(context, RELEASE, work)
+
+
+def release_to_train_on(context: RoundContext) -> str:
+    """The name of the round's release; it is made again if somebody has dropped it."""
+    name = str(finished(context, RELEASE).result["release"])
+    if name not in release_names(context.warehouse):
+        _made(context)
+        sweep(context.warehouse, context.at(RELEASE).staging(context.warehouse))
+    return name
+
+
+def _made(context: RoundContext) -> Released:
+    previous = release_name(context.in_round(context.round - 1)) if context.round > 1 else None
+    request = _request(context, release_name(context), previous)
+    staging = context.at(RELEASE).staging(context.warehouse)
+    return make_release(context.warehouse, request, list(context.all_queries.values()), staging)
 
 
 def release_again(config: Config) -> str:

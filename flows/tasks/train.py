@@ -13,7 +13,7 @@ from trajmill.flows.policies.policy import Policy, check_weights, is_embedded, p
 from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
 from trajmill.flows.tasks.derive import DERIVE_RL, NOT_ACCEPTED, derived_from
-from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.release import RELEASE, release_to_train_on
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.record import content_id
@@ -57,7 +57,7 @@ def train(context: RoundContext) -> StageReport:
         if parent.folder is None or not settings.train.trains(parent.folder):
             return Waiting(awaited_policy(context, parent))
         # Damage ends the run: unlike a training that fails, the round must not go on without a new version.
-        verify_release(context.warehouse, str(finished(context, RELEASE).result["release"]))
+        verify_release(context.warehouse, release_to_train_on(context))
         check_weights(context.warehouse, parent)
         try:
             report = _trained(context, at, parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +17,7 @@ from trajmill.flows.round import current_round, do_stage, summary_of
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.stage import StageReport, report_of
 from trajmill.flows.tasks.derive import derived_from
+from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.spec import OPERATIONAL
@@ -25,10 +27,13 @@ from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.models.local.folder import folder_version
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.releases import drop_release, read_release, release_names, verify_release
 from trajmill.warehouse.staged.tally import progress_of
+from trajmill.warehouse.upkeep.vacuum import vacuum
 
 if TYPE_CHECKING:
     from tests.flows.policies.network import WaitingRun
@@ -132,6 +137,20 @@ def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_
         (number, FailureClass.TRAINING, reason) for number, reason in reasons.items()
     ]
     assert [row.round for row in read_rows(context.warehouse, PolicyVersion)] == [0]
+
+
+def test_a_release_that_was_dropped_before_its_training_is_made_again(waiting_run: WaitingRun) -> None:
+    context = waiting_run.trained_by(EmbeddedSftSpec(min_updates=2, max_updates=4))
+    [name] = release_names(context.warehouse)
+    before = read_release(context.warehouse, name)
+    drop_release(context.warehouse, name)
+    vacuum(context.warehouse, older_than_days=0, now=time.time() + 10)
+    assert first_waiting(context) is None
+    trained = report_of(context, TRAIN)
+    assert trained is not None and trained.result["trained"]
+    made = verify_release(context.warehouse, name)
+    assert [(file.path, file.rows) for file in made.shards] == [(file.path, file.rows) for file in before.shards]
+    assert {path.name for path in context.at(RELEASE).staging(context.warehouse).iterdir()} == {"done.json"}
 
 
 def test_others_see_how_many_updates_a_training_has_from_its_beginning(waiting_run: WaitingRun) -> None:
