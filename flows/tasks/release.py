@@ -9,7 +9,7 @@ from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.deriving.kind_of_run import kinds_in_force
 from trajmill.flows.policies.policy import policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
+from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.reading.history import read_history
@@ -19,7 +19,7 @@ from trajmill.stages.export.kinds import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
-from trajmill.warehouse.releases import read_release, release_names
+from trajmill.warehouse.releases import release_names
 from trajmill.warehouse.staging import forget, sweep
 
 RELEASE = "release"
@@ -67,21 +67,33 @@ def release_again(config: Config) -> str:
         BadInputError: no round of the run was released yet.
         RunInUseError: another process works on the run.
     """
-    context = RoundContext(config, create_warehouse(config.run.root), 0)
-    names = [name for name in release_names(context.warehouse) if name.startswith(f"{context.run_id}-r")]
-    rounds = [read_release(context.warehouse, name).round for name in names]
-    if not rounds:
-        raise BadInputError(f"run {context.run_id}: no round was released yet; run `trajmill evolve` first")
-    newest = context.in_round(max(rounds))
-    name = f"{release_name(newest)}-{rounds.count(newest.round)}"
-    at = StageRun(context.run_id, newest.round, RELEASE, rounds.count(newest.round))
-    staging = at.staging(context.warehouse)
-    with sole_worker(context.warehouse, context.run_id), disk_full_as_error(context.warehouse.root):
+    newest = _newest_released(RoundContext(config, create_warehouse(config.run.root), 1))
+    with sole_worker(newest.warehouse, newest.run_id), disk_full_as_error(newest.warehouse.root):
+        number = _next_number(newest)
+        name = f"{release_name(newest)}-{number}"
+        at = StageRun(newest.run_id, newest.round, RELEASE, number)
+        staging = at.staging(newest.warehouse)
         request = _request(newest, name, release_name(newest))
-        with watched_work(context.warehouse, at, RELEASE):
-            make_release(context.warehouse, request, list(newest.all_queries.values()), staging)
-        forget(context.warehouse, staging)
+        with watched_work(newest.warehouse, at, RELEASE):
+            make_release(newest.warehouse, request, list(newest.all_queries.values()), staging)
+        forget(newest.warehouse, staging)
     return name
+
+
+def _newest_released(context: RoundContext) -> RoundContext:
+    """The last round that has made its release, whether that was dropped or not."""
+    if report_of(context, RELEASE) is None:
+        raise BadInputError(f"run {context.run_id}: no round was released yet; run `trajmill evolve` first")
+    while report_of(following := context.in_round(context.round + 1), RELEASE) is not None:
+        context = following
+    return context
+
+
+def _next_number(context: RoundContext) -> int:
+    """A number for another release of the round, after those that there are."""
+    first = release_name(context)
+    numbers = (name.removeprefix(f"{first}-") for name in release_names(context.warehouse))
+    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _request(context: RoundContext, name: str, previous: str | None) -> ReleaseRequest:

@@ -17,7 +17,7 @@ from trajmill.flows.round import current_round, do_stage, summary_of
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.stage import StageReport, report_of
 from trajmill.flows.tasks.derive import derived_from
-from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.release import RELEASE, release_again
 from trajmill.flows.tasks.train import TRAIN, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.spec import OPERATIONAL
@@ -151,6 +151,20 @@ def test_a_release_that_was_dropped_before_its_training_is_made_again(waiting_ru
     made = verify_release(context.warehouse, name)
     assert [(file.path, file.rows) for file in made.shards] == [(file.path, file.rows) for file in before.shards]
     assert {path.name for path in context.at(RELEASE).staging(context.warehouse).iterdir()} == {"done.json"}
+
+
+def test_another_release_of_a_round_has_a_name_of_its_own_whatever_was_dropped(waiting_run: WaitingRun) -> None:
+    warehouse = create_warehouse(waiting_run.config.run.root)
+    [first] = release_names(warehouse)
+    made = []
+    for dropped in (None, first, f"{first}-1"):
+        if dropped is not None:
+            drop_release(warehouse, dropped)
+        made.append(release_again(waiting_run.config))
+    assert made == [f"{first}-{number}" for number in (1, 2, 3)]
+    for name in made[1:]:
+        drop_release(warehouse, name)
+    verify_release(warehouse, release_again(waiting_run.config))
 
 
 def test_others_see_how_many_updates_a_training_has_from_its_beginning(waiting_run: WaitingRun) -> None:
