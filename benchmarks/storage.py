@@ -42,9 +42,10 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import write_release
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.staged.new_screens import write_screens
 from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.upkeep.compact import compact
 

@@ -21,8 +21,8 @@ from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged.new_screens import write_screens
 
 
 @dataclass(frozen=True)

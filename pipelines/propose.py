@@ -31,8 +31,8 @@ from trajmill.stages.queries.proposals.trial import TRIAL_STAGE, DecidedProposal
 from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged.new_screens import write_screens
 
 
 class ProposalCounts(NamedTuple):

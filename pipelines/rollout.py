@@ -28,8 +28,9 @@ from trajmill.pipelines.work.attempts import (
     queue_attempts,
 )
 from trajmill.pipelines.work.garbage import seldom_searched
-from trajmill.pipelines.work.journals import journaled_records
+from trajmill.pipelines.work.journals import journaled_ids, journaled_records
 from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
+from trajmill.pipelines.work.screens_beside import written_beside
 from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
@@ -46,8 +47,8 @@ from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt
 from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged.new_screens import NewScreens
 from trajmill.warehouse.staged.screen_journal import journal_path
 from trajmill.warehouse.staging import Journal, RecordCounter
 from trajmill.warehouse.store.parts import USUAL, Durability, JournalParts, stored_in_time, stored_journals
@@ -170,7 +171,7 @@ class RunAttempts:
 
         def remaining(make_agent: AgentMaker) -> list[PlatformAttempts]:
             by_id.update({attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts})
-            finished = self._finished(by_id)
+            finished = journaled_ids(self._journals(), by_id)
             left = [attempt for trajectory_id, attempt in by_id.items() if trajectory_id not in finished]
             return list(_by_platform(left).items())
 
@@ -194,7 +195,7 @@ class RunAttempts:
         journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
         parts = JournalParts(self.warehouse, self.at, [journal_path(self.warehouse, self.at, shard), journal.path])
         writing = screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens)
-        with writing as screens, seldom_searched():
+        with writing as screens:
             try:
                 asyncio.run(self._run(plan, journal, screens, parts, judge))
             finally:
@@ -295,21 +296,24 @@ def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, 
     Where there is more than one worker or range, the workers first take attempts from a common queue. A shard then
     finds its attempts finished, except those of a worker that died, and writes their rows.
     """
-    if workers > 1 or len(attempts) > MOST_IN_RANGE:
-        _roll_in_lanes(work, attempts, workers, beam)
-        attempts = work.ordered(attempts)
-    made = fan_out_listed(
-        work.warehouse,
-        work.at,
-        attempts,
-        work,
-        beam,
-        workers=workers,
-        encode=attempt_to_text,
-        decode=attempt_from_text,
-    )
-    screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
-    return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
+    screens = NewScreens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
+    with seldom_searched():
+        with written_beside(screens) as write_screens:
+            if workers > 1 or len(attempts) > MOST_IN_RANGE:
+                _roll_in_lanes(work, attempts, workers, beam)
+                write_screens()
+                attempts = work.ordered(attempts)
+            made = fan_out_listed(
+                work.warehouse,
+                work.at,
+                attempts,
+                work,
+                beam,
+                workers=workers,
+                encode=attempt_to_text,
+                decode=attempt_from_text,
+            )
+        return WrittenFiles({**made.files, "screens": screens.write()}, made.dropped)
 
 
 def _roll_in_lanes(work: RunAttempts, attempts: Sequence[Attempt], workers: int, beam: BeamSettings) -> None:

@@ -44,7 +44,7 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     versions = {}
     for table in order:
         with sole_writer(warehouse, table) if any(file.rows for file in files[table]) else nullcontext():
-            new = [without_committed(warehouse, file) if table == "screens" else file for file in files[table]]
+            new = without_committed(warehouse, files[table]) if table == "screens" else files[table]
             if any(file.rows for file in new):
                 versions[table] = commit(warehouse, table, new, at)
     return versions

@@ -1,13 +1,12 @@
-"""Reads the pixels and trees of committed screens by id, and writes the new screens of a stage."""
+"""Reads the pixels and trees of committed screens by id."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
 from functools import lru_cache
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
-from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, StagedScreen, journal_paths
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.shards import DataFile, replace_shard
 from trajmill.warehouse.store.base import FileStore
 
-_SCREENS_PER_BATCH = 64
 _DECODED_TREES = 4096
 
 
@@ -119,27 +113,14 @@ class WarehouseScreens:
         return file.elements(row)
 
 
-def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> DataFile:
-    """Write the stage's shard of `screens`: the screens in its journals that are not committed yet, ordered by id.
-
-    Args:
-        warehouse: where to write.
-        at: the stage run of the journals; a screen may be in several of them.
-        origin: common columns of the rows.
-        made_by: the environment that drew the screens.
-    """
+def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> list[DataFile]:
+    """Rewrite uncommitted shards without the screens that another run has committed since they were written."""
     committed = WarehouseScreens(warehouse)
-    with ExitStack() as stack:
-        journals = [stack.enter_context(closing(ScreenJournal(path))) for path in journal_paths(warehouse, at)]
-        holders = {id_: journal for journal in journals for id_ in journal.ids() if id_ not in committed}
-        staged = (holders[screen_id].screen(screen_id) for screen_id in sorted(holders))
-        return write_shard(warehouse, "screens", at, _batches(staged, origin, made_by))
+    return [_without(warehouse, file, committed) for file in files]
 
 
-def without_committed(warehouse: Warehouse, file: DataFile) -> DataFile:
-    """Rewrite an uncommitted shard without the screens that another run has committed since it was written."""
+def _without(warehouse: Warehouse, file: DataFile, committed: WarehouseScreens) -> DataFile:
     path = warehouse.table("screens") / file.path
-    committed = WarehouseScreens(warehouse)
     if not file.rows or path in committed.files:
         return file
     ids = pq.read_table(path, columns=["screen_id"], partitioning=None).column(0)
@@ -154,23 +135,6 @@ def without_committed(warehouse: Warehouse, file: DataFile) -> DataFile:
             for group, start in enumerate(starts[:-1])
         )
         return replace_shard(warehouse, path, "screens", kept)
-
-
-def _batches(screens: Iterator[StagedScreen], origin: Origin, made_by: str) -> Iterator[pa.RecordBatch]:
-    common = origin.common(made_by) | {"schema_version": SCHEMA_VERSION}
-    while batch := list(islice(screens, _SCREENS_PER_BATCH)):
-        rows = [
-            {
-                "screen_id": screen.screen_id,
-                "width": screen.size.width,
-                "height": screen.size.height,
-                "image": {"bytes": screen.image, "path": None},
-                "elements": screen.elements,
-                **common,
-            }
-            for screen in batch
-        ]
-        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema("screens"))
 
 
 class _ScreenFile:

@@ -36,7 +36,7 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.screens import write_screens
+from trajmill.warehouse.staged.new_screens import write_screens
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 from trajmill.warehouse.views import refresh_views
 

@@ -14,8 +14,9 @@ from trajmill.stages.importing.base import BadRecording, BadRecordingError, Read
 from trajmill.stages.importing.held_out import HeldOut
 from trajmill.stages.importing.rows import ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import DataFile, write_tables
+from trajmill.warehouse.staged.new_screens import write_screens
 from trajmill.warehouse.staged.screen_journal import ScreenJournal, stored_screen_journal
 
 STAGE = "import"

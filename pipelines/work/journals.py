@@ -21,6 +21,12 @@ class _Span(NamedTuple):
     length: int
 
 
+def journaled_ids(journals: Sequence[Path], trajectory_ids: Collection[str]) -> set[str]:
+    """Those of some trajectories that have a record; no record is parsed."""
+    wanted = set(trajectory_ids)
+    return {name for path in journals for name in _spans(path, path.stat().st_size).keys() & wanted}
+
+
 def journaled_records(journals: Sequence[Path], trajectory_ids: Collection[str]) -> Iterator[bytes]:
     """The records of some trajectories, in the order of the journals and, in a journal, of the records."""
     for path in journals:

@@ -26,8 +26,9 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged.new_screens import write_screens
 from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
 
 pytestmark = pytest.mark.slow

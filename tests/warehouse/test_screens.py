@@ -19,7 +19,8 @@ from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.staged.new_screens import write_screens
 from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
 
 ORIGIN = Origin(round=1, run_id="run-a", code_version="test")

@@ -85,7 +85,11 @@ class ScreenJournal:
         self._complete_bytes = 0
         self._writer: int | None = None
         self._reader: int | None = None
-        if path.exists():
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Find the records that the writer of the file has completed since."""
+        if self.path.exists():
             self._scan()
 
     def append(self, *observations: Observation) -> None:

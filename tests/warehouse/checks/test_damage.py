@@ -15,9 +15,10 @@ from trajmill.schemas.record import Origin
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table
-from trajmill.warehouse.screens import WarehouseScreens, write_screens
+from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.staged.new_screens import write_screens
 from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.staging import mark_done, read_marker
 

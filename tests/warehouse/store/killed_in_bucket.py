@@ -28,8 +28,8 @@ from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import write_release
-from trajmill.warehouse.screens import write_screens
 from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.staged.new_screens import write_screens
 from trajmill.warehouse.staged.screen_journal import stored_screen_journal
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import LeaseLostError
