@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from math import ceil
@@ -36,6 +36,7 @@ from trajmill.flows.terminal.show import find_trajectory
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared, stored_place
 from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import ReleaseRequest, make_release
 from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
@@ -147,20 +148,21 @@ def _some_trajectory(warehouse: Warehouse) -> str:
 
 
 def _history(warehouse: Warehouse) -> Work:
-    newest = _newest(warehouse)
+    newest = newest_round(warehouse)
     return partial(read_history, warehouse, newest.run_id, newest.round + 1)
 
 
 def _derive(warehouse: Warehouse) -> Work:
-    origin = _newest(warehouse)
+    origin = newest_round(warehouse)
     at = StageRun(origin.run_id, origin.round, "measured")
     rows = read_table(warehouse, "judgements", ["trajectory_id", "correct"], rounds=[origin.round])
     ids = sorted(rows["trajectory_id"].filter(rows["correct"]).to_pylist())
     return partial(DeriveExamples(warehouse, at, origin, (origin.round,), True, True, CurateSpec()), "00000", ids)
 
 
-def _derive_rl(warehouse: Warehouse) -> Work:
-    origin = _newest(warehouse)
+def derive_rl(warehouse: Warehouse) -> Callable[[], WrittenFiles]:
+    """Prepare to derive the RL rows of the newest round, those of groups without spread included."""
+    origin = newest_round(warehouse)
     at = StageRun(origin.run_id, origin.round, "measured")
     columns = ["trajectory_id", "purpose"]
     rows = read_table(warehouse, "trajectories", columns, rounds=[origin.round]).to_pydict()
@@ -169,9 +171,9 @@ def _derive_rl(warehouse: Warehouse) -> Work:
     compared = RLRound(origin.run_id, origin.round, ids, (origin.round,), {}, {}, frozenset(), frozenset())
     job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
 
-    def work() -> None:
+    def work() -> WrittenFiles:
         planned = plan_round(warehouse, compared, spec, seed=0).trajectories
-        fan_out_listed(
+        return fan_out_listed(
             *(warehouse, at, planned, job, BeamSettings()),
             workers=1,
             encode=json.dumps,
@@ -183,15 +185,16 @@ def _derive_rl(warehouse: Warehouse) -> Work:
 
 
 def _first_release(warehouse: Warehouse) -> Work:
-    newest = _newest(warehouse)
-    return _release_of(warehouse, newest.model_copy(update={"round": newest.round - 1}))
+    newest = newest_round(warehouse)
+    return release_of(warehouse, newest.model_copy(update={"round": newest.round - 1}))
 
 
 def _release(warehouse: Warehouse) -> Work:
-    return _release_of(warehouse, _newest(warehouse))
+    return release_of(warehouse, newest_round(warehouse))
 
 
-def _release_of(warehouse: Warehouse, origin: Origin) -> Work:
+def release_of(warehouse: Warehouse, origin: Origin, formats: Sequence[str] = ("trl", "verl")) -> Work:
+    """Prepare to make the release of a round."""
     names = sorted(folder.name for folder in (warehouse.root / "releases").iterdir())
     request = ReleaseRequest(
         name=f"measured-{len(names)}",
@@ -201,7 +204,7 @@ def _release_of(warehouse: Warehouse, origin: Origin) -> Work:
         averages=None,
         keep_per_query=3,
         keep_per_reply=None,
-        formats=(exporter_spec("trl"), exporter_spec("verl")),
+        formats=tuple(exporter_spec(kind) for kind in formats),
         previous=names[-1] if names else None,
         created_at="",
         heldout_apps=(),
@@ -218,7 +221,7 @@ WORK: dict[str, Callable[[Warehouse], Work]] = {
     "figures of all rounds, read anew": _history,
     "figures of all rounds, kept": _history,
     "derive the newest round": _derive,
-    "RL rows of the newest round": _derive_rl,
+    "RL rows of the newest round": derive_rl,
     "first release": _first_release,
     "release of the next round": _release,
     "release, all rows in shards": _release,
@@ -226,7 +229,7 @@ WORK: dict[str, Callable[[Warehouse], Work]] = {
 """By name, what prepares the work that is measured; the views come after these."""
 
 
-def _newest(warehouse: Warehouse) -> Origin:
+def newest_round(warehouse: Warehouse) -> Origin:
     """The newest round of the run."""
     rows = read_table(warehouse, "trajectories", ["round", "run_id"])
     return Origin(round=pc.max(rows["round"]).as_py(), run_id=rows["run_id"][0].as_py(), code_version="0")
@@ -244,12 +247,19 @@ def _fill(warehouse: Warehouse, source: Warehouse, steps: int) -> None:
         copy += 1
 
 
-def fill_one_round(warehouse: Warehouse, source: Warehouse, copies: int) -> None:
-    """Commit copies of all rounds as one, in shards of a thousand trajectories in the order of ids, as a stage does."""
+def fill_one_round(warehouse: Warehouse, source: Warehouse, copies: int, without: Sequence[str] = ()) -> None:
+    """Commit copies of all rounds as one, in shards of a thousand trajectories in the order of ids, as a stage does.
+
+    Args:
+        warehouse: where to write.
+        source: has the rounds.
+        copies: how often each of their rows is written.
+        without: tables that stay empty.
+    """
     run_id = _commit_once(warehouse, source)
     at = StageRun(run_id, max(read_table(source, "steps", ["round"])["round"].to_pylist()), "copied")
     ends: list[str] = []
-    for table in _REPEATED:
+    for table in (table for table in _REPEATED if table not in without):
         one = read_table(source, table)
         rows = pa.concat_tables(_renamed(one, copy, at.round) for copy in range(copies)).sort_by("trajectory_id")
         names = rows["trajectory_id"].to_pylist()

@@ -104,6 +104,7 @@ def read_episodes_of_rounds(
     rounds_of: Mapping[str, int],
     with_verdicts: bool = False,
     with_guidance: bool = False,
+    judged_until: int | None = None,
 ) -> list[Episode]:
     """Read the episodes of a few trajectories of many rounds, in the order of their ids, and of no others.
 
@@ -113,6 +114,7 @@ def read_episodes_of_rounds(
         rounds_of: by trajectory id, the round of its attempt.
         with_verdicts: as in `read_episodes`.
         with_guidance: as in `read_episodes`.
+        judged_until: the last round whose judgements count; None for the newest.
     """
     by_round: dict[int, list[str]] = defaultdict(list)
     for trajectory_id, number in rounds_of.items():
@@ -131,9 +133,22 @@ def read_episodes_of_rounds(
     late = [name for name, episode in by_id.items() if with_verdicts and episode.judgement is None]
     if late:
         # What a judge could not decide, a later round may have judged.
-        again = _looked_up(warehouse, run_id, late, None, with_verdicts, with_guidance)
+        judged_in = None if judged_until is None else range(judged_until + 1)
+        again = _looked_up(warehouse, run_id, late, judged_in, with_verdicts, with_guidance)
         by_id |= {episode.trajectory.trajectory_id: episode for episode in again}
     return [by_id[name] for name in sorted(by_id)]
+
+
+def rounds_of(
+    warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int]
+) -> Mapping[str, int]:
+    """The round of each of some trajectories, by id; those that are in none of `rounds` are left out."""
+    wanted = pa.array(sorted(trajectory_ids), pa.string())
+    found: dict[str, int] = {}
+    for batch in read_batches(warehouse, "trajectories", ["trajectory_id", "round"], rounds=rounds, run_id=run_id):
+        chosen = batch.filter(pc.is_in(batch["trajectory_id"], wanted))
+        found.update(zip(*(column.to_pylist() for column in chosen.columns), strict=True))
+    return found
 
 
 def _looked_up(

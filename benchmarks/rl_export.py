@@ -1,0 +1,88 @@
+"""Rows per second and memory of `trajmill export` for RL, from one large round.
+
+    trajmill evolve && python -m benchmarks.rl_export trajmill-data --copies 1 2
+
+The rounds of a finished run are repeated as one round, whose attempts all give RL rows, those of groups without spread
+included; its release has few supervised rows beside them. Each export is a process of its own: seconds are those of
+the work, without imports, and the peak is that of the whole process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.scale import derive_rl, fill_one_round, newest_round, release_of
+from trajmill.flows.cli.app import give_memory_back
+from trajmill.pipelines.export import ExportRequest, export_release_to
+from trajmill.schemas.dialects.families import family_named
+from trajmill.stages.export.formats.kinds import format_spec
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.releases import newest_release
+
+
+def main() -> None:
+    """Run and print."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("root", type=Path)
+    options.add_argument("--copies", type=int, nargs="+", default=[1], help="of all rounds of the run, as one round")
+    options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.one:
+        _do(open_warehouse(given.root))
+        return
+    give_memory_back()
+    print(
+        "| RL rows | supervised rows | s | CPU s | RL rows/CPU s | peak MiB, before the work | MB written |", flush=True
+    )
+    print("|---|---|---|---|---|---|---|")
+    for copies in given.copies:
+        with tempfile.TemporaryDirectory() as folder:
+            warehouse = create_warehouse(Path(folder) / "root")
+            _fill(warehouse, open_warehouse(given.root), copies)
+            command = [sys.executable, "-m", "benchmarks.rl_export", str(warehouse.root), "--one"]
+            said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        rl_rows, rows, seconds, cpu, before, peak, megabytes = json.loads(said.splitlines()[-1])
+        print(
+            f"| {rl_rows:,} | {rows:,} | {seconds:.1f} | {cpu:.1f} | {rl_rows / cpu:,.0f} | {peak:,.0f}, {before:,.0f} "
+            f"| {megabytes:,.0f} |",
+            flush=True,
+        )
+
+
+def _fill(warehouse: Warehouse, source: Warehouse, copies: int) -> None:
+    """Commit one round with its RL rows, and make its release."""
+    fill_one_round(warehouse, source, copies, without=("rl_steps",))
+    origin = newest_round(warehouse)
+    at = StageRun(origin.run_id, origin.round, "measured")
+    commit_stage(warehouse, at, derive_rl(warehouse)().files)
+    release_of(warehouse, origin, ("trl",))()
+
+
+def _do(warehouse: Warehouse) -> None:
+    """Export the newest release, and print what it took."""
+    form, family = format_spec("grpo"), family_named("qwen3-vl")
+    with tempfile.TemporaryDirectory(dir=warehouse.root) as folder:
+        request = ExportRequest(newest_release(warehouse), form, family, Path(folder) / "out")
+        before, start, cpu = _peak_mib(), perf_counter(), sum(os.times()[:4])
+        exported = export_release_to(warehouse, request)
+        seconds, spent = perf_counter() - start, sum(os.times()[:4]) - cpu
+        megabytes = sum(path.stat().st_size for path in request.folder.rglob("*.parquet")) / 1e6
+    rows = (exported.rl_written.rows, exported.written.rows)
+    print(json.dumps([*rows, seconds, spent, before, _peak_mib(), megabytes]))
+
+
+def _peak_mib() -> float:
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    main()

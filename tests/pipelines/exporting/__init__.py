@@ -1,0 +1,1 @@
+"""Tests of how work is named and divided."""

@@ -1,0 +1,78 @@
+"""RL rows of an export: sorted by group, however they are stored and read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.test_derive_rl import ATTEMPTS, EARLIER, ROUND, RUN, compared, stored
+from trajmill.pipelines.derive_rl import DeriveRLSteps, plan_round
+from trajmill.pipelines.exporting.exporting import Exporting
+from trajmill.pipelines.exporting.rl import compared_trajectories, rl_steps
+from trajmill.pipelines.fan_out import split_evenly
+from trajmill.schemas.dialects.families import ANY
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.stages.derive.spec import RLSpec
+from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.releases import Release
+from trajmill.warehouse.screens import WarehouseScreens
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def compared_round(tmp_path: Path) -> Warehouse:
+    """Three groups with a remembered success, in three shards that have attempts of all groups."""
+    warehouse = stored(tmp_path, {1: EARLIER, ROUND: ATTEMPTS})
+    origin = Origin(round=ROUND, run_id=RUN, code_version="test")
+    planned = plan_round(warehouse, compared(ATTEMPTS), RLSpec(keep_without_spread=True), seed=0).trajectories
+    at = StageRun(RUN, ROUND, "derive")
+    job = DeriveRLSteps(warehouse, at, origin, "inverse_length")
+    by_id = sorted(planned, key=lambda one: one.trajectory_id)
+    shards = [job(str(number), sorted(part, key=planned.index)) for number, part in enumerate(split_evenly(by_id, 3))]
+    commit_stage(warehouse, at, {"rl_steps": [file for shard in shards for file in shard.files["rl_steps"]]})
+    return warehouse
+
+
+def exported(warehouse: Warehouse, folder: Path) -> Sequence[RLStepExample]:
+    release = Release(
+        name="measured",
+        created_at="",
+        code_version="test",
+        run_id=RUN,
+        round=ROUND,
+        schema_version=1,
+        tables={},
+        files=(),
+        previous=None,
+    )
+    exporting = Exporting(warehouse, release, ANY, WarehouseScreens(warehouse), folder)
+    found = list(rl_steps(exporting, compared_trajectories(warehouse, release)))
+    assert list(folder.iterdir()) == []
+    return [one for one in found if isinstance(one, RLStepExample)]
+
+
+@pytest.mark.parametrize(("trajectories", "rows"), [(1000, 1000), (1, 1000), (2, 3)])
+def test_groups_stay_together_though_their_attempts_are_read_apart(
+    trajectories: int, rows: int, compared_round: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trajmill.pipelines.exporting.rl.TRAJECTORIES_AT_ONCE", trajectories)
+    monkeypatch.setattr("trajmill.warehouse.read.rows_per_group", lambda table: rows)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    made = exported(compared_round, folder)
+    stored_rows = read_rows(compared_round, RLStep)
+    assert {row.group for row in stored_rows} == {"a", "b", "c"}
+    assert any(row.replayed for row in stored_rows)
+    wanted = sorted((row.group, row.trajectory_id, row.step_index, row.rl_step_id) for row in stored_rows)
+    assert wanted != [(row.group, row.trajectory_id, row.step_index, row.rl_step_id) for row in stored_rows]
+    assert [
+        (one.comparison.group, one.lineage.trajectory_id, one.lineage.step_index, one.comparison.rl_step_id)
+        for one in made
+    ] == wanted
