@@ -10,7 +10,7 @@ import duckdb
 
 from trajmill.flows.report.charts import Bar, Segment, Series, Share
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.warehouse.checks.unreadable import damage_as_error
+from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import connect
 
@@ -170,27 +170,34 @@ def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
     Raises:
         BadInputError: a committed file is missing or damaged.
     """
-    with damage_as_error(warehouse.address), connect(warehouse) as views:
-        rounds = tuple(row[0] for row in _rows(views, "SELECT round FROM rounds WHERE run_id = $1 ORDER BY 1", run_id))
-        success = _success(views, run_id)
-        return Figures(
-            run_id=run_id,
-            rounds=rounds,
-            totals=_totals(views, run_id),
-            tiles=tuple(Tile(line.name, line.points[0], line.points[-1]) for line in success),
-            success=success,
-            funnel=_funnel(views, run_id, rounds),
-            judge=_judge(views, run_id, rounds),
-            critics=tuple(CriticRow(*row) for row in _rows(views, _CRITICS, run_id)),
-            untrained_rounds=tuple(row[0] for row in _rows(views, _UNTRAINED, run_id)),
-            attempts=_attempts(views, run_id),
-            lift=tuple(LiftRow(*row) for row in _rows(views, _LIFT, run_id)),
-            demonstrators=tuple(agent for (agent,) in _rows(views, _DEMONSTRATORS, run_id)),
-            models=tuple(ModelRow(*row) for row in _rows(views, _MODELS, run_id)),
-            seconds=_seconds(views, run_id),
-            failures=tuple(FailureRow(*row) for row in _rows(views, _FAILURES, run_id)),
-            pathways=_pathways(views, run_id),
-        )
+    try:
+        with connect(warehouse) as views:
+            return _figures(views, run_id)
+    except (duckdb.InvalidInputException, duckdb.IOException) as error:
+        raise unreadable(warehouse.address, error) from error
+
+
+def _figures(views: duckdb.DuckDBPyConnection, run_id: str) -> Figures:
+    rounds = tuple(row[0] for row in _rows(views, "SELECT round FROM rounds WHERE run_id = $1 ORDER BY 1", run_id))
+    success = _success(views, run_id)
+    return Figures(
+        run_id=run_id,
+        rounds=rounds,
+        totals=_totals(views, run_id),
+        tiles=tuple(Tile(line.name, line.points[0], line.points[-1]) for line in success),
+        success=success,
+        funnel=_funnel(views, run_id, rounds),
+        judge=_judge(views, run_id, rounds),
+        critics=tuple(CriticRow(*row) for row in _rows(views, _CRITICS, run_id)),
+        untrained_rounds=tuple(row[0] for row in _rows(views, _UNTRAINED, run_id)),
+        attempts=_attempts(views, run_id),
+        lift=tuple(LiftRow(*row) for row in _rows(views, _LIFT, run_id)),
+        demonstrators=tuple(agent for (agent,) in _rows(views, _DEMONSTRATORS, run_id)),
+        models=tuple(ModelRow(*row) for row in _rows(views, _MODELS, run_id)),
+        seconds=_seconds(views, run_id),
+        failures=tuple(FailureRow(*row) for row in _rows(views, _FAILURES, run_id)),
+        pathways=_pathways(views, run_id),
+    )
 
 
 def read_pathways(warehouse: Warehouse, run_id: str) -> tuple[PathwayRow, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
@@ -16,7 +15,7 @@ from trajmill.warehouse.store.connection import is_of_store, store_error
 
 @contextmanager
 def damage_as_error(where: Path | str) -> Iterator[None]:
-    """Turn the error of a missing or damaged Parquet file into one line.
+    """Turn the error of pyarrow about a missing or damaged Parquet file into one line.
 
     Raises:
         BadInputError: a file at `where`, a path or an URL, cannot be read.
@@ -24,7 +23,7 @@ def damage_as_error(where: Path | str) -> Iterator[None]:
     """
     try:
         yield
-    except (pa.ArrowInvalid, OSError, duckdb.InvalidInputException, duckdb.IOException) as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise unreadable(where, error) from error
 
 
