@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +20,9 @@ from trajmill.stages.export.spool import ImageSpool
 
 _IMAGE_BYTES = "images.list.element.bytes"
 _DICTIONARY_BYTES = 64 << 20
+_KEPT_BYTES: Final = 16 << 20
+"""A larger row group is not kept while the next one is made."""
+_HASHED_BYTES: Final = 1 << 20
 
 RowsWritten = Callable[[int], None]
 """Is told of so many more rows that are written."""
@@ -76,9 +82,11 @@ def write_parquet(
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        rows = _write_batches(unfinished, schema, batches, written)
-        with unfinished.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        with FileIO(unfinished, "w+") as file:
+            hashed = _HashedFile(file)
+            with _parquet_writer(unfinished, schema) as writer:
+                rows = _write_batches(writer, hashed, batches, written)
+            digest = hashed.hexdigest()
         size = unfinished.stat().st_size
         unfinished.replace(path)
     finally:
@@ -86,22 +94,77 @@ def write_parquet(
     return ExportedFile(name, rows, digest, size)
 
 
-def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], written: RowsWritten) -> int:
-    rows = 0
+class _HashedFile:
+    """Hashes a file while it grows, so that what was written is not read from the disk again."""
+
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._buffer = memoryview(bytearray(_HASHED_BYTES))
+
+    def catch_up(self) -> None:
+        """Hash what was written since."""
+        while size := self._file.readinto(self._buffer):
+            self._digest.update(self._buffer[:size])
+
+    def hexdigest(self) -> str:
+        """The SHA-256 of all that was written."""
+        self.catch_up()
+        return self._digest.hexdigest()
+
+
+def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    leaves = list(_leaves(schema))
     # Without Arrow's own schema, images are read as bytes, not as the dictionary that they were written from.
-    with pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         path,
         with_distinct_images(schema),
-        compression={column: "none" if column == _IMAGE_BYTES else "zstd" for column in _leaves(schema)},
+        compression={leaf: "none" if leaf == _IMAGE_BYTES else "zstd" for leaf in leaves},
+        write_statistics=[leaf for leaf in leaves if leaf != _IMAGE_BYTES],
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
         store_schema=False,
-    ) as writer:
-        writer.add_key_value_metadata(schema.metadata)
-        for batch in batches:
-            writer.write_batch(batch)
-            rows += batch.num_rows
-            written(batch.num_rows)
+    )
+    writer.add_key_value_metadata(schema.metadata)
+    return writer
+
+
+def _write_batches(
+    writer: pq.ParquetWriter, hashed: _HashedFile, batches: Iterable[pa.RecordBatch], written: RowsWritten
+) -> int:
+    """Write and hash each batch while the next one is made."""
+
+    def write(batch: pa.RecordBatch) -> int:
+        writer.write_batch(batch)
+        hashed.catch_up()
+        return int(batch.num_rows)
+
+    rows = 0
+    with ThreadPoolExecutor(1) as thread:
+        for number in _one_behind(_started(thread, write, batches)):
+            rows += number
+            written(number)
     return rows
+
+
+def _started(
+    thread: Executor, write: Callable[[pa.RecordBatch], int], batches: Iterable[pa.RecordBatch]
+) -> Iterator[Future[int]]:
+    for batch in batches:
+        writing = thread.submit(write, batch)
+        if batch.nbytes > _KEPT_BYTES:
+            wait([writing])
+        yield writing
+
+
+def _one_behind(results: Iterable[Future[int]]) -> Iterator[int]:
+    """The results in their order; none is waited for before the next one was started."""
+    before = None
+    for result in results:
+        if before is not None:
+            yield before.result()
+        before = result
+    if before is not None:
+        yield before.result()
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:
