@@ -64,14 +64,18 @@ class _Lease:
 
     def renew_in_time(self) -> None:
         """Create generations until the lease ends; interrupt the main thread if it is lost."""
-        store = self.store.impatient()
-        while not self.ended.wait(self.seconds / _RENEWALS):
+        store, usual = self.store.impatient(), self.seconds / _RENEWALS
+        pause = usual
+        while not self.ended.wait(pause):
+            # A store that comes back for a moment between two failures is found.
+            pause = usual / _RENEWALS
             with suppress(StoreError):
                 began = time.monotonic()
                 self.lost = not create_generation(store, self.name, self.number + 1, _owner(), self.seconds, self.token)
                 if not self.lost:
                     self.number += 1
                     self.until = began + self.seconds
+                    pause = usual
             if self.lost or time.monotonic() > self.until:
                 self.lost = True
                 if not self.ended.is_set():

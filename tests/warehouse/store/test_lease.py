@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from trajmill.warehouse.store.address import store_at
-from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError
+from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoreError
+from trajmill.warehouse.store.bucket import BucketStore
 from trajmill.warehouse.store.lease import create_generation, leased, number_of, this_process
 
 
@@ -82,6 +83,24 @@ def test_who_stood_still_finds_the_lease_taken(bucket_url: str) -> None:
             raise RuntimeError("a pipeline was interrupted") from None
     assert time.monotonic() - began < 600.0
     assert store.holder(name) == "the next"
+
+
+@pytest.mark.slow
+def test_a_lease_outlives_a_store_that_is_gone_whenever_it_is_to_be_renewed(
+    bucket_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, began = BucketStore.create, list[float]()
+
+    def there_between_renewals(store: BucketStore, name: str, data: bytes) -> bool:
+        if began and not 0.2 < (time.monotonic() - began[0]) % 1.0 < 0.8:
+            raise StoreError("gone")
+        return create(store, name, data)
+
+    monkeypatch.setattr(BucketStore, "create", there_between_renewals)
+    with leased(store_at(bucket_url), "staging/run/lock", wait=False, seconds=4.0):
+        began.append(time.monotonic())
+        time.sleep(6.0)
+        began.clear()
 
 
 @pytest.mark.slow
