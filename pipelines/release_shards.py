@@ -125,12 +125,12 @@ def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) ->
     for folder in folders:
         for each in exporters:
             _fetched(warehouse, folder / each.file)
-    tables = [_keys_in(folder / exporters[0].file) for folder in folders]
+    tables = [_keys_in(warehouse, folder / exporters[0].file) for folder in folders]
     return [_Shard(folder, keys) for folder, keys in zip(folders, tables, strict=True)]
 
 
-def _keys_in(path: Path) -> pa.Table:
-    with damage_as_error(path):
+def _keys_in(warehouse: Warehouse, path: Path) -> pa.Table:
+    with damage_as_error(warehouse.store.uri(warehouse.name(path))):
         return pq.read_table(path, columns=_KEYS.names).cast(_KEYS)
 
 
@@ -143,8 +143,8 @@ def _fetched(warehouse: Warehouse, path: Path) -> None:
         name = warehouse.name(path)
         users = ", ".join(each.name for each in releases if any(file.path == name for file in each.shards))
         raise BadInputError(
-            f"{warehouse.store.uri(name)}: missing, though {users} has rows of it; restore it from a copy, or drop "
-            "what names it (`trajmill releases drop`)"
+            f"{warehouse.store.uri(name)}: missing, with rows of {users}; restore it from a copy, or drop these "
+            "releases (`trajmill releases drop`)"
         ) from None
 
 

@@ -133,10 +133,25 @@ def read_release(warehouse: Warehouse, name: str) -> Release:
     try:
         release = Release.model_validate_json(written.decode())
     except (ValidationError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}:1: not a release's manifest; restore it from a copy") from error
+        raise BadInputError(f"{path}:1: not a release's manifest; {_restore(name)}") from error
     if release.sha256 is not None and release.sha256 != release.own_hash():
-        raise BadInputError(f"{path}:1: changed since release {name} was made; restore it from a copy")
+        raise BadInputError(f"{path}:1: changed since release {name} was made; {_restore(name)}")
     return release
+
+
+def run_of_release(warehouse: Warehouse, name: str) -> str:
+    """The run that made a release; where its manifest is damaged, the one that its name begins with.
+
+    Raises:
+        BadInputError: there is no such release, or its manifest is damaged and its name tells no run.
+    """
+    try:
+        return read_release(warehouse, name).run_id
+    except BadInputError:
+        runs = [run for run in warehouse.store.folders("staging") if name.startswith(f"{run}-")]
+        if not runs or name not in release_names(warehouse):
+            raise
+        return max(runs, key=len)
 
 
 def drop_release(warehouse: Warehouse, name: str) -> None:
@@ -240,6 +255,10 @@ def _fetched(warehouse: Warehouse, path: Path, anew: bool = False) -> Path:
 def _no_release(warehouse: Warehouse, name: str) -> str:
     known = ", ".join(release_names(warehouse)) or "none"
     return f"release {name}: there is none in {warehouse.address}; there are: {known}"
+
+
+def _restore(name: str) -> str:
+    return f"restore it from a copy, or drop the release (`trajmill releases drop {name}`)"
 
 
 def _describe(path: Path, folder: Path) -> ReleaseFile:

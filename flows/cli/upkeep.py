@@ -99,10 +99,10 @@ def diff(
 def drop(name: Name, config: ConfigFile = None, root: Root = None) -> None:
     """Delete a release; rows and screens stay in the tables."""
     from trajmill.warehouse.lock import sole_worker
-    from trajmill.warehouse.releases import drop_release, read_release
+    from trajmill.warehouse.releases import drop_release, run_of_release
 
     warehouse = warehouse_of(config, root)
-    with sole_worker(warehouse, read_release(warehouse, name).run_id):
+    with sole_worker(warehouse, run_of_release(warehouse, name)):
         drop_release(warehouse, name)
     print(f"{name} is dropped; `trajmill vacuum` deletes what only it has named")
 

@@ -13,6 +13,7 @@ from datasets import load_dataset
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
+from trajmill.pipelines.reading.releases import compare_releases
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.digests import digests_of
@@ -154,9 +155,7 @@ def test_a_missing_shard_is_named_and_not_written_beside_it(warehouse: Warehouse
     [missing] = [path for path in made(warehouse, 1, chosen([0, 1])).files if path.name == lost]
     kept = missing.rename(warehouse.root / "kept")
     before = shards(warehouse)
-    with pytest.raises(
-        BadInputError, match=f"{missing}: missing, though r1 has rows of it; restore it from a copy, or"
-    ):
+    with pytest.raises(BadInputError, match=f"{missing}: missing, with rows of r1; restore it from a copy, or"):
         made(warehouse, 2, chosen([0, 1]))
     assert shards(warehouse) == before
     kept.rename(missing)
@@ -177,3 +176,5 @@ def test_a_damaged_shard_is_named(warehouse: Warehouse) -> None:
     cut.write_bytes(cut.read_bytes()[:1000])
     with pytest.raises(BadInputError, match=f"{cut}: a committed file is missing or damaged"):
         made(warehouse, 2, chosen([0, 2]))
+    with pytest.raises(BadInputError, match=f"releases/r1: a committed file is missing or damaged .*{cut.name}"):
+        compare_releases(warehouse, "r1", "r1")

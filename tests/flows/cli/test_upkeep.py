@@ -59,3 +59,18 @@ def test_releases_are_listed_and_dropped(warehouse: Warehouse, capsys: pytest.Ca
     assert said(warehouse, capsys, "releases", "list") == ""
     assert run(["releases", "drop", "first", "--root", str(warehouse.root)]) == 1
     assert capsys.readouterr().err.startswith("release first: there is none in ")
+
+
+def test_a_release_whose_manifest_is_damaged_can_be_dropped(
+    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "run-a-r0001"
+    export(warehouse, name)
+    release(warehouse, name)
+    (warehouse.release(name) / "manifest.json").write_text("{")
+    assert run(["releases", "list", "--root", str(warehouse.root)]) == 1
+    assert f"or drop the release (`trajmill releases drop {name}`)" in capsys.readouterr().err
+    with sole_worker(warehouse, "run-a"):
+        assert run(["releases", "drop", name, "--root", str(warehouse.root)]) == 1
+    assert f"{name} is dropped" in said(warehouse, capsys, "releases", "drop", name)
+    assert said(warehouse, capsys, "releases", "list").startswith("first  ")
