@@ -51,8 +51,8 @@ class RowLookup:
     def _database(self) -> duckdb.DuckDBPyConnection:
         database = duckdb.connect(config=OFFLINE)
         self._warehouse.store.register(database)
-        # Committed files never change, so their footers are kept.
-        return database.execute("SET parquet_metadata_cache = true")
+        # Committed files never change, so their footers are kept; a reading has a connection of its own.
+        return database.execute("SET GLOBAL parquet_metadata_cache = true")
 
     def prepare(self, tables: Collection[str]) -> None:
         """Start DuckDB and read the bounds of tables, all side by side.
@@ -101,8 +101,9 @@ class RowLookup:
         conditions += [f"starts_with({_quoted(schema, column)}, ?)" for column in starts or {}]
         parameters: list[object] = [files, *equal.values(), *(starts or {}).values()]
         if rounds is not None:
-            conditions.append("list_contains(?, round)")
-            parameters.append(list(rounds))
+            # The bounds leave row groups out, which a list does not.
+            conditions.append("round BETWEEN ? AND ? AND list_contains(?, round)")
+            parameters += [min(rounds), max(rounds), list(rounds)]
         if among is not None:
             conditions.append(f"{_quoted(schema, among.column)} IN (SELECT unnest(?))")
             parameters.append(list(among.values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http import HTTPStatus
 from importlib import resources
 from pathlib import PurePath
@@ -58,8 +59,17 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
         catalogue = Catalogue(warehouse)
         bounds_read.result()
         screens_known.result()
+    _read_newest(lookup, catalogue, screens)
     _add_data(app, warehouse, catalogue, screens, lookup)
     return ViewerGuard(app, token)
+
+
+def _read_newest(lookup: RowLookup, catalogue: Catalogue, screens: SharedScreens) -> None:
+    """Read the newest attempt, as the first page does: footers of files are kept, and libraries have begun."""
+    for newest in attempt_page(catalogue, PageRequest(limit=1)).rows:
+        # A damaged file is told to whoever asks for what it has.
+        with suppress(BadInputError):
+            trajectory_page(lookup, catalogue, screens, newest.run_id, newest.trajectory_id)
 
 
 def _add_pages(app: FastAPI) -> None:

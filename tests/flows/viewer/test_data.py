@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tests.flows.viewer.pages import AT, COUNT, HOSTILE, RUN, name
+from tests.flows.viewer.pages import AT, COUNT, HOSTILE, RUN, name, write_hostile_run
 from tests.warehouse.samples import commit_rows, png, stage_run, trajectory
 from trajmill.flows.viewer.app import viewer_app
 from trajmill.flows.viewer.catalogue import Catalogue
@@ -16,6 +16,7 @@ from trajmill.flows.viewer.images import checked_image
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.selection import released_rows
 from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.releases import release_names
 
@@ -139,6 +140,18 @@ def test_what_is_not_there_is_one_line(client: TestClient, path: str, says: str)
     answer = client.get(f"/api/{path}")
     assert answer.status_code == 404
     assert says in answer.json()["detail"]
+
+
+@pytest.mark.slow
+def test_a_viewer_opens_though_a_file_of_the_newest_attempt_is_damaged(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "root")
+    write_hostile_run(warehouse)
+    [damaged] = committed_files(warehouse, "steps")
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    client = TestClient(viewer_app(warehouse), base_url=LOCAL)
+    newest = rows(client)[0]
+    answer = client.get(f"/api/trajectories/{newest['run_id']}/{newest['trajectory_id']}")
+    assert answer.status_code == 404 and damaged.name in answer.json()["detail"]
 
 
 def test_a_screenshot_is_sent_as_it_is_stored(client: TestClient) -> None:
