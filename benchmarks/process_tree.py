@@ -22,6 +22,12 @@ def tree_cpu_seconds() -> float:
     return sum(map(_ticks, _tree())) / os.sysconf("SC_CLK_TCK")
 
 
+def peak_mib() -> float:
+    """The most memory that this process alone has had; the figure of `getrusage` begins with that of its parent."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
+
+
 def _tree() -> set[int]:
     own = os.getpid()
     return {own, *descendants(own)}

@@ -18,13 +18,25 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.scale import derive_rl, fill_one_round, newest_round, release_of
+from benchmarks.process_tree import peak_mib
+from benchmarks.repeated_run import fill_one_round, newest_round
 from trajmill.flows.cli.app import give_memory_back
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared, stored_place
+from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.export import ExportRequest, export_release_to
+from trajmill.pipelines.fan_out import WrittenFiles
+from trajmill.pipelines.release import ReleaseRequest, make_release
+from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.dialects.families import family_named
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.formats.kinds import format_spec
+from trajmill.stages.export.kinds import exporter_spec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import newest_release
 
 
@@ -62,8 +74,49 @@ def _fill(warehouse: Warehouse, source: Warehouse, copies: int) -> None:
     fill_one_round(warehouse, source, copies, without=("rl_steps",))
     origin = newest_round(warehouse)
     at = StageRun(origin.run_id, origin.round, "measured")
-    commit_stage(warehouse, at, derive_rl(warehouse)().files)
-    release_of(warehouse, origin, ("trl",))()
+    commit_stage(warehouse, at, _derive_rl(warehouse).files)
+    _release(warehouse, origin)
+
+
+def _derive_rl(warehouse: Warehouse) -> WrittenFiles:
+    """Derive the RL rows of the newest round, those of groups without spread included."""
+    origin = newest_round(warehouse)
+    at = StageRun(origin.run_id, origin.round, "measured")
+    columns = ["trajectory_id", "purpose"]
+    rows = read_table(warehouse, "trajectories", columns, rounds=[origin.round]).to_pydict()
+    ids = [name for name, purpose in zip(*rows.values(), strict=True) if purpose == Purpose.TRAIN]
+    spec = RLSpec(keep_without_spread=True)
+    compared = RLRound(origin.run_id, origin.round, ids, (origin.round,), {}, {}, frozenset(), frozenset())
+    job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
+    planned = plan_round(warehouse, compared, spec, seed=0).trajectories
+    return fan_out_listed(
+        *(warehouse, at, planned, job, BeamSettings()),
+        workers=1,
+        encode=json.dumps,
+        decode=read_compared,
+        near=stored_place,
+    )
+
+
+def _release(warehouse: Warehouse, origin: Origin) -> None:
+    """Make the release of a round."""
+    request = ReleaseRequest(
+        name="measured",
+        origin=origin,
+        policy="measured",
+        judge="measured",
+        averages=None,
+        keep_per_query=3,
+        keep_per_reply=None,
+        formats=(exporter_spec("trl"),),
+        previous=None,
+        created_at="",
+        heldout_apps=(),
+        left_out={},
+    )
+    staging = warehouse.staging(origin.run_id) / request.name
+    staging.mkdir(parents=True)
+    make_release(warehouse, request, read_rows(warehouse, Query), staging)
 
 
 def _do(warehouse: Warehouse) -> None:
@@ -71,17 +124,12 @@ def _do(warehouse: Warehouse) -> None:
     form, family = format_spec("grpo"), family_named("qwen3-vl")
     with tempfile.TemporaryDirectory(dir=warehouse.root) as folder:
         request = ExportRequest(newest_release(warehouse), form, family, Path(folder) / "out")
-        before, start, cpu = _peak_mib(), perf_counter(), sum(os.times()[:4])
+        before, start, cpu = peak_mib(), perf_counter(), sum(os.times()[:4])
         exported = export_release_to(warehouse, request)
         seconds, spent = perf_counter() - start, sum(os.times()[:4]) - cpu
         megabytes = sum(path.stat().st_size for path in request.folder.rglob("*.parquet")) / 1e6
     rows = (exported.rl_written.rows, exported.written.rows)
-    print(json.dumps([*rows, seconds, spent, before, _peak_mib(), megabytes]))
-
-
-def _peak_mib() -> float:
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(peak.split()[1]) / 1024
+    print(json.dumps([*rows, seconds, spent, before, peak_mib(), megabytes]))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from benchmarks.scale import fill_one_round
+from benchmarks.process_tree import peak_mib
+from benchmarks.repeated_run import fill_one_round
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import own_judge
@@ -143,8 +144,7 @@ def _do(warehouse: Warehouse, what: str, way: str) -> None:
         )
         rows = sum(map(made.rows, made.files))
     seconds, spent = perf_counter() - start, sum(os.times()[:4]) - cpu
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    print(json.dumps([len(of.trajectory_ids), rows, seconds, spent, int(peak.split()[1]) / 1024]))
+    print(json.dumps([len(of.trajectory_ids), rows, seconds, spent, peak_mib()]))
 
 
 def _round(warehouse: Warehouse) -> Round:

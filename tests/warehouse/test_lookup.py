@@ -47,7 +47,8 @@ def test_rows_with_one_of_some_values_come_in_the_order_in_which_they_are_stored
 
 @pytest.mark.slow
 def test_rows_of_some_rounds_are_found_and_those_between_them_are_not(warehouse: Warehouse) -> None:
-    commit_rows(warehouse, third := stage_run("judge", 3), *step_verdicts(5, third))
+    third = stage_run("judge", 3)
+    commit_rows(warehouse, third, *step_verdicts(5, third))
     lookup = RowLookup(warehouse)
     assert lookup.read(TABLE, ["round"], rounds=[3, 1])["round"].value_counts().to_pylist() == [
         {"values": 1, "counts": 20},
