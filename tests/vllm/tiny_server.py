@@ -33,6 +33,8 @@ ENVIRONMENT: Final = {
     # One thread is enough for so small a model; several, each bound to a core, wait for one another on a busy machine.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
+    # The engine's process computes, too: a worker of its own would poll for its next step instead of sleeping.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     # Compiling takes forty seconds and makes so small a model no faster.
     "TORCH_COMPILE_DISABLE": "1",
 }
