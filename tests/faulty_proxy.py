@@ -105,6 +105,13 @@ def unconditional_proxy(endpoint: str) -> Iterator[FaultyProxy]:
 
 
 @contextmanager
+def counting_proxy(endpoint: str) -> Iterator[FaultyProxy]:
+    """Run a proxy that takes part in nothing; its next number is how many requests it has seen."""
+    with _running(FaultyProxy(endpoint, "Of-No-Request")) as proxy:
+        yield proxy
+
+
+@contextmanager
 def _running(proxy: FaultyProxy) -> Iterator[FaultyProxy]:
     thread = threading.Thread(target=proxy.serve_forever, daemon=True)
     thread.start()

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import delta_table
+from trajmill.warehouse.delta_log import delta_table, newest_table
 from trajmill.warehouse.kept_bounds import keep_bounds
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
@@ -95,7 +95,7 @@ def _add(delta: DeltaTable, files: Sequence[DataFile], at: StageRun) -> None:
 
 def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
     """The highest attempt at a stage run that any table has, whichever `at` is; -1 if there is none."""
-    tables = (delta_table(warehouse, table) for table in TABLES)
+    tables = (newest_table(warehouse, table) for table in TABLES)
     attempts = (None if delta is None else delta.transaction_version(at.name) for delta in tables)
     return max((attempt for attempt in attempts if attempt is not None), default=-1)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.checks.log_entries import LOG, first_unreadable_entry, log_entries
+from trajmill.warehouse.checks.log_entries import LOG, LogEntry, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
 
@@ -89,6 +90,18 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
     return ask_again(warehouse.store, lambda: _opened(warehouse, table, version))
 
 
+def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
+    """The Delta table at its newest version, to read from alone: it is kept for the next reader. Errors as above."""
+    entries = log_entries(warehouse, table)
+    return _kept(warehouse, table, tuple(entries)) if entries else None
+
+
+@lru_cache(maxsize=len(TABLES))
+def _kept(warehouse: Warehouse, table: str, entries: tuple[LogEntry, ...]) -> DeltaTable:
+    """The Delta table whose log has these entries; in a bucket, reading a log is some requests for each of them."""
+    return ask_again(warehouse.store, lambda: _opened(warehouse, table, None))
+
+
 def _opened(warehouse: Warehouse, table: str, version: int | None) -> DeltaTable:
     where = warehouse.store.uri(f"tables/{table}")
     with warehouse.store.one_line(f"tables/{table}"):
@@ -123,7 +136,7 @@ def committed_files(
     With `rounds`, `run_id` or `between`, files without such rows are left out by the log's statistics; the others may
     still have other rows.
     """
-    delta = delta_table(warehouse, table, version)
+    delta = newest_table(warehouse, table) if version is None else delta_table(warehouse, table, version)
     if delta is None:
         return []
     where = {} if run_id is None else {"run_id": run_id}
@@ -148,7 +161,7 @@ def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
     """The committed state of a table."""
     # The entry is read before the table: after a commit in between it is too old, so that the reader looks again.
     entry = newest_log_entry(warehouse, table)
-    delta = delta_table(warehouse, table)
+    delta = newest_table(warehouse, table)
     if delta is None:
         return Snapshot("", [], [], False)
     columns = [field.name for field in delta.schema().fields]
@@ -158,7 +171,7 @@ def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
 
 def table_versions(warehouse: Warehouse) -> dict[str, int]:
     """The newest version of every table to which something was committed."""
-    found = {table: delta_table(warehouse, table) for table in TABLES}
+    found = {table: newest_table(warehouse, table) for table in TABLES}
     return {table: int(delta.version()) for table, delta in found.items() if delta is not None}
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import Between, FileBounds, delta_table, file_bounds, newest_log_entry
+from trajmill.warehouse.delta_log import Between, FileBounds, file_bounds, newest_log_entry, newest_table
 from trajmill.warehouse.kept_bounds import KeptBounds, newest_bounds
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import OFFLINE
@@ -137,7 +137,7 @@ class RowLookup:
             return kept.bounds
         known, entry = self._logs.get(table), newest_log_entry(self._warehouse, table)
         if known is None or known.entry != entry:
-            delta = delta_table(self._warehouse, table)
+            delta = newest_table(self._warehouse, table)
             known = self._logs[table] = _KnownLog(entry, None if delta is None else file_bounds(delta))
         return known.bounds
 

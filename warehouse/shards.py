@@ -16,7 +16,7 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.columns import WRITTEN_AT, file_schema
-from trajmill.warehouse.delta_log import delta_table, logged_names
+from trajmill.warehouse.delta_log import logged_names, newest_table
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 
 _ROWS_PER_GROUP = 16_384
@@ -168,7 +168,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 
 def _is_committed(warehouse: Warehouse, table: str, name: str) -> bool:
-    delta = delta_table(warehouse, table)
+    delta = newest_table(warehouse, table)
     return delta is not None and name in logged_names(delta)
 
 

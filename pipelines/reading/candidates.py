@@ -18,7 +18,7 @@ from trajmill.stages.curate.digests import DIGESTED, DIGESTS, digests_of
 from trajmill.stages.curate.leak_check import LeakCheck, RowLeak
 from trajmill.stages.curate.selection import shortest_successes, successes_in
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
-from trajmill.warehouse.delta_log import Between, FileBounds, delta_table, file_bounds
+from trajmill.warehouse.delta_log import Between, FileBounds, file_bounds, newest_table
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 
@@ -88,7 +88,7 @@ def read_candidates(warehouse: Warehouse, origin: Origin, sort: Sort, check: Lea
         check: finds leaks in the texts.
     """
     kept_files = KeptFiles(warehouse, origin.run_id, f"candidates/{content_id(sort.column, sort.value)}", ".parquet")
-    delta = delta_table(warehouse, "examples")
+    delta = newest_table(warehouse, "examples")
     if delta is None:
         return Candidates(0, CANDIDATES.empty_table())
     before = origin.round + 1

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from trajmill.pipelines.reading.kept_files import KeptFiles
 from trajmill.schemas.record import Record
 from trajmill.stages.curate.history import History, QueryHistory
-from trajmill.warehouse.delta_log import FileBounds, delta_table, file_bounds
+from trajmill.warehouse.delta_log import FileBounds, file_bounds, newest_table
 from trajmill.warehouse.layout import Warehouse
 
 _TABLES: Final = ("judgements", "trajectories")
@@ -37,7 +37,7 @@ class CoveredFiles:
 
     @cached_property
     def _bounds(self) -> Mapping[str, FileBounds]:
-        found = {table: delta_table(self._warehouse, table) for table in self._tables}
+        found = {table: newest_table(self._warehouse, table) for table in self._tables}
         return {table: file_bounds(delta) for table, delta in found.items() if delta is not None}
 
 

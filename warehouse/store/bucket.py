@@ -200,23 +200,24 @@ class BucketStore:
         """A file system that reads ranges; its names begin with that of the bucket."""
         from pyarrow.fs import FSSpecHandler, PyFileSystem
 
+        from trajmill.warehouse.store.ranges import DataFileStore
+
         parts = urlsplit(self.address)
-        return PyFileSystem(FSSpecHandler(self._ranges)), f"{parts.netloc}{parts.path}/"
+        return PyFileSystem(FSSpecHandler(self._ranges(DataFileStore))), f"{parts.netloc}{parts.path}/"
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let DuckDB read the bucket through the same library, without an extension."""
-        connection.register_filesystem(self._ranges)
+        from trajmill.warehouse.store.ranges import RangeStore
+
+        connection.register_filesystem(self._ranges(RangeStore))
 
     @property
     def _objects(self) -> ObjectStore:
         return _opened(self.address)
 
-    @property
-    def _ranges(self) -> RangeStore:
-        from trajmill.warehouse.store.ranges import RangeStore
-
+    def _ranges(self, kind: type[RangeStore]) -> RangeStore:
         scheme: Any = urlsplit(self.address).scheme
-        return RangeStore(scheme, client_options=client_options(), retry_config=RETRIES)
+        return kind(scheme, client_options=client_options(), retry_config=RETRIES)
 
     def _check_bucket(self, error: FileNotFoundError) -> None:
         if says_no_bucket(error):

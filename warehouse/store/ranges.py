@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import threading
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from obstore.exceptions import BaseError
 from obstore.fsspec import FsspecStore
@@ -19,6 +20,11 @@ from obstore.fsspec import FsspecStore
 from trajmill.warehouse.store.connection import PATIENCE, is_unanswered, pauses
 
 R = TypeVar("R")
+_DATA_FILE: Final = re.compile(r"/tables/\w+/[^/]+\.parquet$")
+_READ_WHOLE: Final = 1 << 18
+"""Bytes of the largest file that is asked for once: its footer and its columns would be two requests."""
+_BEHIND_THE_END: Final = "416 "
+"""In the answer to a request for bytes behind the end of a file."""
 
 
 class RangeStore(FsspecStore):
@@ -34,8 +40,33 @@ class RangeStore(FsspecStore):
         return RangeFile(self, path) if mode == "rb" else super()._open(path, mode, *arguments, **keywords)
 
 
+class DataFileStore(RangeStore):
+    """The same for pyarrow, which asks for a file's size twice when it opens it; that of a data file never changes."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        """Know no file yet. Arguments as of `FsspecStore`."""
+        super().__init__(*arguments, **keywords)
+        self._data_files: dict[str, dict[str, Any]] = {}
+
+    async def _info(self, path: str, **named: Any) -> dict[str, Any]:
+        known = self._data_files.get(path) or await super()._info(path, **named)
+        if _DATA_FILE.search(path):
+            self._data_files[path] = known
+        return known
+
+    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **named: Any) -> bytes:
+        try:
+            return await super()._cat_file(path, start, end, **named)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{path}: is gone since it was read first") from error
+        except BaseError as error:
+            if _BEHIND_THE_END not in str(error):
+                raise
+            raise OSError(f"{path}: has become shorter since it was read first") from error
+
+
 class RangeFile(io.RawIOBase):
-    """A file open for reading; each read is one request for its range."""
+    """A file open for reading; each read is one request for its range, all reads of a small file are one together."""
 
     def __init__(self, files: FsspecStore, path: str) -> None:
         """Open a file, without a request."""
@@ -64,8 +95,19 @@ class RangeFile(io.RawIOBase):
         """Read up to some bytes, all that are left if negative, and set the position of this thread behind them."""
         start = self.tell()
         end = self._size if size is None or size < 0 else min(start + size, self._size)
-        data: bytes = self._files.cat_file(self._path, start=start, end=end) if start < end else b""
+        data = self._bytes(start, end) if start < end else b""
         self._position.bytes = start + len(data)
+        return data
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        if self._size <= _READ_WHOLE:
+            return self._all[start:end]
+        data: bytes = self._files.cat_file(self._path, start=start, end=end)
+        return data
+
+    @cached_property
+    def _all(self) -> bytes:
+        data: bytes = self._files.cat_file(self._path, start=0, end=self._size)
         return data
 
     @cached_property
