@@ -10,12 +10,11 @@ keeps what earlier stages have imported; processes that draw are others.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 
-from benchmarks.process_tree import peak_mib, tree_cpu_seconds
+from benchmarks.process_tree import print_measured
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config, RunSection
 from trajmill.flows.malloc_arenas import limit_malloc_arenas
@@ -33,20 +32,11 @@ def main(root: Path, only: Sequence[str]) -> None:
     with sole_worker(context.warehouse, context.run_id):
         if not only:
             # It keeps digests of all rounds so far, which a run has made round by round.
-            _measure("first release, of the round before", partial(release, context.in_round(context.round - 1)))
+            print_measured("first release, of the round before", partial(release, context.in_round(context.round - 1)))
         for stage in stages_of(context.config):
             if stage.name in only or (not only and stage.fixed_round is None):
-                _measure(f"stage `{stage.name}`", partial(do_stage, stage, context))
-    _measure("refreshing the views", partial(refresh_views, context.warehouse))
-
-
-def _measure(name: str, work: Callable[[], object]) -> None:
-    # The peak is counted anew (`man 5 proc`).
-    Path("/proc/self/clear_refs").write_text("5")
-    start, cpu = perf_counter(), tree_cpu_seconds()
-    work()
-    seconds, spent = perf_counter() - start, tree_cpu_seconds() - cpu
-    print(f"| {name} | {seconds:.3f} | {spent:.3f} | {peak_mib():,.0f} |", flush=True)
+                print_measured(f"stage `{stage.name}`", partial(do_stage, stage, context))
+    print_measured("refreshing the views", partial(refresh_views, context.warehouse))
 
 
 if __name__ == "__main__":

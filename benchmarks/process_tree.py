@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 
 from trajmill.stages.environments.desktop.local.processes import descendants
 
@@ -26,6 +28,16 @@ def peak_mib() -> float:
     """The most memory that this process alone has had; the figure of `getrusage` begins with that of its parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
+
+
+def print_measured(name: str, work: Callable[[], object]) -> None:
+    """Do some work and print a line of a table: what, seconds, CPU seconds of all processes, peak MiB of this."""
+    # The peak is counted anew (`man 5 proc`).
+    Path("/proc/self/clear_refs").write_text("5")
+    start, cpu = perf_counter(), tree_cpu_seconds()
+    work()
+    seconds, spent = perf_counter() - start, tree_cpu_seconds() - cpu
+    print(f"| {name} | {seconds:.3f} | {spent:.3f} | {peak_mib():,.0f} |", flush=True)
 
 
 def _tree() -> set[int]:

@@ -46,7 +46,7 @@ from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged.screen_journal import stored_screen_journal
 from trajmill.warehouse.upkeep.compact import compact
 
 _RUN = "benchmark"
@@ -199,13 +199,12 @@ def _megabytes(*folders: Path) -> float:
 def _round(warehouse: Warehouse, number: int, rows: int, image_bytes: int) -> pa.Table:
     """Commit the examples and screens of one round; each row shows a screen, half of them one that no other shows."""
     at, draw = StageRun(_RUN, number, "derive"), random.Random(number)
-    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
     shown = []
-    for row in range(rows):
-        screen_id = content_id("screen", number, row if row % 2 else row // 20)
-        journal.append(_observation(screen_id, draw.randbytes(image_bytes)))
-        shown.append(screen_id)
-    journal.close()
+    with stored_screen_journal(warehouse, at, "00000") as journal:
+        for row in range(rows):
+            screen_id = content_id("screen", number, row if row % 2 else row // 20)
+            journal.append(_observation(screen_id, draw.randbytes(image_bytes)))
+            shown.append(screen_id)
     examples = pa.Table.from_pylist(
         [_example(number, row, screen_id) for row, screen_id in enumerate(shown)], schema=arrow_schema("examples")
     )
