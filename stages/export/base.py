@@ -91,16 +91,14 @@ class Exporter(Protocol):
         """Columns of the file."""
         ...
 
-    def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
-        """The rows of the file; each batch becomes a row group.
+    def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the file in all columns but `images`, a batch for each batch; `screen_ids` says what they show.
 
         Args:
-            rows: in the schema of its table, in batches of one row group.
-            screens: where the images are.
+            rows: in the schema of its table.
 
         Raises:
             BadInputError: a row has more or fewer placeholders than screens.
-            KeyError: a screen is not stored.
         """
         ...
 

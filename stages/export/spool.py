@@ -61,19 +61,37 @@ class ImageSpool:
         return sorted(self._places)
 
     def groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows in the same order, in batches of one row group; the images of its column `screens` are added.
+        """The same rows in the same order, in batches of one row group, by the images of their column `screen_ids`.
 
         Raises:
-            KeyError: a screen is not stored.
+            KeyError: a screen was not added.
         """
         rest: list[pa.RecordBatch] = []
-        for batch in self._ahead_of(batches):
+        for batch in batches:
             rows = pa.concat_batches([*rest, batch]) if rest else batch
             starts = self._group_starts(rows)
             for start, end in itertools.pairwise(starts):
                 yield rows.slice(start, end - start)
             rest = [rows.slice(starts[-1])] if starts else []
         yield from rest
+
+    def ahead_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass rows on in small batches, of whose column `screens` the images were added.
+
+        Images of some thousands of rows are added together, before the first of these rows is given.
+
+        Raises:
+            KeyError: a screen is not stored.
+        """
+        window: list[pa.RecordBatch] = []
+        for batch in batches:
+            window.append(batch)
+            if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
+                self.add(_shown_in(window))
+                yield from _pieces(window)
+                window = []
+        self.add(_shown_in(window))
+        yield from _pieces(window)
 
     def add(self, screen_ids: Iterable[str]) -> None:
         """Add images that were not added yet.
@@ -102,21 +120,9 @@ class ImageSpool:
             os.preadv(self._file.fileno(), [data.data[start : start + place.size]], place.offset)
         return pa.BinaryArray.from_buffers(pa.binary(), len(places), [None, pa.py_buffer(starts), pa.py_buffer(data)])
 
-    def _ahead_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass the rows on; the images of some thousands of them are added before the first of these is given."""
-        window: list[pa.RecordBatch] = []
-        for batch in batches:
-            window.append(batch)
-            if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
-                self.add(_shown_in(window))
-                yield from _pieces(window)
-                window = []
-        self.add(_shown_in(window))
-        yield from _pieces(window)
-
     def _group_starts(self, rows: pa.RecordBatch) -> list[int]:
         """The first row of each group; more rows may belong to the last one."""
-        before = self._bytes_before(rows.column("screens"))
+        before = self._bytes_before(rows.column("screen_ids"))
         starts: list[int] = []
         row = 0
         while row < rows.num_rows:

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.stages.export.base import ExportedFile, Exporter, ReleaseScreenReader
-from trajmill.stages.export.columns.images import with_distinct_images
+from trajmill.stages.export.columns.images import with_distinct_images, with_images
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
 
 _IMAGE_BYTES = "images.list.element.bytes"
+_NOT_SMALLER = (_IMAGE_BYTES, "_id", "_ids.list.element")
+"""How leaves end that compression hardly makes smaller; it costs most of the time of writing a small column."""
 _DICTIONARY_BYTES = 64 << 20
 _KEPT_BYTES: Final = 16 << 20
 """A larger row group is not kept while the next one is made."""
@@ -59,8 +61,9 @@ def export_release(
     with TemporaryFile(dir=directory) as file:
         spool = ImageSpool(file, screens)
         for exporter in exporters:
-            rows = exporter.batches(spool.groups(tables[exporter.table]), spool)
-            files.append(write_parquet(directory, exporter.file, exporter.schema, rows, written))
+            rows = spool.groups(exporter.batches(spool.ahead_of(tables[exporter.table])))
+            groups = (with_images(group, exporter.schema, spool) for group in rows)
+            files.append(write_parquet(directory, exporter.file, exporter.schema, groups, written))
         trees = screen_batches(spool.screen_ids(), screens)
         files.append(write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees))
     return files
@@ -75,8 +78,8 @@ def write_parquet(
 ) -> ExportedFile:
     """Write one file with a row group for each batch, whose columns of images are those of `image_lists`.
 
-    Encoded images do not get smaller by compression, so they are stored uncompressed. A dictionary stores an image that
-    repeats within a row group only once.
+    Encoded images and hashes do not get smaller by compression, so they are stored uncompressed. A dictionary stores an
+    image that repeats within a row group only once.
     """
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +122,7 @@ def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     writer = pq.ParquetWriter(
         path,
         with_distinct_images(schema),
-        compression={leaf: "none" if leaf == _IMAGE_BYTES else "zstd" for leaf in leaves},
+        compression={leaf: "none" if leaf.endswith(_NOT_SMALLER) else "zstd" for leaf in leaves},
         write_statistics=[leaf for leaf in leaves if leaf != _IMAGE_BYTES],
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
         store_schema=False,

@@ -21,6 +21,27 @@ def with_distinct_images(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, metadata=schema.metadata)
 
 
+def without_images(schema: pa.Schema) -> pa.Schema:
+    """The schema of a batch whose columns of the type `IMAGES` are still to come."""
+    return pa.schema([field for field in schema if field.type != IMAGES], metadata=schema.metadata)
+
+
+def with_images(rows: pa.RecordBatch, schema: pa.Schema, screens: ImageReader) -> pa.RecordBatch:
+    """The rows with their images; `screen_ids` says which.
+
+    Args:
+        rows: in the schema `without_images`.
+        schema: with one column of the type `IMAGES`.
+        screens: where the images are.
+
+    Raises:
+        KeyError: a screen is not stored.
+    """
+    images = image_lists(rows.column("screen_ids"), screens)
+    columns = [images if field.type == IMAGES else rows.column(field.name) for field in schema]
+    return pa.record_batch(columns, schema=with_distinct_images(schema))
+
+
 def image_lists(screen_ids: pa.ListArray, screens: ImageReader) -> pa.ListArray:
     """The images of each row's screens, in the order of the ids; a repeated screen is read once.
 

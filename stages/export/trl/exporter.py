@@ -18,10 +18,9 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.base import ImageReader
 from trajmill.stages.export.columns.blocks import BLOCK, content_blocks, image_blocks
 from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import IMAGES, image_lists, with_distinct_images
+from trajmill.stages.export.columns.images import IMAGES, without_images
 from trajmill.stages.export.columns.lists import cut_last, list_array, list_lengths
 from trajmill.stages.export.columns.placeholders import check_placeholders
 from trajmill.stages.guidance.strip import quotes_guidance
@@ -83,15 +82,13 @@ class TrlExporter:
         """Columns of the file."""
         return pa.schema([*SFT_SCHEMA, *self.further], metadata=SFT_SCHEMA.metadata)
 
-    def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
-        """One row per example, in order, in the batches of the examples.
+    def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row per example, in order, without the images.
 
         Raises:
             BadInputError: an example has more or fewer placeholders than screens.
-            KeyError: a screen is not stored.
         """
-        for batch in rows:
-            yield self._batch(batch, screens)
+        return map(self._batch, rows)
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
         """The mistakes of a row of the file; images are not checked here."""
@@ -110,16 +107,13 @@ class TrlExporter:
         if row["action"] is not None and (size is None or not _says(said, action_from_json(row["action"]), size)):
             yield "the completion does not say the stored action"
 
-    def _batch(self, batch: pa.RecordBatch, screens: ImageReader) -> pa.RecordBatch:
+    def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         messages, screen_ids = batch.column("messages"), batch.column("screens")
         contents = content_blocks(messages.flatten().field("content"))
         check_placeholders(image_blocks(contents), messages, screen_ids, batch.column("example_id"))
         parts = cut_last(_in_blocks(messages, contents))
-        columns = [parts.head, parts.last, image_lists(screen_ids, screens), screen_ids]
-        copied = (*LINEAGE, *(field.name for field in self.further))
-        return pa.record_batch(
-            [*columns, *(batch.column(name) for name in copied)], schema=with_distinct_images(self.schema)
-        )
+        copied = [batch.column(name) for name in (*LINEAGE, *(field.name for field in self.further))]
+        return pa.record_batch([parts.head, parts.last, screen_ids, *copied], schema=without_images(self.schema))
 
 
 def _in_blocks(messages: pa.ListArray, contents: pa.ListArray) -> pa.ListArray:

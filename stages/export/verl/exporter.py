@@ -19,9 +19,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import LOGPROBS, TOKEN_IDS
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.base import ImageReader
 from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import IMAGES, image_lists, with_distinct_images
+from trajmill.stages.export.columns.images import IMAGES, without_images
 from trajmill.stages.export.columns.placeholders import check_placeholders, placeholders
 from trajmill.stages.guidance.strip import quotes_guidance
 
@@ -115,16 +114,15 @@ class VerlExporter:
         """Columns of the file."""
         return RL_SCHEMA
 
-    def batches(self, rows: Iterable[pa.RecordBatch], screens: ImageReader) -> Iterator[pa.RecordBatch]:
-        """One row per step instance, in order, in the batches of the instances.
+    def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row per step instance, in order, without the images.
 
         Raises:
             BadInputError: a row has more or fewer placeholders than screens.
-            KeyError: a screen is not stored.
         """
         start = 0
         for batch in rows:
-            yield _rl_batch(batch, screens, start)
+            yield _rl_batch(batch, start)
             start += batch.num_rows
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
@@ -143,7 +141,7 @@ class VerlExporter:
             yield f"{len(logprobs)} log probabilities for {len(tokens)} tokens"
 
 
-def _rl_batch(batch: pa.RecordBatch, screens: ImageReader, start: int) -> pa.RecordBatch:
+def _rl_batch(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
     rows, screen_ids = batch.num_rows, batch.column("screens")
     prompts = batch.column("prompt")
     check_placeholders(placeholders(prompts), prompts, screen_ids, batch.column("rl_step_id"))
@@ -154,13 +152,12 @@ def _rl_batch(batch: pa.RecordBatch, screens: ImageReader, start: int) -> pa.Rec
     columns = [
         _same(DATA_SOURCE, rows),
         prompts,
-        image_lists(screen_ids, screens),
         _same(ABILITY, rows),
         reward,
         extra,
         screen_ids,
     ]
-    return pa.record_batch([*columns, *(batch.column(name) for name in OURS)], schema=with_distinct_images(RL_SCHEMA))
+    return pa.record_batch([*columns, *(batch.column(name) for name in OURS)], schema=without_images(RL_SCHEMA))
 
 
 def _same(text: str, rows: int) -> pa.StringArray:

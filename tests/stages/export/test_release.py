@@ -109,9 +109,11 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     third = str(GROUP_BYTES // 3)
     shown = [["1"]] * (GROUP_ROWS + 2) + [[third]] * 4 + [[str(GROUP_BYTES + 1)], [third, third], [], ["5"]]
     numbers = pa.array(range(len(shown)), pa.int64())
-    table = pa.table({"number": numbers, "screens": pa.array(shown, pa.list_(pa.string()))})
+    table = pa.table({"number": numbers, "screen_ids": pa.array(shown, pa.list_(pa.string()))})
     with TemporaryFile() as file:
-        groups = list(ImageSpool(file, SizedScreens()).groups(table.to_batches(max_chunksize=rows)))
+        spool = ImageSpool(file, SizedScreens())
+        spool.add(screen for row in shown for screen in row)
+        groups = list(spool.groups(table.to_batches(max_chunksize=rows)))
     assert [group.num_rows for group in groups] == [GROUP_ROWS, 4, 2, 1, 3]
     assert [number for group in groups for number in group["number"].to_pylist()] == list(range(len(shown)))
 
@@ -142,7 +144,7 @@ def test_export_is_a_stream(tmp_path: Path) -> None:
             taken += 1
             yield batch
 
-    next(TrlExporter().batches(batches(), StoredScreens()))
+    next(TrlExporter().batches(batches()))
     assert taken == 1
 
 
@@ -171,7 +173,7 @@ def test_images_are_laid_in_some_rows_ahead_of_the_rows_that_show_them() -> None
     screens = NamedScreens()
     with TemporaryFile() as file:
         spool = ImageSpool(file, screens)
-        ahead = spool.groups(batches)
+        ahead = spool.ahead_of(batches)
         assert screens.reads == {}
         assert next(ahead).num_rows == GROUP_ROWS
         assert len(screens.reads) == 3000
