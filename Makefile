@@ -63,7 +63,7 @@ types: .venv/installed-dev
 	$(BIN)/mypy
 
 # More workers than there are cores, because tests of servers, browsers and desktops wait half of the time.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 4)
 
 # Each worker trains with one thread: threads of several workers would wait for each other.
 # Without their environments, the tests of vLLM and of the trainers are skipped and say so.
@@ -91,7 +91,7 @@ test-vllm: .venv/installed-dev $(VLLM)/installed ## the tests against a real vLL
 $(TRAINERS)/%/installed: tests/trainers/requirements-%.txt tests/trainers/join_project.py tests/vllm/torchvision_without_cuda.py | .venv/installed-dev
 	rm -rf $(@D)
 	$(BIN)/python -m venv --without-pip $(@D)
-	$(BIN)/pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps --no-compile --requirement $<
+	$(BIN)/pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps --requirement $<
 	$(@D)/bin/python tests/trainers/join_project.py $(BIN)
 	$(@D)/bin/python -c "import torchvision" 2>/dev/null || $(@D)/bin/python tests/vllm/torchvision_without_cuda.py
 	$(@D)/bin/python -c "import torchvision"

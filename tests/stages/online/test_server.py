@@ -10,8 +10,6 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openenv import GenericEnvClient
-from openenv.cli._validation import validate_running_environment
 
 from tests.stages.online.toy_server import DONE, PRESS, ToyServer, ToySpec, toy_server
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment
@@ -220,6 +218,9 @@ def test_only_served_queries_can_be_asked_for() -> None:
 
 
 def test_wrong_requests_of_a_session_give_an_error_and_keep_it_open() -> None:
+    # OpenEnv takes four seconds to import, which each process that collects tests would spend.
+    from openenv import GenericEnvClient
+
     async def lines(url: str) -> list[str]:
         said = []
         async with GenericEnvClient(url) as client:
@@ -307,6 +308,8 @@ def test_the_task_list_names_the_served_queries() -> None:
 
 
 def test_openenv_itself_finds_nothing_wrong() -> None:
+    from openenv.cli._validation import validate_running_environment
+
     with toy_server() as server:
         report = validate_running_environment(server.url)
     assert report["passed"], report

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
@@ -32,6 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def adapter(folder: Path) -> Path:
     """An adapter of random weights, large enough to change what the model says."""
+    # PEFT takes three seconds to import, which each process that collects tests would spend.
+    from peft import LoraConfig, get_peft_model
+
     network = AutoModelForImageTextToText.from_pretrained(folder)
     adapted = get_peft_model(network, LoraConfig(r=4, lora_alpha=16, target_modules=["o_proj"]))
     torch.manual_seed(0)
@@ -48,6 +50,8 @@ def said(spec: TransformersSpec) -> str:
 
 
 def test_an_adapter_acts_as_its_merged_weights_do(folder: Path, adapter: Path, tmp_path: Path) -> None:
+    from peft import PeftModel
+
     plain = TransformersSpec(model=folder, family="qwen2.5-vl", max_pixels=MAX_PIXELS)
     version = folder_version(adapter)
     adapted = plain.with_version(version, folder, adapter)
