@@ -1,16 +1,17 @@
 # make run   the main job on the embedded default: several rounds, then a report
 # make quick  the fast tests, all day
 # make test  ruff, mypy, pytest; with `make vllm-env`, also against a real vLLM server; with `make trainers-env`, also with
-#            the loaders of four trainers
+#            the loaders of four trainers; with `make azurite`, also in a container of Azure
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := .venv-vllm
 TRAINERS := .venv-trainers
+AZURITE := 3.35.0
 
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env bench system-deps clean
+.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env azurite bench system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -99,6 +100,13 @@ $(TRAINERS)/%/installed: tests/trainers/requirements-%.txt tests/trainers/join_p
 
 # The loaders of four trainers, each in an environment of its own: they want other versions of transformers and datasets.
 trainers-env: $(foreach trainer,trl verl llamafactory swift,$(TRAINERS)/$(trainer)/installed) ## loaders of four trainers, which `make test` then tries on what we export (1.3 GB)
+
+# With npm, because Microsoft's emulator of Azure's storage is a program for Node.js.
+.azurite/installed:
+	npm install --prefix $(@D) --no-fund --no-audit --no-save azurite@$(AZURITE)
+	touch $@
+
+azurite: .azurite/installed ## an emulator of Azure's storage, which `make test` then keeps a warehouse in (190 MB, needs npm)
 
 # Whole: the same without --quick, and `python -m benchmarks.loop`. Beside Selenium: `python -m benchmarks.browser`.
 BENCHMARKS := drawing commits export judge judge_savings rejudge model_client pool "pathways --quick" "environments --quick"

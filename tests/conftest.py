@@ -15,6 +15,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.azurite import CONTAINER, azurite, azurite_program
 from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
 
@@ -121,6 +122,18 @@ def bucket_url(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name, value in environment_for(s3_endpoint, tmp_path / "caches").items():
         monkeypatch.setenv(name, value)
     return new_bucket(s3_endpoint)
+
+
+@pytest.fixture
+def azure_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty folder in a container of the test's own; the environment leads to its emulator."""
+    program = azurite_program()
+    if program is None:
+        pytest.skip("Azurite is not there: `make azurite` installs it")
+    with azurite(program, tmp_path / "azure") as environment:
+        for name, value in {**environment, "XDG_CACHE_HOME": str(tmp_path / "caches")}.items():
+            monkeypatch.setenv(name, value)
+        yield f"abfs://{CONTAINER}/folder"
 
 
 @pytest.fixture(scope="session")
