@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from trajmill.stages.rollout.episode import run_episode
     from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
     from trajmill.warehouse.read import read_batches, read_rows, read_table
+    from trajmill.warehouse.releases import newest_release, release_folder
     from trajmill.warehouse.sql import run_sql
 
 _HOMES = {
@@ -53,6 +54,8 @@ _HOMES = {
     "read_batches": "warehouse.read",
     "read_rows": "warehouse.read",
     "run_sql": "warehouse.sql",
+    "newest_release": "warehouse.releases",
+    "release_folder": "warehouse.releases",
     # What a model writes
     "FAMILIES": "schemas.dialects.families",
     "Family": "schemas.dialects.families",
@@ -145,10 +148,12 @@ __all__ = [
     "generate_queries",
     "judge_episode",
     "load_embedded_model",
+    "newest_release",
     "open_warehouse",
     "read_batches",
     "read_rows",
     "read_table",
+    "release_folder",
     "rows_to_arrow",
     "run_episode",
     "run_sql",

@@ -61,8 +61,37 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
     count = "SELECT (SELECT count(*) FROM steps) AS steps, (SELECT count(*) FROM funnel) AS funnel"
     assert run_sql(warehouse, count).to_pylist() == run_sql(tiny_run, count).to_pylist()
     assert verify_release(warehouse, newest_release(warehouse)).files
+    assert_release_loads(bucket_url, environment_for(s3_endpoint, tmp_path / "third-disk"), tmp_path / "datasets")
     assert_upkeep_changes_no_row(warehouse)
     assert_commands_work(tiny_config(BucketUrl(bucket_url)), tmp_path / "recorded")
+
+
+LOADING = """
+import sys
+
+from datasets import load_dataset
+from obstore.fsspec import register
+
+from trajmill import newest_release, open_warehouse, release_folder
+
+register("s3")
+[_, url, cache] = sys.argv
+warehouse = open_warehouse(url)
+copied = load_dataset(str(release_folder(warehouse, newest_release(warehouse))), "sft", split="train", cache_dir=cache)
+shards = f"{url}/shards/*/*/trl/sft.parquet"
+streamed = load_dataset("parquet", data_files=shards, split="train", streaming=True)
+sizes = {row["example_id"]: row["images"][0].size for row in streamed}
+print(len(copied), all(sizes[row["example_id"]] == row["images"][0].size for row in copied))
+"""
+"""What `docs/storage.md` says."""
+
+
+def assert_release_loads(url: str, environment: dict[str, str], cache: Path) -> None:
+    """A trainer on another machine copies the release, or streams its rows."""
+    command = [sys.executable, "-c", LOADING, url, str(cache)]
+    said = subprocess.run(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    rows, as_streamed = said.split()
+    assert int(rows) > 0 and as_streamed == "True"
 
 
 def assert_upkeep_changes_no_row(warehouse: Warehouse) -> None:
