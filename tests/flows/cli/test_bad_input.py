@@ -16,6 +16,7 @@ import pytest
 
 from tests.flows.small_run import run_stages, small_config
 from tests.flows.test_kill import contents
+from tests.flows.tiny_run import tiny_config
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.context import RoundContext
@@ -82,13 +83,16 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     assert measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True).success == ()
 
 
-def test_a_disk_that_is_full_again_and_again_costs_nothing(small_run: Warehouse, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_again_and_again_costs_nothing(tiny_run: Warehouse, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    room, messages = 30_000, []
+    tiny = tiny_config(tmp_path)
+    # The processes of workers would not have this limit.
+    config = tiny.model_copy(update={"rollout": tiny.rollout.model_copy(update={"workers": 1})})
+    room, messages = 10_000, []
     while True:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
         try:
-            run_stages(small_config(tmp_path), rounds=1)
+            run_stages(config)
             break
         except TrajmillError as error:
             messages.append(str(error))
@@ -98,10 +102,10 @@ def test_a_disk_that_is_full_again_and_again_costs_nothing(small_run: Warehouse,
     assert len(messages) >= 3
     assert [line for line in messages if not DISK_FULL.match(line)] == []
     again = open_warehouse(tmp_path)
-    found, wanted = contents(again, rounds=(0, 1)), contents(small_run, rounds=(0, 1))
+    found, wanted = contents(again, rounds=(0, 1)), contents(tiny_run, rounds=(0, 1))
     assert {table for table in TABLES if found[table] != wanted[table]} == set()
     (name,) = release_names(again)
-    assert verify_release(again, name).files == verify_release(small_run, name).files
+    assert verify_release(again, name).files == verify_release(tiny_run, name).files
 
 
 def test_a_newer_warehouse_is_not_touched(
