@@ -108,7 +108,10 @@ def _ours(given: Given) -> Work:
 
     def work() -> Path:
         rows = read_batches(given.warehouse, "examples", rounds=given.rounds, between=_KIND)
-        [file, _] = export_release(given.folder, exporters, {"examples": rows}, WarehouseScreens(given.warehouse))
+        ids = read_batches(given.warehouse, "examples", ["screens"], rounds=given.rounds, between=_KIND)
+        shown = {screen for batch in ids for screen in batch["screens"].flatten().unique().to_pylist()}
+        screens = WarehouseScreens(given.warehouse)
+        [file, _] = export_release(given.folder, exporters, {"examples": rows}, screens, shown=shown)
         return given.folder / file.path
 
     return work

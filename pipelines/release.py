@@ -19,7 +19,7 @@ from trajmill.pipelines.deriving.release_kinds import (
     write_kinds,
 )
 from trajmill.pipelines.reading.candidates import leaks_of, read_candidates, supervised
-from trajmill.pipelines.reading.examples import StoredExamples
+from trajmill.pipelines.reading.examples import StoredExamples, shown_screens
 from trajmill.pipelines.reading.hints import hints_of
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
@@ -121,7 +121,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     plan(staging, rows + sum(kind.rows.num_rows for kind in kinds))
     of_round = _write_of_round(warehouse, origin, folder, for_rl, rl_steps.leaking, tally.add)
     stored = partial(StoredExamples, warehouse, origin.run_id, sort.bounds)
-    wanted = SharedRelease(origin.run_id, origin.round, curated.examples, stored)
+    shown = partial(shown_screens, warehouse, origin.run_id, sort.bounds)
+    wanted = SharedRelease(origin.run_id, origin.round, curated.examples, stored, shown=shown)
     shared = _write_supervised(warehouse, folder, origin, wanted, for_examples, tally.add)
     released = _write_kinds(warehouse, folder, origin, kinds, tally.add) if shared.files else []
     files = [*of_round, *shared.exported(warehouse, folder)]

@@ -77,6 +77,8 @@ class SharedRelease(NamedTuple):
     """Gives the rows of digests, with the weights that they have in every release; it can be iterated over often."""
     folders_up: int = 2
     """From the folder of the selection to that of the warehouse."""
+    shown: Callable[[pa.Table], Iterable[str]] = lambda rows: ()
+    """Gives the screens that rows show, if it is faster to copy their images together."""
 
 
 def share_rows(
@@ -105,7 +107,8 @@ def share_rows(
         name = f"r{wanted.round:04d}-{content_id(missing.to_pylist())[:12]}"
         new = warehouse.shards(wanted.run_id) / name
         rows = wanted.chosen.take(pc.index_in(missing, ids))
-        export_release(new, exporters, {"examples": wanted.stored(rows)}, WarehouseScreens(warehouse), written)
+        screens = WarehouseScreens(warehouse)
+        export_release(new, exporters, {"examples": wanted.stored(rows)}, screens, written, wanted.shown(rows))
         shards = [*shards, _Shard(new, rows.select(_KEYS.names).cast(_KEYS))]
     weights = wanted.chosen["loss_weight"].to_pylist()
     return _selected(warehouse, wanted.folders_up, shards, ids, weights, exporters)._replace(new=new)

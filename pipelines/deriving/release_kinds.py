@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.pipelines.reading.candidates import Sort, derived, leaks_of, read_candidates
-from trajmill.pipelines.reading.examples import StoredExamples
+from trajmill.pipelines.reading.examples import StoredExamples, shown_screens
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
 from trajmill.schemas.record import Origin
 from trajmill.stages.curate.dedup import without_duplicates
@@ -101,7 +101,8 @@ def write_kinds(
     for each in kinds:
         exporter = kind_exporter(each.kind)
         stored = partial(StoredExamples, warehouse, origin.run_id, each.bounds)
-        wanted = SharedRelease(origin.run_id, origin.round, each.rows, stored, _FOLDERS_UP)
+        shown = partial(shown_screens, warehouse, origin.run_id, each.bounds)
+        wanted = SharedRelease(origin.run_id, origin.round, each.rows, stored, _FOLDERS_UP, shown)
         shared = share_rows(warehouse, wanted, [exporter], written)
         write_selection(folder / each.kind, shared.selected)
         yield ReleasedKind(each, exporter, shared)

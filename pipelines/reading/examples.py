@@ -17,6 +17,16 @@ from trajmill.warehouse.read import read_batches
 _ROWS_AT_ONCE = 8192
 
 
+def shown_screens(warehouse: Warehouse, run_id: str, bounds: Between, digests: pa.Table) -> set[str]:
+    """Ids of the screens that rows of table `examples` show; arguments as in `StoredExamples`."""
+    ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
+    columns, found = ["example_id", "screens"], set[str]()
+    for batch in read_batches(warehouse, "examples", columns, rounds=rounds, run_id=run_id, between=bounds):
+        chosen = batch.filter(pc.is_in(batch["example_id"], ids))
+        found.update(chosen["screens"].flatten().unique().to_pylist())
+    return found
+
+
 @dataclass(frozen=True)
 class StoredExamples:
     """Rows of table `examples`; they can be iterated over several times."""

@@ -86,6 +86,8 @@ class ImageSpool:
         window: list[pa.RecordBatch] = []
         for batch in batches:
             window.append(batch)
+            # Else it would be kept while the next one is read.
+            del batch
             if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
                 self.add(_shown_in(window))
                 yield from _pieces(window)

@@ -36,6 +36,7 @@ def export_release(
     tables: Mapping[str, Iterable[pa.RecordBatch]],
     screens: ReleaseScreenReader,
     written: RowsWritten = lambda rows: None,
+    shown: Iterable[str] = (),
 ) -> list[ExportedFile]:
     """Write the file of each exporter, and `screens.parquet`; the same input gives the same bytes.
 
@@ -50,6 +51,8 @@ def export_release(
             several exporters take a table, it must be possible to iterate over its rows several times.
         screens: all screens that the rows show.
         written: is told the rows of each row group of an exporter, when they are written.
+        shown: the screens that the rows show, if this is known: the store is then gone through once. Else it is gone
+            through for some thousands of rows at a time.
 
     Raises:
         BadInputError: a row has more or fewer placeholders than screens.
@@ -60,6 +63,7 @@ def export_release(
     files = []
     with TemporaryFile(dir=directory) as file:
         spool = ImageSpool(file, screens)
+        spool.add(shown)
         for exporter in exporters:
             rows = spool.groups(exporter.batches(spool.ahead_of(tables[exporter.table])))
             groups = (with_images(group, exporter.schema, spool) for group in rows)

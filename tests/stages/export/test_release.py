@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.stages.export.stored import StoredScreens, examples, png, rl_rows, write_release
+from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, png, rl_rows, write_release
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
@@ -20,6 +20,7 @@ from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_
 from trajmill.stages.export.spool import GROUP_BYTES, GROUP_ROWS, ImageSpool
 from trajmill.stages.export.trl.exporter import SFT_FILE, SFT_SCHEMA, TrlExporter
 from trajmill.stages.export.verl.exporter import RL_FILE, RL_SCHEMA
+from trajmill.stages.export.write import export_release
 
 
 @pytest.fixture
@@ -91,6 +92,9 @@ def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> 
     files = write_release(tmp_path / "a", rows.to_batches(), groups.to_batches(), StoredScreens())
     again = write_release(tmp_path / "b", rows.to_batches(max_chunksize=7), groups.to_batches(), StoredScreens())
     assert files == again
+    tables = {"examples": rows.to_batches(), "rl_steps": groups.to_batches()}
+    shown = {screen for table in (rows, groups) for ids in table["screens"].to_pylist() for screen in ids}
+    assert files == export_release(tmp_path / "c", EXPORTERS, tables, StoredScreens(), shown=shown)
     for file in files:
         data = (tmp_path / "a" / file.path).read_bytes()
         assert (hashlib.sha256(data).hexdigest(), len(data)) == (file.sha256, file.bytes)
