@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.bucket_server import environment_for
+from tests.faulty_proxy import FAULTS, faulty_proxy
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, contents, tiny_config
 from tests.stages.importing import samples
@@ -50,12 +51,14 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
 ) -> None:
     # This process, too, has nothing but the address.
     warehouse = create_warehouse(bucket_url)
-    killed = start(bucket_url, s3_endpoint, tmp_path / "first-disk")
-    while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
-        assert killed.poll() is None
-        time.sleep(0.1)
-    killed.kill()
-    assert killed.wait() == -signal.SIGKILL
+    with faulty_proxy(s3_endpoint) as proxy:
+        killed = start(bucket_url, proxy.url, tmp_path / "first-disk")
+        while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
+            assert killed.poll() is None
+            time.sleep(0.1)
+        killed.kill()
+        assert killed.wait() == -signal.SIGKILL
+        assert set(proxy.met) == set(FAULTS), "every fault was met"
     assert start(bucket_url, s3_endpoint, tmp_path / "second-disk").wait() == 0
     assert_same(warehouse, tiny_run)
     count = "SELECT (SELECT count(*) FROM steps) AS steps, (SELECT count(*) FROM funnel) AS funnel"
