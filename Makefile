@@ -64,7 +64,7 @@ types: .venv/installed-dev
 	$(BIN)/mypy
 
 # More workers than there are cores, because tests of servers, browsers and desktops wait half of the time.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 4)
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Each worker trains with one thread: threads of several workers would wait for each other.
 # Without their environments, the tests of vLLM and of the trainers are skipped and say so.

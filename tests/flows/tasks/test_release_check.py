@@ -30,8 +30,9 @@ def export_spoiled(
     tables: Mapping[str, Iterable[pa.RecordBatch]],
     screens: ReleaseScreenReader,
     written: RowsWritten,
+    shown: Iterable[str],
 ) -> list[ExportedFile]:
-    files = export_release(directory, exporters, tables, screens, written)
+    files = export_release(directory, exporters, tables, screens, written, shown)
     table = pq.read_table(directory / SFT_FILE)
     wrong = pa.array(["heldout_apps"] * table.num_rows, table.schema.field("split").type)
     pq.write_table(
