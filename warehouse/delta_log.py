@@ -91,7 +91,12 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
 
 
 def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
-    """The Delta table at its newest version, to read from alone: it is kept for the next reader. Errors as above."""
+    """The Delta table at its newest version, only to be read from, since the next reader gets the same object.
+
+    Raises:
+        BadInputError: entries of its log are missing or damaged.
+        StoreError: the store does not answer.
+    """
     entries = log_entries(warehouse, table)
     return _kept(warehouse, table, tuple(entries)) if entries else None
 
