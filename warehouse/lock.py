@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
@@ -10,38 +12,89 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.base import HeldError
 
+_LOG = logging.getLogger(__name__)
 _LOCK = "lock"
+_UPKEEP = " (upkeep)"
+"""After the name of a process that only deletes what a run does not need."""
+_UPKEEP_SECONDS = 900.0
+"""Seconds for which a run waits for upkeep at most; `vacuum` looks at all files while it has the locks."""
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class RunInUseError(TrajmillError):
     """Another process works on the run."""
 
 
+class RunInUpkeepError(RunInUseError):
+    """Another process deletes what the run does not need, which ends soon."""
+
+
 @contextmanager
 def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
-    """Lock a run, so that no other process works on it.
+    """Lock a run, so that no other process works on it; who only does upkeep is waited for, with a line in the log.
+
+    Raises:
+        RunInUseError: another process works on it, or its upkeep has not ended in time.
+        LeaseLostError: this process stood still for so long that another works on it.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_locked(warehouse, run_id))
+        except RunInUpkeepError as error:
+            _LOG.warning("%s (this process waits, %.0f minutes at most)", error, _UPKEEP_SECONDS / 60)
+            _enter_after_upkeep(stack, warehouse, run_id)
+        yield
+
+
+def _enter_after_upkeep(stack: ExitStack, warehouse: Warehouse, run_id: str) -> None:
+    until = time.monotonic() + _UPKEEP_SECONDS
+    while True:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        try:
+            stack.enter_context(_locked(warehouse, run_id))
+            return
+        except RunInUpkeepError:
+            if time.monotonic() >= until:
+                raise
+
+
+def sole_keeper(warehouse: Warehouse, run_id: str) -> AbstractContextManager[None]:
+    """Lock a run for a short while to delete what it does not need; who begins to work on it waits.
 
     Raises:
         RunInUseError: another process works on it; raised immediately.
         LeaseLostError: this process stood still for so long that another works on it.
     """
+    return _locked(warehouse, run_id, _UPKEEP)
+
+
+def worker_of(warehouse: Warehouse, run_id: str) -> str | None:
+    """The process that works on a run, other than for upkeep; None if none does. Nothing is locked by asking."""
+    process = warehouse.store.holder(warehouse.name(warehouse.staging(run_id) / _LOCK))
+    return None if process is None or process.endswith(_UPKEEP) else process
+
+
+@contextmanager
+def _locked(warehouse: Warehouse, run_id: str, purpose: str = "") -> Iterator[None]:
     folder = warehouse.staging(run_id)
     with ExitStack() as stack:
         try:
-            stack.enter_context(warehouse.store.hold(warehouse.name(folder / _LOCK), wait=False))
+            stack.enter_context(warehouse.store.hold(warehouse.name(folder / _LOCK), wait=False, purpose=purpose))
         except HeldError as error:
-            raise RunInUseError(
-                f"run {run_id} in {warehouse.address}: process {error} is at work on it; wait for it to end, or stop it"
-            ) from None
+            raise _in_use(warehouse, run_id, str(error)) from None
         if not warehouse.store.is_local:
             # What an earlier process has left on this machine may not be what others have stored since.
             shutil.rmtree(folder, ignore_errors=True)
         yield
 
 
-def worker_of(warehouse: Warehouse, run_id: str) -> str | None:
-    """The process that works on a run; None if none does. Nothing is locked by asking."""
-    return warehouse.store.holder(warehouse.name(warehouse.staging(run_id) / _LOCK))
+def _in_use(warehouse: Warehouse, run_id: str, process: str) -> RunInUseError:
+    run = f"run {run_id} in {warehouse.address}"
+    if process.endswith(_UPKEEP):
+        return RunInUpkeepError(
+            f"{run}: process {process.removesuffix(_UPKEEP)} deletes what it does not need; wait for it to end"
+        )
+    return RunInUseError(f"{run}: process {process} is at work on it; wait for it to end, or stop it")
 
 
 def sole_writer(warehouse: Warehouse, table: str) -> AbstractContextManager[None]:

@@ -98,11 +98,11 @@ def diff(
 @releases.command(epilog="Example: trajmill releases drop default-0a1b2c3d-r0001")
 def drop(name: Name, config: ConfigFile = None, root: Root = None) -> None:
     """Delete a release; rows and screens stay in the tables."""
-    from trajmill.warehouse.lock import sole_worker
+    from trajmill.warehouse.lock import sole_keeper
     from trajmill.warehouse.releases import drop_release, run_of_release
 
     warehouse = warehouse_of(config, root)
-    with sole_worker(warehouse, run_of_release(warehouse, name)):
+    with sole_keeper(warehouse, run_of_release(warehouse, name)):
         drop_release(warehouse, name)
     print(f"{name} is dropped; `trajmill vacuum` deletes what only it has named")
 

@@ -130,12 +130,14 @@ class FileStore(Protocol):
         """Return once files that were written in `local`, and their names, survive a loss of power."""
         ...
 
-    def hold(self, name: str, *, wait: bool) -> AbstractContextManager[None]:
+    def hold(self, name: str, *, wait: bool, purpose: str = "") -> AbstractContextManager[None]:
         """Hold a lock, of which there is one for each name; it ends with its process.
 
         Args:
             name: as that of a file; the store keeps there what it needs.
             wait: whether to wait for somebody who holds it.
+            purpose: follows the name of the process where others are told who holds the lock; at most 40 characters
+                of ASCII. Who waits for others tells them nothing.
 
         Raises:
             HeldError: somebody holds it.

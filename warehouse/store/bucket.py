@@ -169,9 +169,9 @@ class BucketStore:
     def sync(self, names: list[str]) -> None:
         """Nothing: a put returns when the store has the file."""
 
-    def hold(self, name: str, *, wait: bool) -> AbstractContextManager[None]:
+    def hold(self, name: str, *, wait: bool, purpose: str = "") -> AbstractContextManager[None]:
         """Hold a lease, which expires if this process stops."""
-        return leased(self, name, wait=wait)
+        return leased(self, name, wait=wait, purpose=purpose)
 
     def holder(self, name: str) -> str | None:
         """Who holds a lease, and on which machine."""

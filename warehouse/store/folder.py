@@ -143,7 +143,7 @@ class FolderStore:
             sync(above)
 
     @contextmanager
-    def hold(self, name: str, *, wait: bool) -> Iterator[None]:
+    def hold(self, name: str, *, wait: bool, purpose: str = "") -> Iterator[None]:
         """Lock a file, which has the number of the process that holds it."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,7 @@ class FolderStore:
             if not wait:
                 with disk_full_as_error(path):
                     os.ftruncate(descriptor, 0)
-                    os.write(descriptor, str(os.getpid()).encode())
+                    os.write(descriptor, f"{os.getpid()}{purpose}".encode())
             yield
         finally:
             os.close(descriptor)
@@ -162,14 +162,15 @@ class FolderStore:
         """The process that holds a lock."""
         path = self.local / name
         try:
-            process, inode = int(path.read_text()), path.stat().st_ino
+            written, inode = path.read_text(), path.stat().st_ino
+            process = int(written.partition(" ")[0])
         except (OSError, ValueError):
             return None
         locks = Path("/proc/locks")
         if not locks.exists():
-            return str(process) if _is_alive(process) else None
+            return written if _is_alive(process) else None
         held = any(line.split()[5].endswith(f":{inode}") for line in locks.read_text().splitlines() if "FLOCK" in line)
-        return str(process) if held else None
+        return written if held else None
 
     def one_line(self, name: str) -> AbstractContextManager[None]:
         """Nothing: a folder always answers."""
@@ -191,7 +192,7 @@ def _lock(descriptor: int, wait: bool) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
-        owner = os.read(descriptor, 20).decode("ascii", "replace").strip()
+        owner = os.read(descriptor, 60).decode("ascii", "replace").strip()
         raise HeldError(owner or "of another machine") from None
 
 

@@ -59,6 +59,7 @@ class _Lease:
     until: float
     """When it expires, by this process's monotonic clock."""
     token: str
+    owner: str
     lost: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -71,7 +72,9 @@ class _Lease:
             pause = usual / _RENEWALS
             with suppress(StoreError):
                 began = time.monotonic()
-                self.lost = not create_generation(store, self.name, self.number + 1, _owner(), self.seconds, self.token)
+                self.lost = not create_generation(
+                    store, self.name, self.number + 1, self.owner, self.seconds, self.token
+                )
                 if not self.lost:
                     self.number += 1
                     self.until = began + self.seconds
@@ -84,7 +87,7 @@ class _Lease:
 
 
 @contextmanager
-def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS) -> Iterator[None]:
+def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS, purpose: str = "") -> Iterator[None]:
     """Hold a lease.
 
     Args:
@@ -92,13 +95,14 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS)
         name: its name.
         wait: whether to wait for a holder; otherwise one is an error.
         seconds: time after which others may take it if this process stops.
+        purpose: follows the name of this process where others are told who holds it.
 
     Raises:
         BadInputError: the store replaces files that are there, so that it cannot have leases.
         HeldError: somebody holds it.
         LeaseLostError: this process stopped for so long that another has taken it.
     """
-    lease = _acquired(store, name, wait, seconds)
+    lease = _acquired(store, name, wait, seconds, f"{os.getpid()} on {socket.gethostname()}{purpose}")
     keeper = threading.Thread(target=lease.renew_in_time, daemon=True)
     keeper.start()
     try:
@@ -157,16 +161,16 @@ def holder(store: FileStore, name: str) -> str | None:
     return None if newest is None or _is_free(store, name, newest) else newest.owner
 
 
-def _acquired(store: FileStore, name: str, wait: bool, seconds: float) -> _Lease:
+def _acquired(store: FileStore, name: str, wait: bool, seconds: float, owner: str) -> _Lease:
     pause = 0.1
     while True:
         newest = _newest(store, name)
         if newest is None or _is_free(store, name, newest):
             began, number = time.monotonic(), newest.number + 1 if newest else 1
             token = uuid.uuid4().hex
-            if create_generation(store, name, number, _owner(), seconds, token):
+            if create_generation(store, name, number, owner, seconds, token):
                 _check_never_replaced(store, name, number)
-                return _Lease(store, name, seconds, number, began + seconds, token)
+                return _Lease(store, name, seconds, number, began + seconds, token, owner)
         elif not wait:
             raise HeldError(newest.owner)
         time.sleep(pause)
@@ -265,10 +269,6 @@ def _start_of(process: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
-
-
-def _owner() -> str:
-    return f"{os.getpid()} on {socket.gethostname()}"
 
 
 def _lost(store: FileStore, name: str) -> LeaseLostError:

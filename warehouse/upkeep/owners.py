@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lock import RunInUseError, sole_worker, sole_writer
+from trajmill.warehouse.lock import RunInUseError, sole_keeper, sole_writer
 
 _LOG = logging.getLogger(__name__)
 _ROUND = re.compile(r"\.?r\d+-")
@@ -34,7 +34,7 @@ def left_in_peace(warehouse: Warehouse, names: Collection[str]) -> Iterator[froz
 def _locked(warehouse: Warehouse, locks: ExitStack, runs: Sequence[str]) -> Iterator[str]:
     for run in runs:
         try:
-            locks.enter_context(sole_worker(warehouse, run))
+            locks.enter_context(sole_keeper(warehouse, run))
         except RunInUseError as error:
             _LOG.warning("%s; its files stay until then", error)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lock import RunInUseError, sole_worker
+from trajmill.warehouse.lock import RunInUseError, sole_keeper
 from trajmill.warehouse.releases import drop_release, older_releases
 from trajmill.warehouse.upkeep.compact import CompactedTable, compact
 from trajmill.warehouse.upkeep.vacuum import UnusedFile, vacuum
@@ -47,7 +47,7 @@ def maintain(warehouse: Warehouse, *, keep_releases: int, unused_days: float, no
 
 
 def _drop_older(warehouse: Warehouse, run_id: str, keep: int) -> Sequence[str]:
-    with sole_worker(warehouse, run_id):
+    with sole_keeper(warehouse, run_id):
         # Another process may have dropped or made some until the lock was taken.
         names = older_releases(warehouse, keep).get(run_id, ())
         for name in names:
