@@ -116,7 +116,11 @@ def run_command(name: str, context: RoundContext) -> StageReport:
 
 def current_round(config: Config) -> RoundContext:
     """The first round of the run that is not finished."""
-    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    return first_unfinished(RoundContext(config, create_warehouse(config.run.root), 1))
+
+
+def first_unfinished(context: RoundContext) -> RoundContext:
+    """The first round that is not finished, of a round and those after it."""
     while report_of(context, PROMOTE) is not None:
         context = context.in_round(context.round + 1)
     return context

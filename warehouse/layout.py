@@ -28,6 +28,8 @@ class Warehouse:
     """
 
     store: FileStore
+    views: Path | None = None
+    """The DuckDB file with the views, where it is not in the folder; see `views.fresh_views`."""
 
     @property
     def root(self) -> Path:
@@ -72,7 +74,7 @@ class Warehouse:
     @property
     def database(self) -> Path:
         """The DuckDB file with the views."""
-        return self.root / "trajmill.duckdb"
+        return self.views or self.root / "trajmill.duckdb"
 
 
 @dataclass(frozen=True, slots=True)

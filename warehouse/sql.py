@@ -11,7 +11,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import duckdb
@@ -20,7 +19,7 @@ import pyarrow as pa
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import connect, quoted, refresh_views, write_views
+from trajmill.warehouse.views import connect, fresh_views, quoted
 
 Format = Literal["table", "csv", "json"]
 
@@ -63,28 +62,26 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
         BadInputError: the query is wrong, does more than read, or reaches a limit; or a committed file is missing or
             damaged.
     """
-    with tempfile.TemporaryDirectory() as spare:
-        database = _fresh_views(warehouse, Path(spare))
-        with connect(warehouse, database) as connection:
-            connection.execute(f"SET memory_limit = '{limits.megabytes}MiB'")
-            connection.execute(f"SET temp_directory = {quoted(spare)}")
-            connection.execute(f"SET max_temp_directory_size = '{limits.megabytes * _SPILLED_AT_MOST}MiB'")
-            connection.execute(f"SET allowed_directories = [{quoted(warehouse.address)}]")
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
-            try:
-                _check_reads_only(connection, query)
-                with _stopped_after(connection, limits.seconds):
-                    return _answer(connection, query, limits)
-            except duckdb.InterruptException as error:
-                raise BadInputError(
-                    f"query: it took longer than {limits.seconds:g} s, and was stopped; "
-                    "read less (WHERE round = ..., LIMIT), or allow more with --seconds"
-                ) from error
-            except duckdb.OutOfMemoryException as error:
-                raise BadInputError(_too_large(limits)) from error
-            except duckdb.Error as error:
-                raise _one_line(warehouse, error) from error
+    with tempfile.TemporaryDirectory() as spare, fresh_views(warehouse) as shown, connect(shown) as connection:
+        connection.execute(f"SET memory_limit = '{limits.megabytes}MiB'")
+        connection.execute(f"SET temp_directory = {quoted(spare)}")
+        connection.execute(f"SET max_temp_directory_size = '{limits.megabytes * _SPILLED_AT_MOST}MiB'")
+        connection.execute(f"SET allowed_directories = [{quoted(warehouse.address)}]")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        try:
+            _check_reads_only(connection, query)
+            with _stopped_after(connection, limits.seconds):
+                return _answer(connection, query, limits)
+        except duckdb.InterruptException as error:
+            raise BadInputError(
+                f"query: it took longer than {limits.seconds:g} s, and was stopped; "
+                "read less (WHERE round = ..., LIMIT), or allow more with --seconds"
+            ) from error
+        except duckdb.OutOfMemoryException as error:
+            raise BadInputError(_too_large(limits)) from error
+        except duckdb.Error as error:
+            raise _one_line(warehouse, error) from error
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimits) -> SqlAnswer:
@@ -142,16 +139,6 @@ def format_rows(rows: pa.Table, form: Format) -> str:
             return text.getvalue()
         case "table":
             return _aligned(rows)
-
-
-def _fresh_views(warehouse: Warehouse, spare: Path) -> Path:
-    try:
-        return refresh_views(warehouse)
-    except OSError:
-        # The views of a warehouse on a read-only disk are written to a temporary folder.
-        database = spare / warehouse.database.name
-        write_views(warehouse, database)
-        return database
 
 
 def _check_reads_only(connection: duckdb.DuckDBPyConnection, query: str) -> None:

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -85,12 +89,34 @@ CREATE OR REPLACE MACRO swipe_direction(across, down) AS CASE
 """
 
 
-def connect(warehouse: Warehouse, database: Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Open the views of a warehouse, or those that `write_views` has written to another file, read-only."""
-    connection = duckdb.connect(str(database or warehouse.database), read_only=True, config=OFFLINE)
+def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
+    """Open the views of a warehouse, read-only."""
+    connection = duckdb.connect(str(warehouse.database), read_only=True, config=OFFLINE)
     _name_folder(connection, warehouse)
     connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+@contextmanager
+def fresh_views(warehouse: Warehouse) -> Iterator[Warehouse]:
+    """Update the views of a warehouse that the user may only read, too.
+
+    Yields:
+        The warehouse; if its folder cannot be written to, with views in a temporary file.
+
+    Raises:
+        TrajmillError: the disk is full.
+    """
+    with tempfile.TemporaryDirectory() as spare:
+        try:
+            refresh_views(warehouse)
+        except OSError:
+            elsewhere = Path(spare) / warehouse.database.name
+            with suppress(OSError):
+                shutil.copyfile(warehouse.database, elsewhere)
+            warehouse = replace(warehouse, views=elsewhere)
+            refresh_views(warehouse)
+        yield warehouse
 
 
 def refresh_views(warehouse: Warehouse) -> Path:
@@ -100,15 +126,10 @@ def refresh_views(warehouse: Warehouse) -> Path:
         TrajmillError: the disk is full.
         OSError: the folder cannot be written to.
     """
-    write_views(warehouse, warehouse.database)
-    return warehouse.database
-
-
-def write_views(warehouse: Warehouse, path: Path) -> None:
-    """Write a DuckDB file at `path` with views over the committed rows, starting from the warehouse's own file."""
+    path = warehouse.database
     with replacing(path) as temporary:
-        if warehouse.database.exists():
-            shutil.copyfile(warehouse.database, temporary)
+        if path.exists():
+            shutil.copyfile(path, temporary)
         try:
             _update(warehouse, temporary)
         except duckdb.Error:
@@ -117,6 +138,7 @@ def write_views(warehouse: Warehouse, path: Path) -> None:
             _write_anew(warehouse, temporary)
         # A write-ahead log of the old file does not belong to the new one.
         path.with_name(path.name + ".wal").unlink(missing_ok=True)
+    return path
 
 
 def _write_anew(warehouse: Warehouse, path: Path) -> None:

@@ -58,14 +58,18 @@ def report(
     config: ConfigFile = None,
     root: Root = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Run, if there are several.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="HTML file; in the warehouse by default.")
+    ] = None,
 ) -> None:
     """Write the report of a run as one HTML file, and print its path."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.report.page import run_to_report, write_report
+    from trajmill.warehouse.views import fresh_views
 
-    warehouse = warehouse_of(config, root)
-    wanted = run_to_report(warehouse, run, load_config(config).run_id)
-    print(write_report(warehouse, wanted))
+    with fresh_views(warehouse_of(config, root)) as warehouse:
+        wanted = run_to_report(warehouse, run, load_config(config).run_id)
+        print(write_report(warehouse, wanted, out))
 
 
 @app.command(epilog="Example: trajmill show 3f2a9c --images pictures")

@@ -17,16 +17,26 @@ from trajmill.flows.report.warnings import warnings
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import connect, refresh_views
+from trajmill.warehouse.views import connect, fresh_views, refresh_views
 
 
-def write_report(warehouse: Warehouse, run_id: str) -> Path:
-    """Write `runs/RUN/report.html` from what the run has committed, and return its path."""
+def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> Path:
+    """Write the report from what the run has committed to a file, or to `runs/RUN/report.html`, and return its path.
+
+    Raises:
+        BadInputError: it cannot be written there.
+    """
     refresh_views(warehouse)
-    path = warehouse.run(run_id) / "report.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, render_report(warehouse, run_id))
-    warehouse.store.publish(warehouse.name(path))
+    path = out or warehouse.run(run_id) / "report.html"
+    page = render_report(warehouse, run_id)
+    try:
+        write_text(path, page)
+    except OSError as error:
+        raise BadInputError(
+            f"{path} cannot be written ({error.strerror}); name another file: `trajmill report --out FILE`"
+        ) from error
+    if out is None:
+        warehouse.store.publish(warehouse.name(path))
     return path
 
 
@@ -67,8 +77,7 @@ def run_to_report(warehouse: Warehouse, named: str | None, configured: str) -> s
     Raises:
         BadInputError: it has no finished round, or there are several to choose from.
     """
-    refresh_views(warehouse)
-    with connect(warehouse) as views:
+    with fresh_views(warehouse) as shown, connect(shown) as views:
         runs = [row[0] for row in views.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()]
     if named is not None and named not in runs:
         raise BadInputError(f"{warehouse.address} has no finished round of a run {named!r}; there are {runs or 'none'}")

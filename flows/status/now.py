@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trajmill.flows.context import RoundContext
 from trajmill.flows.importing.import_folder import working_import
 from trajmill.flows.policies.policy import acting_round, policy_before
-from trajmill.flows.round import current_round
+from trajmill.flows.round import first_unfinished
 from trajmill.flows.round_stages import stages_of
 from trajmill.flows.stage import has_begun, report_of
 from trajmill.flows.tasks.planned import stage_counter
@@ -57,8 +57,8 @@ class RolloutAhead(NamedTuple):
 
 def rollout_ahead(context: RoundContext) -> RolloutAhead | None:
     """The rollout of the next round of a run, if it has begun; else None."""
-    following = current_round(context.config)
-    following = following.in_round(following.round + 1)
+    current = first_unfinished(context.in_round(1))
+    following = current.in_round(current.round + 1)
     if not has_begun(following, ROLLOUT):
         return None
     report = report_of(following, ROLLOUT)
@@ -72,7 +72,7 @@ def rollout_ahead(context: RoundContext) -> RolloutAhead | None:
 
 def working_stage(context: RoundContext) -> WorkingStage:
     """The stage of a run that works now, or that would be next."""
-    current = current_round(context.config)
+    current = first_unfinished(context.in_round(1))
     stage = next(each for each in stages_of(context.config) if report_of(each.in_its_round(current), each.name) is None)
     name, within = stage.name, stage.in_its_round(current)
     process = worker_of(context.warehouse, context.run_id)

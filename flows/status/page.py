@@ -9,7 +9,7 @@ from datetime import timedelta
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import choices
-from trajmill.flows.round import current_round
+from trajmill.flows.round import first_unfinished
 from trajmill.flows.stage import StageReport
 from trajmill.flows.status.flow_runs import FlowRuns, flow_runs
 from trajmill.flows.status.now import RolloutAhead, WorkingStage, rollout_ahead, working_stage
@@ -37,7 +37,7 @@ def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
         *_rows("last", [f"{run.deployment} {run.state} at {run.time}: {run.line}" for run in runs.last]),
         *_rows("next", [f"{run.deployment} at {run.time}" for run in runs.next]),
         *([_row("server", runs.problem)] if runs.problem else []),
-        *_rows("rounds", _round_lines(results, choices(current_round(config)))),
+        *_rows("rounds", _round_lines(results, choices(first_unfinished(context)))),
         *_rows("success", [_trend_line(trend) for trend in results.success]),
         *_rows("judge", [_trend_line(trend) for trend in results.judge]),
         _row("failures", ", ".join(f"{count} {name}" for name, count in results.failures) or "none"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import connect, refresh_views
+from trajmill.warehouse.views import connect, fresh_views
 
 KAPPA = "kappa"
 """Name of the judge's agreement beyond chance, which is no percentage."""
@@ -53,8 +53,7 @@ class RunResults(NamedTuple):
 
 def run_results(warehouse: Warehouse, run_id: str) -> RunResults:
     """Read the results of a run."""
-    refresh_views(warehouse)
-    with connect(warehouse) as views:
+    with fresh_views(warehouse) as shown, connect(shown) as views:
 
         def rows(query: str) -> list[tuple[Any, ...]]:
             return views.execute(query, [run_id]).fetchall()
