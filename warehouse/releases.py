@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -18,6 +19,7 @@ from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.layout import Warehouse
 
 MANIFEST = "manifest.json"
+_DIGITS = re.compile(r"([0-9]+)")
 
 
 class ReleaseFile(Record):
@@ -172,11 +174,13 @@ def drop_release(warehouse: Warehouse, name: str) -> None:
 
 def older_releases(warehouse: Warehouse, keep: int) -> dict[str, list[str]]:
     """By run, the names of the releases beyond the newest `keep`, the oldest first; none if `keep` is 0."""
-    of_run: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    of_run: dict[str, list[Release]] = defaultdict(list)
     for name in release_names(warehouse) if keep else ():
         release = read_release(warehouse, name)
-        of_run[release.run_id].append((release.round, name))
-    return {run: [name for _, name in sorted(names)[:-keep]] for run, names in of_run.items() if len(names) > keep}
+        of_run[release.run_id].append(release)
+    # Those of one round stay in the order of their numbers.
+    older = {run: sorted(made, key=lambda release: release.round)[:-keep] for run, made in of_run.items()}
+    return {run: [release.name for release in made] for run, made in older.items() if made}
 
 
 def named_shards(warehouse: Warehouse) -> dict[Path, ReleaseFile]:
@@ -186,9 +190,10 @@ def named_shards(warehouse: Warehouse) -> dict[Path, ReleaseFile]:
 
 
 def release_names(warehouse: Warehouse) -> list[str]:
-    """Names of the finished releases, in alphabetical order."""
+    """Names of the finished releases, in alphabetical order, numbers within them by their size."""
     store = warehouse.store
-    return [name for name in store.folders("releases") if store.size(f"releases/{name}/{MANIFEST}") is not None]
+    names = [name for name in store.folders("releases") if store.size(f"releases/{name}/{MANIFEST}") is not None]
+    return sorted(names, key=_with_numbers)
 
 
 def newest_release(warehouse: Warehouse) -> str:
@@ -197,10 +202,11 @@ def newest_release(warehouse: Warehouse) -> str:
     Raises:
         BadInputError: there is none.
     """
-    made = [(read_release(warehouse, name).created_at, name) for name in release_names(warehouse)]
+    made = [read_release(warehouse, name) for name in release_names(warehouse)]
     if not made:
         raise BadInputError(f"{warehouse.address}: there is no release yet; `trajmill evolve` makes them")
-    return max(made)[1]
+    # Of those of the same second, the one with the highest number.
+    return sorted(made, key=lambda release: release.created_at)[-1].name
 
 
 def verify_release(warehouse: Warehouse, name: str) -> Release:
@@ -242,6 +248,11 @@ def release_folder(warehouse: Warehouse, name: str) -> Path:
                 raise BadInputError(f"{error}: missing; restore it from a copy") from None
         _fetched(warehouse, folder / MANIFEST)
     return folder
+
+
+def _with_numbers(name: str) -> list[str | int]:
+    """Sorts a round's tenth release after its second."""
+    return [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)]
 
 
 def _shard_paths(warehouse: Warehouse, release: Release) -> list[Path]:
