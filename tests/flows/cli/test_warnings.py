@@ -21,13 +21,18 @@ def test_what_the_program_warns_of_is_a_line_on_standard_error(
 
 def test_arrow_gives_memory_back_unless_the_user_chose_an_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
-    give_memory_back()
-    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "system"
-    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL")
-    give_memory_back()
-    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "jemalloc"
-    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL")
+    assert _environment_after({}, monkeypatch) == {
+        "ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
+        "JE_ARROW_MALLOC_CONF": "narenas:1",
+    }
+    chosen = {"ARROW_DEFAULT_MEMORY_POOL": "system", "JE_ARROW_MALLOC_CONF": "narenas:8"}
+    assert _environment_after(chosen, monkeypatch) == chosen
     monkeypatch.setattr("sys.platform", "darwin")
+    assert _environment_after({}, monkeypatch) == {}
+
+
+def _environment_after(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    changed = dict(environment)
+    monkeypatch.setattr(os, "environ", changed)
     give_memory_back()
-    assert "ARROW_DEFAULT_MEMORY_POOL" not in os.environ
+    return changed
