@@ -128,10 +128,10 @@ def _end_at_once(codes: Sequence[int]) -> None:
 def give_memory_back() -> None:
     """Let Arrow in this process and in its workers use the allocator that returns memory after each read.
 
-    Its default one keeps what it had: a release with 86,000 derived rows took 710 MiB instead of 448. With one arena for
-    all threads, what one thread has freed is used by the next: a release of 26,000 rows took 250 MiB instead of 290 on
-    two cores, and there would be four arenas for each core. It must be chosen before pyarrow is imported; other systems
-    than Linux come without it.
+    Its default one keeps what it had: a release with 86,000 derived rows took 710 MiB instead of 448. With one arena
+    for all threads, what one thread has freed is used by the next: a release of 26,000 rows took 250 MiB instead of 290
+    on two cores; without it there are four arenas for each core. Both must be chosen before pyarrow is imported; other
+    systems than Linux come without the allocator.
     """
     if sys.platform == "linux":
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
