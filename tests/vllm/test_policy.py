@@ -31,6 +31,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import EndToEndSpec
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.trl_sft.spec import TrlSftSpec
 from trajmill.stages.training.trpo.spec import TrpoSpec
@@ -44,15 +45,16 @@ TRAINER = Path(__file__).parents[2] / ".venv-trainers" / "trl" / "bin" / "python
 def config(root: Path, server: TinyServer) -> Config:
     """Rounds of a policy that understands nothing; accepted are the demonstrations of what it fails at."""
     small = small_config(root)
-    numbers = {"train": 2, "heldout_slots": 0, "heldout_phrasings": 0, "validation": 1}
+    asked = {"train": 2, "heldout_slots": 0, "heldout_phrasings": 0, "heldout_app_names": (), "validation": 1}
     return small.model_copy(
         update={
-            "queries": small.queries.model_copy(update=numbers),
+            "queries": small.queries.model_copy(update=asked),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 4, "group_size": 2}),
             "guidance": small.guidance.model_copy(update={"demonstrate": True, "share": 0.5}),
             # Nothing is ever achieved, so no group has rewards that differ.
             "rl": small.rl.model_copy(update={"tokens": False, "keep_without_spread": True}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
+            "environment": SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
             "agent": EndToEndSpec(max_tokens=8),
             "models": ModelsSection(policy="tiny"),
             "endpoints": {

@@ -21,6 +21,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.spec import EndToEndSpec
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
@@ -34,10 +35,17 @@ def config(root: Path, server: TinyServer) -> Config:
     return small.model_copy(
         update={
             "queries": small.queries.model_copy(
-                update={"train": 2, "heldout_slots": 1, "heldout_phrasings": 0, "validation": 0}
+                update={
+                    "train": 2,
+                    "heldout_slots": 1,
+                    "heldout_phrasings": 0,
+                    "heldout_app_names": (),
+                    "validation": 0,
+                }
             ),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 3, "group_size": 1}),
             "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
+            "environment": SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
             "agent": EndToEndSpec(max_tokens=8),
             "models": ModelsSection(
                 policy="tiny",

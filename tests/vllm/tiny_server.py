@@ -13,6 +13,9 @@ MODEL: Final = "tiny-vlm"
 SERVED_CONTEXT: Final = 8192
 """More than the model says it can: what it was not made for is nonsense too, and critics ask long questions."""
 
+LONGEST_REPLY: Final = 128
+"""Tokens of a reply at most, whatever a request allows."""
+
 _ARGUMENTS: Final = (
     *("--max-model-len", str(SERVED_CONTEXT)),
     *("--dtype", "bfloat16"),
@@ -22,6 +25,8 @@ _ARGUMENTS: Final = (
     *("--limit-mm-per-prompt", '{"image": 4, "video": 0}'),
     # A model that knows nothing would fill a schema with white space until its tokens are used up.
     *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
+    # It would also talk until a critic's or a writer's tokens are used up.
+    *("--override-generation-config", f'{{"max_new_tokens": {LONGEST_REPLY}}}'),
     "--enable-lora",
     *("--max-lora-rank", "8"),
 )
