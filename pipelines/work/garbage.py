@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 _THRESHOLDS = (20_000, 20, 10)
 """New objects until the youngest are searched, and how often until older ones are, too (`gc.set_threshold`)."""
@@ -18,13 +19,22 @@ _THRESHOLDS = (20_000, 20, 10)
 @contextmanager
 def seldom_searched() -> Iterator[None]:
     """Within the block, garbage is searched for seldom, and only among objects that the block has made."""
-    before, others_froze = gc.get_threshold(), gc.get_freeze_count() > 0
+    before = gc.get_threshold()
+    if before == _THRESHOLDS:
+        yield  # inside another block
+        return
     gc.set_threshold(*_THRESHOLDS)
-    if not others_froze:
+    if not _others_froze():
         gc.freeze()
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        if not others_froze:
+        if not _others_froze():
             gc.unfreeze()
+
+
+@cache
+def _others_froze() -> bool:
+    """Whether objects were frozen before the first block; asked once, because each is counted (0.1 s for a million)."""
+    return gc.get_freeze_count() > 0

@@ -13,6 +13,8 @@ _FROZEN = """
 import gc
 from trajmill.pipelines.work.garbage import seldom_searched
 with seldom_searched():
+    with seldom_searched():
+        pass
     print(gc.get_freeze_count() > 1000)
 print(gc.get_freeze_count())
 """
