@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
+import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from trajmill.schemas.python_text import parse_python
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, arrow_schema
 
@@ -36,12 +38,17 @@ def _records(record: type[Row]) -> list[type]:
 
 def _field_docstrings(record: type) -> Iterator[tuple[str, str]]:
     """The names of a class's own fields with the strings under them."""
-    definition = ast.parse(textwrap.dedent(inspect.getsource(record))).body[0]
-    assert isinstance(definition, ast.ClassDef)
-    for field, below in pairwise(definition.body):
+    for field, below in pairwise(_classes(record.__module__)[record.__name__].body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, _one_line(text)
+
+
+@cache
+def _classes(module: str) -> Mapping[str, ast.ClassDef]:
+    """The definitions of a module's classes by name."""
+    statements = parse_python(inspect.getsource(sys.modules[module])).body
+    return {each.name: each for each in statements if isinstance(each, ast.ClassDef)}
 
 
 def _one_line(text: str) -> str:

@@ -22,6 +22,7 @@ from trajmill.schemas.actions import (
     Wait,
 )
 from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.python_text import parse_python
 
 _LONGEST: Final = 20_000
 """Most characters of an action; longer ones are not parsed."""
@@ -35,7 +36,7 @@ def read_code(code: str, screen: Size) -> tuple[Action, ...]:
         screen: width and height of the screenshot.
     """
     try:
-        found = [_call(statement, _Reader(screen)) for statement in ast.parse(code[:_LONGEST]).body]
+        found = [_call(statement, _Reader(screen)) for statement in parse_python(code[:_LONGEST]).body]
     except (SyntaxError, ValueError, TypeError, KeyError, MemoryError, RecursionError, OverflowError):
         return ()
     return tuple(_joined(found))

@@ -21,6 +21,7 @@ from trajmill.schemas.actions import (
     Wait,
 )
 from trajmill.schemas.geometry import Box, Point
+from trajmill.schemas.python_text import parse_expression
 
 Boxes = Mapping[str, Box]
 """The box of each element, by its BrowserGym id."""
@@ -37,7 +38,7 @@ def read_browser_action(text: str, boxes: Boxes) -> Action | None:
     An address is opened like an app by its name. Text goes to the element that the step before has focused.
     """
     try:
-        tree = ast.parse(text.strip()[:_LONGEST], mode="eval").body
+        tree = parse_expression(text.strip()[:_LONGEST])
         if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
             return None
         arguments = [ast.literal_eval(argument) for argument in tree.args]

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
+from trajmill.schemas.python_text import parse_expression
 
 _LINE: Final = re.compile(
     r"\s*(?:\[(?P<bid>[^\]\s]+)\]\s+)?(?P<role>[A-Za-z]+)\s+"
@@ -74,6 +75,6 @@ def _element(role: str, name: str, rest: str, bid: str, value: str, boxes: Mappi
 
 def _literal(quoted: str) -> str:
     try:
-        return " ".join(str(ast.literal_eval(quoted)).split())
+        return " ".join(str(ast.literal_eval(parse_expression(quoted))).split())
     except (SyntaxError, ValueError):
         return quoted[1:-1]
