@@ -16,6 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.azurite import CONTAINER, azurite, azurite_program
+from tests.bucket_of_google import BUCKET, google_server
 from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
 
@@ -134,6 +135,15 @@ def azure_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         for name, value in {**environment, "XDG_CACHE_HOME": str(tmp_path / "caches")}.items():
             monkeypatch.setenv(name, value)
         yield f"abfs://{CONTAINER}/folder"
+
+
+@pytest.fixture
+def google_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of an empty folder in a bucket of the test's own; the environment leads to its stand-in."""
+    with google_server(tmp_path) as environment:
+        for name, value in {**environment, "XDG_CACHE_HOME": str(tmp_path / "caches")}.items():
+            monkeypatch.setenv(name, value)
+        yield f"gs://{BUCKET}/folder"
 
 
 @pytest.fixture(scope="session")

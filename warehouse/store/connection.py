@@ -128,5 +128,5 @@ def check_endpoints() -> None:
 
 
 def _allows_http() -> bool:
-    values = (os.environ.get(name, "") for name in ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP"))
+    values = (os.environ.get(name, "") for name in ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP"))
     return any(value.lower() in ("1", "true", "yes") for value in values)

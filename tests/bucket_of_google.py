@@ -1,0 +1,70 @@
+"""A stand-in for Google Cloud Storage: its XML interface in front of the S3 server of the tests.
+
+Google's interface is that of S3 with other names for what the two do not share: a file is created only if its
+generation is 0. No emulator of it has all that obstore asks.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+BUCKET: Final = "bucket"
+
+_ANYBODY: Final = (
+    "AWS4-HMAC-SHA256 Credential=anybody/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+)
+
+Headers = list[tuple[str, str]]
+
+
+@contextmanager
+def google_server(folder: Path) -> Iterator[dict[str, str]]:
+    """Run a server with an empty bucket; gives the variables of the environment that lead to it.
+
+    Args:
+        folder: for the file of the service account, which asks for no token.
+    """
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
+
+    server = make_server(
+        "127.0.0.1", 0, _Google(create_backend_app("s3")), threaded=True, request_handler=MotoRequestHandler
+    )
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
+    account = folder / "service-account.json"
+    secret = {"client_email": "", "private_key": "", "private_key_id": ""}
+    account.write_text(json.dumps({"gcs_base_url": url, "disable_oauth": True, **secret}))
+    try:
+        yield {"GOOGLE_SERVICE_ACCOUNT": str(account), "GOOGLE_ALLOW_HTTP": "true"}
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+class _Google:
+    """Says to the S3 server what was said in Google's words; a WSGI application."""
+
+    def __init__(self, s3: Callable[..., Iterable[bytes]]) -> None:
+        self._s3 = s3
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        environ["HTTP_AUTHORIZATION"] = _ANYBODY
+        match environ.pop("HTTP_X_GOOG_IF_GENERATION_MATCH", None):
+            case "0":
+                environ["HTTP_IF_NONE_MATCH"] = "*"
+            case str(generation):
+                raise NotImplementedError(f"files of generation {generation}")
+
+        def start_with_generation(status: str, headers: Headers, error: Any = None) -> Any:
+            return start(status, [*headers, ("x-goog-generation", "1")], error)
+
+        return self._s3(environ, start_with_generation)
