@@ -7,35 +7,13 @@ libraries where they are not installed; each process would take a third of Beam'
 from __future__ import annotations
 
 import logging
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from trajmill.schemas.lean_imports import without_libraries
+
 _UNUSED: Final = frozenset({"pandas", "bson", "pymongo"})
-
-
-class _NotInstalled:
-    """Takes the libraries for ones that are not installed, in the thread that imports Beam."""
-
-    def __init__(self) -> None:
-        self._thread = threading.get_ident()
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> None:
-        if name in _UNUSED and threading.get_ident() == self._thread:
-            raise ModuleNotFoundError(f"Beam is imported without {name}", name=name)
-
-
-@contextmanager
-def _without_unused() -> Iterator[None]:
-    """Inside, the libraries that nothing uses are not imported; whoever imports them later gets them."""
-    finder = _NotInstalled()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
 
 
 @contextmanager
@@ -55,7 +33,7 @@ def _drop(record: logging.LogRecord) -> bool:
     return False
 
 
-with _silent_root_logger(), _without_unused():
+with _silent_root_logger(), without_libraries(_UNUSED):
     import apache_beam as beam
     from apache_beam.metrics.metric import Metrics
     from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
