@@ -22,7 +22,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from trajmill.flows.cli.app import give_memory_back
@@ -170,6 +169,8 @@ def _datasets(given: Given) -> Work:
 
 
 def _plain(given: Given) -> Work:
+    import pyarrow.dataset as ds
+
     path = given.folder / "plain.parquet"
 
     def work() -> Path:
