@@ -13,7 +13,7 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import Release
 from trajmill.warehouse.screens import WarehouseScreens
 
-TRAJECTORIES_AT_ONCE: Final = 1000
+TRAJECTORIES_AT_ONCE: Final = 250
 """Memory holds the texts of so many trajectories."""
 
 

@@ -6,7 +6,7 @@ from all over the round. So the examples are made in the order of the store and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from tempfile import TemporaryFile
 
@@ -55,11 +55,23 @@ def rl_steps(exporting: Exporting, trajectory_ids: Collection[str]) -> Iterator[
     with TemporaryFile(dir=exporting.folder) as file:
         made = OtherOrder[tuple[str, str, int], RLStepExample | LeftOutStep](file)
         for rows in _stored_rows(exporting):
-            episodes = exporting.episodes({row.trajectory_id for row in rows}, stored)
-            for (name, group), of_one in groupby(rows, key=lambda row: (row.trajectory_id, row.group)):
-                steps = list(of_one)
-                made.add((group, name, steps[0].step_index), [_example(exporting, episodes, row) for row in steps])
+            _add(made, exporting, rows, stored)
+            # Else they would be kept while the next ones are read, and the last ones while all are written.
+            del rows
         yield from made.sorted()
+
+
+def _add(
+    made: OtherOrder[tuple[str, str, int], RLStepExample | LeftOutStep],
+    exporting: Exporting,
+    rows: Sequence[RLStep],
+    stored: Mapping[str, int],
+) -> None:
+    """In a function of its own, so that its episodes are gone when the next ones are read."""
+    episodes = exporting.episodes({row.trajectory_id for row in rows}, stored)
+    for (name, group), of_one in groupby(rows, key=lambda row: (row.trajectory_id, row.group)):
+        steps = list(of_one)
+        made.add((group, name, steps[0].step_index), [_example(exporting, episodes, row) for row in steps])
 
 
 def _example(exporting: Exporting, episodes: Mapping[str, Episode], row: RLStep) -> RLStepExample | LeftOutStep:
@@ -73,10 +85,16 @@ def _stored_rows(exporting: Exporting) -> Iterator[list[RLStep]]:
     """The rows of some trajectories at a time; rows of one that lie in two row groups come in two parts."""
     release = exporting.release
     batches = read_batches(exporting.warehouse, "rl_steps", rounds=[release.round], run_id=release.run_id)
-    for batch in (batch for batch in batches if batch.num_rows):
+    for batch in batches:
         stored = pa.Table.from_batches([batch]).sort_by(_BY_TRAJECTORY)
-        names = stored["trajectory_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-        cuts = [*np.searchsorted(names, np.arange(0, names[-1] + 1, TRAJECTORIES_AT_ONCE)).tolist(), len(names)]
-        for start, end in pairwise(cuts):
-            rows = rows_from_arrow("rl_steps", stored.slice(start, end - start))
-            yield [row for row in rows if isinstance(row, RLStep)]
+        del batch
+        if stored.num_rows:
+            yield from _parts(stored)
+
+
+def _parts(stored: pa.Table) -> Iterator[list[RLStep]]:
+    names = stored["trajectory_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    cuts = [*np.searchsorted(names, np.arange(0, names[-1] + 1, TRAJECTORIES_AT_ONCE)).tolist(), len(names)]
+    for start, end in pairwise(cuts):
+        rows = stored.slice(start, end - start)
+        yield [row for row in rows_from_arrow("rl_steps", rows) if isinstance(row, RLStep)]

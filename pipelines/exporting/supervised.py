@@ -41,11 +41,21 @@ def _examples(exporting: Exporting, rows: Sequence[ReleasedStep]) -> Iterator[St
     places = iter(sorted(range(len(names)), key=lambda place: (stored.get(names[place], 0), names[place])))
     with TemporaryFile(dir=exporting.folder) as file:
         made = OtherOrder[int, StepExample | LeftOutStep](file)
-        while chunk := list(islice(places, TRAJECTORIES_AT_ONCE)):
-            episodes = exporting.episodes({names[place] for place in chunk}, stored)
-            for place in chunk:
-                made.add(place, [_example(exporting, episodes, row) for row in trajectories[place]])
+        while chunk := {place: trajectories[place] for place in islice(places, TRAJECTORIES_AT_ONCE)}:
+            _add(made, exporting, chunk, stored)
         yield from made.sorted()
+
+
+def _add(
+    made: OtherOrder[int, StepExample | LeftOutStep],
+    exporting: Exporting,
+    chunk: Mapping[int, Sequence[ReleasedStep]],
+    stored: Mapping[str, int],
+) -> None:
+    """In a function of its own, so that its episodes are gone when the next ones are read."""
+    episodes = exporting.episodes({rows[0].trajectory_id for rows in chunk.values()}, stored)
+    for place, rows in chunk.items():
+        made.add(place, [_example(exporting, episodes, row) for row in rows])
 
 
 def _example(exporting: Exporting, episodes: Mapping[str, Episode], row: ReleasedStep) -> StepExample | LeftOutStep:

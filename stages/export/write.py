@@ -160,6 +160,8 @@ def _started(
         writing = thread.submit(write, batch)
         if batch.nbytes > _KEPT_BYTES:
             wait([writing])
+        # Else it would be kept while the next one is made.
+        del batch
         yield writing
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from trajmill.pipelines.exporting.exporting import Exporting
 from trajmill.pipelines.exporting.rl import compared_trajectories, rl_steps
 from trajmill.pipelines.fan_out import split_evenly
 from trajmill.schemas.dialects.families import ANY
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
 from trajmill.warehouse.commit import commit_stage
@@ -40,7 +43,7 @@ def compared_round(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
-def exported(warehouse: Warehouse, folder: Path) -> Sequence[RLStepExample]:
+def exporting_to(warehouse: Warehouse, folder: Path) -> Exporting:
     release = Release(
         name="measured",
         created_at="",
@@ -52,8 +55,12 @@ def exported(warehouse: Warehouse, folder: Path) -> Sequence[RLStepExample]:
         files=(),
         previous=None,
     )
-    exporting = Exporting(warehouse, release, ANY, WarehouseScreens(warehouse), folder)
-    found = list(rl_steps(exporting, compared_trajectories(warehouse, release)))
+    return Exporting(warehouse, release, ANY, WarehouseScreens(warehouse), folder)
+
+
+def exported(warehouse: Warehouse, folder: Path) -> Sequence[RLStepExample]:
+    exporting = exporting_to(warehouse, folder)
+    found = list(rl_steps(exporting, compared_trajectories(warehouse, exporting.release)))
     assert list(folder.iterdir()) == []
     return [one for one in found if isinstance(one, RLStepExample)]
 
@@ -76,3 +83,27 @@ def test_groups_stay_together_though_their_attempts_are_read_apart(
         (one.comparison.group, one.lineage.trajectory_id, one.lineage.step_index, one.comparison.rl_step_id)
         for one in made
     ] == wanted
+
+
+def held() -> int:
+    """Trajectories and RL rows that somebody holds."""
+    return sum(isinstance(each, Trajectory | RLStep) for each in gc.get_objects())
+
+
+def test_what_was_read_is_gone_when_the_next_is_read_and_when_all_is_written(
+    compared_round: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporting, episodes, counts = exporting_to(compared_round, tmp_path), Exporting.episodes, list[int]()
+
+    def counted(self: Exporting, ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
+        counts.append(held())
+        return episodes(self, ids, stored)
+
+    monkeypatch.setattr("trajmill.pipelines.exporting.rl.TRAJECTORIES_AT_ONCE", 1)
+    monkeypatch.setattr(Exporting, "episodes", counted)
+    compared_ids, before = compared_trajectories(compared_round, exporting.release), held()
+    steps = rl_steps(exporting, compared_ids)
+    next(steps)
+    assert held() == before
+    # Only the rows of one trajectory are there when its episode is read.
+    assert len(counts) > 6 and max(counts) - before <= max(len(one.steps) for one in ATTEMPTS)

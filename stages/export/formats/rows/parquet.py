@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,12 +19,12 @@ from trajmill.stages.export.formats.rows.written import WrittenRows
 from trajmill.stages.export.spool import ImageSpool
 from trajmill.stages.export.write import write_parquet
 
-GROUP_BYTES: Final = 60_000_000
+GROUP_BYTES: Final = 16_000_000
 """Most distinct images of a row group; an image that repeats within the group is stored once."""
 _GROUP_ROWS = 4096
 _GROUP_COPIES = 128_000_000
 """Most images of a row group with repetitions; a trainer that reads the group holds all of them."""
-_AHEAD = 1024
+_AHEAD = 512
 """Rows whose images are read from the store together."""
 
 
@@ -100,8 +100,13 @@ class _Groups:
         size = 0
         while self._next is not None and size < most:
             size += self._next.bytes
-            yield self._next.rows
+            yield self._taken(self._next)
             self._next = next(self._groups, None)
+
+    def _taken(self, group: _Group) -> pa.RecordBatch:
+        """Else it would be kept while the next one is made."""
+        self._next = None
+        return group.rows
 
 
 def _fetched(examples: Iterable[E], spool: ImageSpool) -> Iterator[E]:
@@ -135,19 +140,21 @@ def _groups(
             seen.add(screen)
         if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(waiting) == _GROUP_ROWS:
             yield _Group(_batch(waiting, spool, values, schema), distinct)
-            waiting, seen, distinct, copies = [], set(), 0, 0
+            seen, distinct, copies = set(), 0, 0
     if waiting:
         yield _Group(_batch(waiting, spool, values, schema), distinct)
 
 
 def _batch(
-    examples: Sequence[E], images: ImageReader, values: Callable[[E], Mapping[str, Any]], schema: pa.Schema
+    examples: list[E], images: ImageReader, values: Callable[[E], Mapping[str, Any]], schema: pa.Schema
 ) -> pa.RecordBatch:
+    """The rows of examples. The list is emptied before the images are read, so that memory never holds both."""
     plain = pa.schema([field for field in schema if field.name != IMAGE_COLUMN.name])
     rows = pa.RecordBatch.from_pylist(
         [{**values(example), **lineage_values(example.lineage)} for example in examples], plain
     )
     shown = pa.array([example.lineage.screen_ids for example in examples], pa.list_(pa.string()))
+    examples.clear()
     columns = [
         image_lists(shown, images) if field.name == IMAGE_COLUMN.name else rows.column(field.name) for field in schema
     ]

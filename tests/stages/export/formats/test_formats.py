@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,11 +20,15 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.export.base import ExportedFile, ImageReader
+from trajmill.stages.export.columns.images import image_lists
 from trajmill.stages.export.formats.kinds import FORMATS, format_spec
+from trajmill.stages.export.formats.rows import parquet
 from trajmill.stages.export.formats.rows.columns import LINEAGE
 from trajmill.stages.export.formats.rows.lineage import Lineage
 from trajmill.stages.export.formats.rows.spoken_step import same_action
 from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.write import write_parquet
 
 kinds = pytest.mark.parametrize("kind", FORMATS.kinds())
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -221,3 +227,27 @@ def test_repeated_images_are_stored_once_in_a_row_group(tmp_path: Path) -> None:
     )
     assert footer.num_row_groups == 1 and len(png("s0")) <= column.total_compressed_size < 2 * len(png("s0"))
     assert pa.types.is_struct(pq.read_schema(folder / "data/train-00000.parquet").field("images").type.value_type)
+
+
+def test_a_large_row_group_is_gone_when_the_next_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, counts = list[weakref.ref[pa.RecordBatch]](), list[int]()
+
+    def watched(folder: Path, name: str, schema: pa.Schema, groups: Iterator[pa.RecordBatch]) -> ExportedFile:
+        def remembered() -> Iterator[pa.RecordBatch]:
+            for group in groups:
+                made.append(weakref.ref(group))
+                yield group
+                del group
+
+        return write_parquet(folder, name, schema, remembered())
+
+    def counted(screen_ids: pa.ListArray, images: ImageReader) -> pa.ListArray:
+        counts.append(sum(each() is not None for each in made))
+        return image_lists(screen_ids, images)
+
+    monkeypatch.setattr(parquet, "write_parquet", watched)
+    monkeypatch.setattr(parquet, "image_lists", counted)
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", 2)
+    monkeypatch.setattr("trajmill.stages.export.write._KEPT_BYTES", 0)
+    write("trl", "gui-owl", tmp_path / "out", walked())
+    assert len(counts) > 2 and not any(counts)
