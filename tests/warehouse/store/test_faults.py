@@ -61,7 +61,8 @@ def test_a_server_that_stays_away_is_no_damage(
 ) -> None:
     warehouse = create_warehouse(bucket_url)
     commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
-    connection = connect(warehouse, refresh_views(warehouse))
+    refresh_views(warehouse)
+    connection = connect(warehouse)
     monkeypatch.setattr("trajmill.warehouse.store.ranges.PATIENCE", 0.0)
     hasty = Warehouse(warehouse.store.impatient())
     proxy.gone_until = math.inf
