@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stages.environments.browser.playing import SharedBrowser
+from tests.stages.environments.browser.playing import PATIENT, SharedBrowser
 from tests.stages.environments.browser.site import serving
+from trajmill.stages.environments.browser.environment import BrowserFactory
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +17,6 @@ def site() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[SharedBrowser]:
-    shared = SharedBrowser()
+    shared = SharedBrowser(BrowserFactory(timeouts=PATIENT))
     yield shared
     shared.close()

@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from tests.stages.environments.shared_factory import SharedFactory, played
 from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
@@ -14,6 +15,8 @@ from trajmill.stages.environments.browser.environment import BrowserEnvironment,
 from trajmill.stages.environments.browser.episode import PageTimeouts
 
 T = TypeVar("T")
+SharedBrowser = SharedFactory[BrowserEnvironment]
+"""One browser for the tests of a module."""
 PATIENT = PageTimeouts(load=100.0, turn=100.0, network=1.0)
 """Only the network is not waited for long, as a page of the tests never rests."""
 
@@ -57,36 +60,11 @@ def play(
     async def run() -> T:
         made = factory()
         try:
-            return await _played(work, made)
+            return await played(work, made)
         finally:
             await made.close()
 
     return asyncio.run(run())
-
-
-async def _played(work: Callable[[BrowserEnvironment], Awaitable[T]], factory: BrowserFactory) -> T:
-    environment = await factory()
-    try:
-        return await work(environment)
-    finally:
-        await environment.close()
-
-
-class SharedBrowser:
-    """One browser, on one event loop, for the tests of a module."""
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        self._factory = BrowserFactory(timeouts=PATIENT)
-
-    def play(self, work: Callable[[BrowserEnvironment], Awaitable[T]]) -> T:
-        """What the work returns, done in an environment of its own."""
-        return self._runner.run(_played(work, self._factory))
-
-    def close(self) -> None:
-        """Ends the browser and the event loop."""
-        self._runner.run(self._factory.close())
-        self._runner.close()
 
 
 def element(seen: Observation, role: str, text: str = "") -> UIElement:

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.stages.environments.browser.playing import a_query, element, play, press, texts
+from tests.stages.environments.browser.playing import SharedBrowser, a_query, element, press, texts
 from tests.stages.environments.browser.processes import alive, descendants, named
 from trajmill.schemas.actions import Click, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -24,7 +25,15 @@ pytestmark = pytest.mark.browser
 VERY_SHORT = PageTimeouts(load=2.0, turn=2.0, network=0.5)
 
 
-def failure_of(query: Query, kill: str = "") -> FailureClass:
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[SharedBrowser]:
+    """A browser whose pages get little time."""
+    shared = SharedBrowser(BrowserFactory(timeouts=VERY_SHORT))
+    yield shared
+    shared.close()
+
+
+def failure_of(query: Query, browser: SharedBrowser, kill: str = "") -> FailureClass:
     """The class of the failure at the start of a query, at the press of its button, or after a process is killed."""
 
     async def work(environment: BrowserEnvironment) -> FailureClass:
@@ -36,21 +45,23 @@ def failure_of(query: Query, kill: str = "") -> FailureClass:
         assert "\n" not in str(failure.value)
         return failure.value.failure_class
 
-    return play(work, lambda: BrowserFactory(timeouts=VERY_SHORT))
+    return browser.play(work)
 
 
 @pytest.mark.parametrize("path", ["/never", "/no-such-page"])
-def test_a_start_page_that_never_loads_or_is_an_error_is_a_setup_failure(site: str, path: str) -> None:
-    assert failure_of(a_query(f"{site}{path}")) is FailureClass.SETUP
+def test_a_start_page_that_never_loads_or_is_an_error_is_a_setup_failure(
+    site: str, hasty: SharedBrowser, path: str
+) -> None:
+    assert failure_of(a_query(f"{site}{path}"), hasty) is FailureClass.SETUP
 
 
-def test_a_server_that_is_not_there_is_a_setup_failure() -> None:
-    assert failure_of(a_query("http://127.0.0.1:9/")) is FailureClass.SETUP
+def test_a_server_that_is_not_there_is_a_setup_failure(hasty: SharedBrowser) -> None:
+    assert failure_of(a_query("http://127.0.0.1:9/"), hasty) is FailureClass.SETUP
 
 
-def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str) -> None:
-    assert failure_of(a_query(f"{site}/hangs")) is FailureClass.ENVIRONMENT
-    assert failure_of(a_query(f"{site}/"), kill="--type=renderer") is FailureClass.ENVIRONMENT
+def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, hasty: SharedBrowser) -> None:
+    assert failure_of(a_query(f"{site}/hangs"), hasty) is FailureClass.ENVIRONMENT
+    assert failure_of(a_query(f"{site}/"), hasty, kill="--type=renderer") is FailureClass.ENVIRONMENT
 
 
 @pytest.mark.parametrize(
@@ -63,11 +74,11 @@ def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str) -> No
         a_query("http://127.0.0.1:9/", ({"check": "colour", "selector": "p", "equals": "red"},)),
     ],
 )
-def test_a_query_that_says_nonsense_is_a_failure_of_the_task(query: Query) -> None:
-    assert failure_of(query) is FailureClass.TASK
+def test_a_query_that_says_nonsense_is_a_failure_of_the_task(hasty: SharedBrowser, query: Query) -> None:
+    assert failure_of(query, hasty) is FailureClass.TASK
 
 
-def test_an_invalid_selector_is_a_failure_of_the_task_and_is_never_run(site: str) -> None:
+def test_an_invalid_selector_is_a_failure_of_the_task_and_is_never_run(site: str, browser: SharedBrowser) -> None:
     selector = "p'); document.body.textContent = 'run'; ('"
 
     async def work(environment: BrowserEnvironment) -> tuple[FailureClass, list[str]]:
@@ -76,7 +87,7 @@ def test_an_invalid_selector_is_a_failure_of_the_task_and_is_never_run(site: str
             await environment.score()
         return failure.value.failure_class, texts(await environment.step(Wait(seconds=0.1)))
 
-    failure_class, shown = play(work)
+    failure_class, shown = browser.play(work)
     assert failure_class is FailureClass.TASK
     assert "Buy" in shown and "run" not in shown
 
@@ -111,9 +122,10 @@ def test_several_leases_at_once_start_one_browser(site: str) -> None:
     async def run() -> int:
         factory = BrowserFactory()
         try:
+            before = named("playwright/driver/node")
             environments = [await factory() for _ in range(4)]
             await asyncio.gather(*(one.reset(a_query(f"{site}/"), 1) for one in environments))
-            drivers = len(named("playwright/driver/node"))
+            drivers = len(set(named("playwright/driver/node")).difference(before))
             for one in environments:
                 await one.close()
             return drivers

@@ -6,40 +6,44 @@ import asyncio
 import io
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from PIL import Image
 
+from tests.stages.environments.shared_factory import SharedFactory
 from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.imported import SuiteSize
+from trajmill.stages.environments.imported import ImportedQueries, SuiteSize
 from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
 from trajmill.stages.environments.miniwob.queries import import_queries
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-T = TypeVar("T")
 
 
-def queries(*pages: str) -> list[Query]:
-    return asyncio.run(import_queries(pages, SuiteSize(2, 1), 7, ORIGIN)).queries
+PAGES = ("enter-text", "choose-list", "click-checkboxes", "simon-says", "copy-paste", "click-test", "no-such-page")
 
 
-def play(work: Callable[[MiniWobEnvironment, MiniWobFactory], Awaitable[T]]) -> T:
-    async def run() -> T:
-        factory = MiniWobFactory()
-        try:
-            return await work(await factory(), factory)
-        finally:
-            await factory.close()
+@pytest.fixture(scope="module")
+def imported() -> ImportedQueries:
+    """The queries of all pages that are played here; one page is not there."""
+    return asyncio.run(import_queries(PAGES, SuiteSize(2, 1), 7, ORIGIN))
 
-    return asyncio.run(run())
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[SharedFactory[MiniWobEnvironment]]:
+    shared = SharedFactory(MiniWobFactory())
+    yield shared
+    shared.close()
+
+
+def of_page(imported: ImportedQueries, page: str) -> list[Query]:
+    return [query for query in imported.queries if query.task == page]
 
 
 def element(observation: Observation, role: str, text: str = "") -> UIElement:
@@ -56,18 +60,20 @@ def press(target: UIElement) -> Click:
     return Click(x=target.bounds.center.x, y=target.bounds.center.y)
 
 
-def test_queries_are_split_by_seed_and_say_what_the_page_says() -> None:
-    made = queries("enter-text")
+def test_queries_are_split_by_seed_and_say_what_the_page_says(imported: ImportedQueries) -> None:
+    made = of_page(imported, "enter-text")
     assert [query.split for query in made] == [Split.TRAIN, Split.TRAIN, Split.HELDOUT_SLOTS]
     assert all(query.instruction.startswith("Enter ") for query in made)
     assert len({query.goal_key() for query in made}) == 3
 
 
-def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so() -> None:
-    (query, *_) = queries("enter-text")
+def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+) -> None:
+    (query, *_) = of_page(imported, "enter-text")
     wanted = query.instruction.split('"')[1]
 
-    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> tuple[float | None, float | None, str]:
+    async def solve(environment: MiniWobEnvironment) -> tuple[float | None, float | None, str]:
         first = await environment.reset(query, 0)
         before = await environment.score()
         await environment.step(press(element(first, "text_field")))
@@ -76,14 +82,16 @@ def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so() -> None:
         await environment.step(press(element(typed, "button", "Submit")))
         return before, await environment.score(), shown
 
-    assert play(solve) == (0.0, 1.0, wanted)
+    assert browser.play(solve) == (0.0, 1.0, wanted)
 
 
-def test_options_of_a_select_can_be_pressed_by_pixel() -> None:
-    (query, *_) = queries("choose-list")
+def test_options_of_a_select_can_be_pressed_by_pixel(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+) -> None:
+    (query, *_) = of_page(imported, "choose-list")
     wanted = query.instruction.removeprefix("Select ").split(" from ")[0]
 
-    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> tuple[str, float | None]:
+    async def solve(environment: MiniWobEnvironment) -> tuple[str, float | None]:
         first = await environment.reset(query, 0)
         opened = await environment.step(press(element(first, "combo_box")))
         chosen = await environment.step(press(element(opened, "list_item", wanted)))
@@ -91,29 +99,33 @@ def test_options_of_a_select_can_be_pressed_by_pixel() -> None:
         await environment.step(press(element(chosen, "button", "Submit")))
         return value, await environment.score()
 
-    assert play(solve) == (wanted, 1.0)
+    assert browser.play(solve) == (wanted, 1.0)
 
 
-def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle() -> None:
-    (query, other, _) = queries("click-checkboxes")
+def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+) -> None:
+    (query, other, _) = of_page(imported, "click-checkboxes")
 
-    async def look(environment: MiniWobEnvironment, factory: MiniWobFactory) -> list[Observation]:
-        fresh = await factory()
+    async def look(environment: MiniWobEnvironment) -> list[Observation]:
+        fresh = await browser.factory()
         return [
             await environment.reset(query, 0),
             await fresh.reset(query, 5),
             await environment.reset(other, 0),
         ]
 
-    one, same, different = play(look)
+    one, same, different = browser.play(look)
     assert one.screen.screen_id == same.screen.screen_id != different.screen.screen_id
     assert Image.open(io.BytesIO(one.screen.encode())).size == (one.screen.size.width, one.screen.size.height)
 
 
-def test_lights_that_come_and_go_can_be_seen_by_waiting() -> None:
-    (query, *_) = queries("simon-says")
+def test_lights_that_come_and_go_can_be_seen_by_waiting(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+) -> None:
+    (query, *_) = of_page(imported, "simon-says")
 
-    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> float | None:
+    async def solve(environment: MiniWobEnvironment) -> float | None:
         seen = [await environment.reset(query, 0)]
         seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
         buttons = [one for one in seen[0].elements or () if one.role == "button"]
@@ -124,13 +136,15 @@ def test_lights_that_come_and_go_can_be_seen_by_waiting() -> None:
                     await environment.step(press(button))
         return await environment.score()
 
-    assert play(solve) == 1.0
+    assert browser.play(solve) == 1.0
 
 
-def test_text_is_copied_from_one_field_into_another_by_keys() -> None:
-    (query, *_) = queries("copy-paste")
+def test_text_is_copied_from_one_field_into_another_by_keys(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+) -> None:
+    (query, *_) = of_page(imported, "copy-paste")
 
-    async def solve(environment: MiniWobEnvironment, _: MiniWobFactory) -> float | None:
+    async def solve(environment: MiniWobEnvironment) -> float | None:
         seen = await environment.reset(query, 0)
         await environment.step(press(element(seen, "text_field", "to-copy")))
         await environment.step(PressKeys(keys=("ctrl", "a")))
@@ -140,28 +154,29 @@ def test_text_is_copied_from_one_field_into_another_by_keys() -> None:
         await environment.step(press(element(seen, "button", "Submit")))
         return await environment.score()
 
-    assert play(solve) == 1.0
+    assert browser.play(solve) == 1.0
 
 
-def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works() -> None:
-    (query, *_) = queries("click-test")
+def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+) -> None:
+    (query, *_) = of_page(imported, "click-test")
 
-    async def survive(environment: MiniWobEnvironment, factory: MiniWobFactory) -> FailureClass:
+    async def survive(environment: MiniWobEnvironment) -> FailureClass:
         await environment.reset(query, 0)
         for process in _children("chromium"):
             os.kill(process, signal.SIGKILL)
         with pytest.raises(EnvironmentFailure) as failure:
             await environment.step(Click(x=10, y=10))
-        await (await factory()).reset(query, 0)
+        await (await browser.factory()).reset(query, 0)
         return failure.value.failure_class
 
-    assert play(survive) is FailureClass.ENVIRONMENT
+    assert browser.play(survive) is FailureClass.ENVIRONMENT
 
 
-def test_an_unknown_page_is_a_setup_failure_of_that_page_alone() -> None:
-    made = asyncio.run(import_queries(("no-such-page", "click-test"), SuiteSize(1, 1), 1, ORIGIN))
-    assert [query.task for query in made.queries] == ["click-test", "click-test"]
-    assert [failure.failure_class for failure in made.failures] == [FailureClass.SETUP]
+def test_an_unknown_page_is_a_setup_failure_of_that_page_alone(imported: ImportedQueries) -> None:
+    assert {query.task for query in imported.queries} == {*PAGES} - {"no-such-page"}
+    assert [failure.failure_class for failure in imported.failures] == [FailureClass.SETUP]
 
 
 def _children(name: str) -> list[int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import pickle
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import pytest
 from PIL import Image
 
+from tests.stages.environments.shared_factory import SharedFactory
 from tests.stages.environments.simulated.worlds import SHELF, garden, paths_of, query_of, task_of, task_query, world_of
 from tests.stages.environments.webapp.conftest import everything
 from tests.stages.environments.webapp.test_compile import HOSTILE
@@ -31,7 +32,6 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.goals.walker import Position, Walker
-from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 
 pytestmark = pytest.mark.browser
@@ -46,16 +46,31 @@ EVIL = (
 )
 
 
-def play(world: World, platform: Platform, work: Callable[[WebAppEnvironment], Awaitable[T]]) -> T:
-    async def run() -> T:
-        factory = WebAppFactory(world, platform, popup=0.0)
-        try:
-            return await work(await factory())
-        finally:
-            await factory.close()
-            await factory.close()
+class Plays:
+    """One browser for the tests of a world and a platform."""
 
-    return asyncio.run(run())
+    def __init__(self) -> None:
+        self._shared: dict[tuple[tuple[str, ...], Platform], SharedFactory[WebAppEnvironment]] = {}
+
+    def __call__(
+        self, files: tuple[str, ...], platform: Platform, work: Callable[[WebAppEnvironment], Awaitable[T]]
+    ) -> T:
+        """What the work returns, done in an environment of its own."""
+        if (files, platform) not in self._shared:
+            world = world_of(*files) if files else everything()
+            self._shared[files, platform] = SharedFactory(WebAppFactory(world, platform, popup=0.0))
+        return self._shared[files, platform].play(work)
+
+    def close(self) -> None:
+        for shared in self._shared.values():
+            shared.close()
+
+
+@pytest.fixture(scope="module")
+def play() -> Iterator[Plays]:
+    plays = Plays()
+    yield plays
+    plays.close()
 
 
 def element(seen: Observation, element_id: str) -> UIElement:
@@ -67,7 +82,7 @@ def press(target: UIElement) -> Click:
     return Click(x=x, y=y)
 
 
-def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not() -> None:
+def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not(play: Plays) -> None:
     world = world_of(garden())
     task = task_of(world, "garden.water")
     query = task_query(task, next(paths_of(task)), {"plant": "Basil", "amount": 3, "feed": True})
@@ -85,13 +100,13 @@ def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not() -> None:
         await env.step(press(element(await env.reset(query, 3), "launcher/garden")))
         return [*scores, await env.score()], looks
 
-    scores, looks = play(world, Platform.PHONE, work)
+    scores, looks = play((garden(),), Platform.PHONE, work)
     assert scores == [0.0, 1.0, 0.0]
     assert {Image.open(io.BytesIO(look.screen.encode())).size for look in looks} == {(720, 1280)}
     assert looks[-1].app == "garden"
 
 
-def test_equal_seeds_show_equal_screens() -> None:
+def test_equal_seeds_show_equal_screens(play: Plays) -> None:
     query = query_of(Platform.PHONE)
 
     async def work(env: WebAppEnvironment) -> list[str]:
@@ -104,11 +119,11 @@ def test_equal_seeds_show_equal_screens() -> None:
             ids.append(seen.screen.screen_id)
         return ids
 
-    one, same, other = play(world_of(SHELF), Platform.PHONE, work)
+    one, same, other = play((SHELF,), Platform.PHONE, work)
     assert one == same != other
 
 
-def test_text_on_the_screen_is_never_markup() -> None:
+def test_text_on_the_screen_is_never_markup(play: Plays) -> None:
     world = world_of(EVIL)
     query = query_of(Platform.PHONE, task="evil")
 
@@ -123,7 +138,7 @@ def test_text_on_the_screen_is_never_markup() -> None:
         count = "[typeof hacked, document.querySelectorAll('img, iframe, svg, b, #device script').length]"
         return await env.page.evaluate(count), texts
 
-    found, texts = play(world, Platform.PHONE, work)
+    found, texts = play((EVIL,), Platform.PHONE, work)
     assert found == ["undefined", 0]
     assert "<iframe srcdoc=x>" in texts
 
@@ -142,17 +157,17 @@ def test_text_on_the_screen_is_never_markup() -> None:
     ],
     ids=lambda action: action.kind,
 )
-def test_actions_without_meaning_change_nothing(action: Action) -> None:
+def test_actions_without_meaning_change_nothing(play: Plays, action: Action) -> None:
     async def work(env: WebAppEnvironment) -> tuple[str, str]:
         await env.reset(query_of(Platform.PHONE), 0)
         before = await env.step(OpenApp(app="garden"))
         return before.screen.screen_id, (await env.step(action)).screen.screen_id
 
-    before, after = play(world_of(garden()), Platform.PHONE, work)
+    before, after = play((garden(),), Platform.PHONE, work)
     assert before == after
 
 
-def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away() -> None:
+def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away(play: Plays) -> None:
     async def work(env: WebAppEnvironment) -> list[str]:
         seen = await env.reset(query_of(Platform.PHONE), 0)
         for element_id in ("launcher/shelf", "shelf.home/query"):
@@ -160,7 +175,7 @@ def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away() -> None:
         seen = await env.step(Scroll(clicks=-3))
         return [each.element_id for each in seen.elements or ()]
 
-    shown = play(world_of(SHELF), Platform.PHONE, work)
+    shown = play((SHELF,), Platform.PHONE, work)
     assert "keyboard" not in shown and "shelf.home/query" not in shown
     assert "shelf.home/books/Book 10" in shown
 
@@ -180,7 +195,7 @@ def test_environments_are_closed_twice_and_factories_travel() -> None:
     assert asyncio.run(run()) == "Shelf"
 
 
-def test_a_page_that_is_gone_is_an_environment_failure() -> None:
+def test_a_page_that_is_gone_is_an_environment_failure(play: Plays) -> None:
     async def work(env: WebAppEnvironment) -> FailureClass:
         await env.reset(query_of(Platform.PHONE), 0)
         await env.page.context.close()
@@ -188,10 +203,10 @@ def test_a_page_that_is_gone_is_an_environment_failure() -> None:
             await env.step(Click(x=10, y=10))
         return failure.value.failure_class
 
-    assert play(world_of(garden()), Platform.PHONE, work) is FailureClass.ENVIRONMENT
+    assert play((garden(),), Platform.PHONE, work) is FailureClass.ENVIRONMENT
 
 
-def test_a_query_that_does_not_fit_is_a_mistake_of_the_task() -> None:
+def test_a_query_that_does_not_fit_is_a_mistake_of_the_task(play: Plays) -> None:
     async def work(env: WebAppEnvironment) -> list[FailureClass]:
         classes = []
         for query in (query_of(Platform.DESKTOP), query_of(Platform.PHONE, goal='{"garden.nothing": 1}')):
@@ -200,20 +215,20 @@ def test_a_query_that_does_not_fit_is_a_mistake_of_the_task() -> None:
             classes.append(failure.value.failure_class)
         return classes
 
-    assert play(world_of(garden()), Platform.PHONE, work) == [FailureClass.TASK] * 2
+    assert play((garden(),), Platform.PHONE, work) == [FailureClass.TASK] * 2
 
 
-def test_the_page_reaches_nothing_but_its_own_files() -> None:
+def test_the_page_reaches_nothing_but_its_own_files(play: Plays) -> None:
     async def work(env: WebAppEnvironment) -> object:
         await env.reset(query_of(Platform.PHONE), 0)
         asked = "(url) => fetch(url).then(() => 'reached', () => 'refused')"
         addresses = ("http://127.0.0.1:1/", "http://apps.invalid/secret.html", "file:///etc/hostname")
         return [await env.page.evaluate(asked, address) for address in addresses]
 
-    assert play(world_of(garden()), Platform.PHONE, work) == ["refused"] * 3
+    assert play((garden(),), Platform.PHONE, work) == ["refused"] * 3
 
 
-def test_a_page_moves_no_farther_than_the_finger() -> None:
+def test_a_page_moves_no_farther_than_the_finger(play: Plays) -> None:
     async def work(env: WebAppEnvironment) -> list[float]:
         await env.reset(query_of(Platform.PHONE), 0)
         await env.step(OpenApp(app="Mail"))
@@ -225,4 +240,4 @@ def test_a_page_moves_no_farther_than_the_finger() -> None:
             moved.append(await env.page.evaluate(top))
         return moved
 
-    assert all(60 <= pixels <= 100 for pixels in play(everything(), Platform.PHONE, work))
+    assert all(60 <= pixels <= 100 for pixels in play((), Platform.PHONE, work))

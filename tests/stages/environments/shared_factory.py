@@ -1,0 +1,54 @@
+"""One factory of environments on one event loop, for tests that need no browser of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Closable(Protocol):
+    """An environment."""
+
+    async def close(self) -> None: ...
+
+
+E = TypeVar("E", bound=Closable)
+E_co = TypeVar("E_co", bound=Closable, covariant=True)
+
+
+class Factory(Protocol[E_co]):
+    """A factory of one kind of environment."""
+
+    async def __call__(self) -> E_co: ...
+
+    async def close(self) -> None: ...
+
+
+async def played(work: Callable[[E], Awaitable[T]], factory: Factory[E]) -> T:
+    """What the work returns, done in an environment of its own."""
+    environment = await factory()
+    try:
+        return await work(environment)
+    finally:
+        await environment.close()
+
+
+class SharedFactory(Generic[E]):
+    """Starts what its environments share, a browser for example, only once."""
+
+    def __init__(self, factory: Factory[E]) -> None:
+        self.factory = factory
+        self._runner = asyncio.Runner()
+
+    def play(self, work: Callable[[E], Awaitable[T]]) -> T:
+        """What the work returns, done in an environment of its own."""
+        return self._runner.run(played(work, self.factory))
+
+    def close(self) -> None:
+        """End the browser, twice, which is fine, and the event loop."""
+        for _ in range(2):
+            self._runner.run(self.factory.close())
+        self._runner.close()
