@@ -16,7 +16,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import delta_table, newest_table
+from trajmill.warehouse.delta_log import delta_table, kept_table, newest_table
 from trajmill.warehouse.kept_bounds import keep_bounds
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
@@ -66,7 +66,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
 
 def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:
     with disk_full_as_error(warehouse.table(table)), warehouse.store.one_line(f"tables/{table}"):
-        delta = delta_table(warehouse, table) or _create(warehouse, table)
+        delta = newest_table(warehouse, table) or _create(warehouse, table)
         if not _is_committed(delta, at):
             _add_missing_columns(delta, table)
             try:
@@ -78,7 +78,7 @@ def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: 
                     raise
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
-        make_log_durable(warehouse, table)
+        kept_table(warehouse.store, table).keep(delta, make_log_durable(warehouse, table))
         keep_bounds(warehouse, table, delta)
         return int(delta.version())
 

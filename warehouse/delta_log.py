@@ -7,7 +7,8 @@ Paths are made from the relative ones in the log: `DeltaTable.file_uris` percent
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +21,12 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.checks.log_entries import LOG, LogEntry, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.base import FileStore
 from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
 
 _FIRST_ENTRY = f"{LOG}/{0:020d}.json"
+_MOST_BEHIND = 10
+"""New entries that are read one by one; there is a checkpoint in more of them."""
 
 
 class Snapshot(NamedTuple):
@@ -78,6 +82,57 @@ class FileBounds(NamedTuple):
         return [(unknown, unknown) if None in pair else pair for pair in bounds]
 
 
+class KeptTable:
+    """A Delta table at its newest version, as far as this process knows.
+
+    Opening a table is some requests to a bucket for each entry since the last checkpoint, so that only what was added
+    to its log since is read.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is kept."""
+        self._entries: Sequence[LogEntry] = ()
+        self._table: DeltaTable | None = None
+        self._lock = threading.Lock()
+
+    def at(self, entries: Sequence[LogEntry], opened: Callable[[], DeltaTable]) -> DeltaTable:
+        """The table whose log has such entries, of which none is damaged; callers share the object.
+
+        Args:
+            entries: the entries of the log, oldest first.
+            opened: opens the table anew, which is done where what is kept is of another log or long ago.
+        """
+        with self._lock:
+            if self._table is None or not self._follows(self._table, entries):
+                self._table = opened()
+            self._entries = entries
+            return self._table
+
+    def keep(self, table: DeltaTable, entries: Sequence[LogEntry]) -> None:
+        """Keep a table that this process has committed to; its log has such entries."""
+        with self._lock:
+            self._entries, self._table = entries, table
+
+    def _follows(self, table: DeltaTable, entries: Sequence[LogEntry]) -> bool:
+        """Read the entries that are new; False if that does not give the table with such entries."""
+        known = len(self._entries)
+        if entries[:known] != self._entries or len(entries) > known + _MOST_BEHIND:
+            return False
+        if len(entries) > known:
+            try:
+                table.update_incremental()
+            except (DeltaError, OSError):
+                # Whoever opens it says what is wrong.
+                return False
+        return int(table.version()) >= len(entries) - 1
+
+
+@lru_cache(maxsize=4 * len(TABLES))
+def kept_table(store: FileStore, table: str) -> KeptTable:
+    """What this process keeps of a table."""
+    return KeptTable()
+
+
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
     """The Delta table at a version (None: the newest); None if nothing was committed to it.
 
@@ -91,20 +146,17 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
 
 
 def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
-    """The Delta table at its newest version, only to be read from, since the next reader gets the same object.
+    """The Delta table at its newest version; the next caller gets the same object, which goes on to newer versions.
 
     Raises:
         BadInputError: entries of its log are missing or damaged.
         StoreError: the store does not answer.
     """
     entries = log_entries(warehouse, table)
-    return _kept(warehouse, table, tuple(entries)) if entries else None
-
-
-@lru_cache(maxsize=len(TABLES))
-def _kept(warehouse: Warehouse, table: str, entries: tuple[LogEntry, ...]) -> DeltaTable:
-    """The Delta table whose log has these entries; in a bucket, reading a log is some requests for each of them."""
-    return ask_again(warehouse.store, lambda: _opened(warehouse, table, None))
+    if not entries:
+        return None
+    kept = kept_table(warehouse.store, table)
+    return kept.at(entries, lambda: ask_again(warehouse.store, lambda: _opened(warehouse, table, None)))
 
 
 def _opened(warehouse: Warehouse, table: str, version: int | None) -> DeltaTable:

@@ -46,30 +46,25 @@ def log_entries(warehouse: Warehouse, table: str) -> list[LogEntry]:
     Raises:
         BadInputError: an entry is missing, empty, or has another size than when it was committed.
     """
-    entries = _listed(warehouse, table)
-    if not _is_whole(warehouse, table, entries):
-        # Another process may have committed while the folder was listed.
-        entries = _listed(warehouse, table)
-        for damage in _damages(warehouse, table, entries):
-            raise BadInputError(damage)
-    return entries
+    return _checked(warehouse, table).entries
 
 
-def make_log_durable(warehouse: Warehouse, table: str) -> None:
-    """Bring the entries that were added since the last call to the disk, and remember their sizes.
+def make_log_durable(warehouse: Warehouse, table: str) -> list[LogEntry]:
+    """Bring the entries that were added since the last call to the disk, remember their sizes, and return all entries.
 
     Raises:
         BadInputError: see `log_entries`.
     """
-    store, entries = warehouse.store, log_entries(warehouse, table)
-    known = _remembered(warehouse, table)
+    store, (entries, known) = warehouse.store, _checked(warehouse, table)
     fresh = {Path(entry.name).stem for entry in entries[len(known) :]}
     if not fresh:
-        return
-    names = (file.name for file in store.files(_log(table)))
+        return entries
+    # What a bucket has is durable.
+    names = [file.name for file in store.files(_log(table))] if store.is_local else []
     # A checkpoint of an entry bears its number.
     store.sync([name for name in names if _last(name).partition(".")[0] in fresh or _last(name) == "_last_checkpoint"])
     store.put(_sizes(table), (json.dumps([entry.size for entry in entries]) + "\n").encode())
+    return entries
 
 
 def entry_mark(warehouse: Warehouse, table: str, version: int) -> EntryMark | None:
@@ -112,22 +107,40 @@ def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
 
+class _Log(NamedTuple):
+    """The log of a table."""
+
+    entries: list[LogEntry]
+    """All entries, oldest first."""
+    known: list[int]
+    """The sizes of those that the last commit saw; empty for a table of an earlier trajmill."""
+
+
+def _checked(warehouse: Warehouse, table: str) -> _Log:
+    log = _Log(_listed(warehouse, table), _remembered(warehouse, table))
+    if not _is_whole(log):
+        # Another process may have committed while the folder was listed.
+        log = _Log(_listed(warehouse, table), _remembered(warehouse, table))
+        for damage in _damages(warehouse, table, log):
+            raise BadInputError(damage)
+    return log
+
+
 def _listed(warehouse: Warehouse, table: str) -> list[LogEntry]:
     files = (LogEntry(_last(file.name), file.size, file.modified) for file in warehouse.store.files(_log(table)))
     return sorted(entry for entry in files if _ENTRY.fullmatch(entry.name))
 
 
-def _is_whole(warehouse: Warehouse, table: str, entries: list[LogEntry]) -> bool:
+def _is_whole(log: _Log) -> bool:
     """Whether there is no damage; faster than looking for each, because every read of a table asks."""
-    known = _remembered(warehouse, table)
-    sizes = [entry.size for entry in entries]
-    last = int(Path(entries[-1].name).stem) if entries else -1
-    return last == len(entries) - 1 and all(sizes) and sizes[: len(known)] == known
+    sizes = [entry.size for entry in log.entries]
+    last = int(Path(log.entries[-1].name).stem) if log.entries else -1
+    return last == len(sizes) - 1 and all(sizes) and sizes[: len(log.known)] == log.known
 
 
-def _damages(warehouse: Warehouse, table: str, entries: list[LogEntry]) -> Iterator[str]:
+def _damages(warehouse: Warehouse, table: str, log: _Log) -> Iterator[str]:
+    entries, known = log
     sizes = {entry.name: entry.size for entry in entries}
-    known = _remembered(warehouse, table)
     for version in range(max(len(known), len(entries))):
         name = _last(_entry(table, version))
         size = sizes.get(name)
@@ -141,7 +154,6 @@ def _damages(warehouse: Warehouse, table: str, entries: list[LogEntry]) -> Itera
 
 
 def _remembered(warehouse: Warehouse, table: str) -> list[int]:
-    """The sizes of the entries that the last commit saw; empty for a table of an earlier trajmill."""
     data = warehouse.store.get(_sizes(table))
     if data is None:
         return []
