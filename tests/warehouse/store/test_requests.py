@@ -6,8 +6,12 @@ import pytest
 
 from tests.faulty_proxy import counting_proxy
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from trajmill.schemas.tables.registry import TABLES
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_table
+from trajmill.warehouse.shards import write_tables
 
 pytestmark = pytest.mark.slow
 
@@ -30,3 +34,25 @@ def test_reading_a_table_again_asks_for_its_files_alone(
             requests.append(next(proxy.numbers) - before - 1)
     # The log is listed and its sizes are compared; then each file is one request.
     assert requests[1:] == [2 + FILES] * 2
+
+
+def test_a_commit_and_the_reader_after_it_ask_for_what_is_new(
+    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with counting_proxy(s3_endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        warehouse = create_warehouse(bucket_url)
+        committing, asking = list[int](), list[int]()
+        for number in range(FILES):
+            at = stage_run("judge", number)
+            files = write_tables(warehouse, at, {"step_verdicts": step_verdicts(2, at)})
+            before = next(proxy.numbers)
+            commit_stage(warehouse, at, files)
+            between = next(proxy.numbers)
+            assert table_versions(warehouse)["step_verdicts"] == number + 1
+            committing.append(between - before - 1)
+            asking.append(next(proxy.numbers) - between - 1)
+    # For each table, its log is listed and its sizes are compared.
+    assert set(asking) == {2 * len(TABLES)}
+    # A commit looks for its own mark in each entry, and reads no entry but its own for anything else.
+    assert committing[-1] <= committing[1] + 2 * (FILES - 2)
