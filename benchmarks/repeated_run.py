@@ -21,7 +21,7 @@ from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.pipelines.work.lists import MOST_IN_RANGE
-from trajmill.schemas.record import Origin
+from trajmill.schemas.record import Origin, content_id
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import committed_files
@@ -135,13 +135,13 @@ def _unmark(warehouse: Warehouse, run_id: str, number: int, *stages: str) -> Non
 
 
 def _renamed(rows: pa.Table, copy: int, number: int) -> pa.Table:
-    """The rows in another round, with ids whose digits are turned by some places."""
+    """The rows in another round; those of all copies but the first have ids of their own."""
     rows = rows.set_column(
         rows.schema.get_field_index("round"), "round", pa.array([number] * rows.num_rows, pa.int64())
     )
-    for name in set(_IDS).intersection(rows.column_names):
-        head, tail = (pc.utf8_slice_codeunits(rows[name], *ends) for ends in ((0, copy), (copy, 99)))
-        turned = pc.binary_join_element_wise(tail, head, "")
-        rows = rows.set_column(rows.schema.get_field_index(name), name, turned)
+    for name in set(_IDS).intersection(rows.column_names) if copy else ():
+        ids = rows[name].combine_chunks().dictionary_encode()
+        fresh = pa.array([content_id(each, copy) for each in ids.dictionary.to_pylist()], pa.string())
+        rows = rows.set_column(rows.schema.get_field_index(name), name, fresh.take(ids.indices))
     # Workers write their trajectories in the order of their ids.
     return rows.sort_by([("trajectory_id", "ascending")])

@@ -14,10 +14,10 @@ from deltalake.transaction import AddAction, PostCommitHookProperties
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.bounds.kept import keep_bounds
 from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import delta_table, kept_table, newest_table
-from trajmill.warehouse.kept_bounds import keep_bounds
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -19,6 +19,8 @@ from deltalake.exceptions import DeltaError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
+from trajmill.warehouse.bounds.conditions import Between, Bounded, origin_conditions
+from trajmill.warehouse.bounds.files import FileBounds
 from trajmill.warehouse.checks.log_entries import LOG, LogEntry, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.base import FileStore
@@ -39,47 +41,6 @@ class Snapshot(NamedTuple):
     columns: Sequence[str]
     mixed: bool
     """Whether columns were added since the first commit, so that some files may lack them."""
-
-
-class Between(NamedTuple):
-    """Bounds of a text column, both included."""
-
-    column: str
-    least: str
-    greatest: str
-
-
-class FileBounds(NamedTuple):
-    """The files of a table's version with the least and the greatest value of their columns."""
-
-    log: pa.Table
-
-    def names(
-        self, rounds: Collection[int] | None, where: Mapping[str, str], between: Between | None = None
-    ) -> list[str]:
-        """Names of the files that can have rows of some rounds and with some values of columns, sorted."""
-        # With pyarrow's functions a page would import pandas, where it is installed, which takes a third of a second.
-        conditions = [
-            [low <= value <= high for low, high in self._bounds(column, value)] for column, value in where.items()
-        ]
-        if rounds is not None:
-            some = next(iter(rounds), 0)
-            conditions.append(
-                [any(low <= number <= high for number in rounds) for low, high in self._bounds("round", some)]
-            )
-        if between is not None:
-            column, least, greatest = between
-            conditions.append([low <= greatest and high >= least for low, high in self._bounds(column, least)])
-        names = self.log["path"].to_pylist()
-        return sorted(name for name, *holds in zip(names, *conditions, strict=True) if all(holds))
-
-    def _bounds(self, column: str, unknown: Any) -> list[tuple[Any, Any]]:
-        """By file, the least and the greatest value of a column; a file without statistics can have `unknown`."""
-        names = (f"min.{column}", f"max.{column}")
-        if not set(names) <= set(self.log.column_names):
-            return [(unknown, unknown)] * self.log.num_rows
-        bounds = zip(*(self.log[name].to_pylist() for name in names), strict=True)
-        return [(unknown, unknown) if None in pair else pair for pair in bounds]
 
 
 class KeptTable:
@@ -196,9 +157,8 @@ def committed_files(
     delta = newest_table(warehouse, table) if version is None else delta_table(warehouse, table, version)
     if delta is None:
         return []
-    where = {} if run_id is None else {"run_id": run_id}
-    narrowed = rounds is not None or between is not None or where
-    names = file_bounds(delta).names(rounds, where, between) if narrowed else logged_names(delta)
+    conditions: list[Bounded] = [*origin_conditions(rounds, run_id), *([] if between is None else [between])]
+    names = file_bounds(delta).names(conditions) if conditions else logged_names(delta)
     return [warehouse.table(table) / name for name in names]
 
 
@@ -233,8 +193,7 @@ def table_versions(warehouse: Warehouse) -> dict[str, int]:
 
 
 def _add_actions(delta: DeltaTable, flat: bool = False) -> pa.Table:
-    # As above, `pa.table` would import pandas.
-    return pa.RecordBatchReader.from_stream(delta.get_add_actions(flatten=flat)).read_all()
+    return pa.table(delta.get_add_actions(flatten=flat))
 
 
 def _first_column_count(warehouse: Warehouse, table: str) -> int:

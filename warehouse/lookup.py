@@ -4,66 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import NamedTuple
 
-import duckdb
 import pyarrow as pa
 
-from trajmill.warehouse.checks.unreadable import unreadable
+from trajmill.warehouse.bounds.conditions import Among, Condition, StartsWith, origin_conditions
+from trajmill.warehouse.bounds.files import FileBounds
+from trajmill.warehouse.bounds.kept import KeptBounds, newest_bounds
+from trajmill.warehouse.bounds.row_groups import KeptFooters
+from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import Between, FileBounds, file_bounds, newest_log_entry, newest_table
-from trajmill.warehouse.kept_bounds import KeptBounds, newest_bounds
+from trajmill.warehouse.delta_log import file_bounds, newest_log_entry, newest_table
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import OFFLINE
+
+_FEW_FILES = 4
+"""Of so many and more, some are read side by side."""
+_FILES_AT_ONCE = 4
 
 
-class _KnownLog(NamedTuple):
-    """A log that was read because its last commit kept no bounds."""
+class _KnownTable(NamedTuple):
+    """What was read of a table's newest version."""
 
+    kept: KeptBounds | None
+    """None if its commit kept none, so that the log was read."""
     entry: str
+    """The newest entry of that log."""
     bounds: FileBounds | None
     """None for a table without a commit."""
-
-
-class Among(NamedTuple):
-    """Values that a text column may have."""
-
-    column: str
-    values: Collection[str]
+    footers: KeptFooters
 
 
 class RowLookup:
     """Reads rows by the values of their columns; several threads may use it.
 
-    A table's bounds of rounds, runs and ids tell which files can have the rows. Each reading looks for a new commit.
-    Of these DuckDB reads the columns of the condition, and of the others only what belongs to the rows that it found;
-    row groups without them are skipped by their statistics. pyarrow decodes whole row groups.
+    A table's bounds of rounds, runs and ids tell which files can have the rows, and the footer of a file which of its
+    row groups. Each reading looks for a new commit; footers are kept until there is one.
     """
 
     def __init__(self, warehouse: Warehouse) -> None:
         """Read nothing yet."""
         self._warehouse = warehouse
-        self._kept: dict[str, KeptBounds] = {}
-        self._logs: dict[str, _KnownLog] = {}
-
-    @cached_property
-    def _database(self) -> duckdb.DuckDBPyConnection:
-        database = duckdb.connect(config=OFFLINE)
-        self._warehouse.store.register(database)
-        # Committed files never change, so their footers are kept; a reading has a connection of its own.
-        return database.execute("SET GLOBAL parquet_metadata_cache = true")
+        self._tables: dict[str, _KnownTable] = {}
 
     def prepare(self, tables: Collection[str]) -> None:
-        """Start DuckDB and read the bounds of tables, all side by side.
+        """Read the bounds of tables side by side.
 
         Raises:
             BadInputError: an entry of a table's log is missing or damaged.
         """
         with ThreadPoolExecutor(len(tables)) as pool:
-            bounds = pool.map(self._bounds, tables)
-            _ = self._database
-            list(bounds)
+            list(pool.map(self._known, tables))
 
     def read(
         self,
@@ -76,11 +66,13 @@ class RowLookup:
         starts: Mapping[str, str] | None = None,
         among: Among | None = None,
     ) -> pa.Table:
-        """Read the rows for which everything holds, in the order in which they are stored; lacking columns are null.
+        """Read the rows for which everything holds, in the order in which they are stored.
+
+        Columns that a file does not have are null.
 
         Args:
             table: its name.
-            columns: names of columns to read, which every file must have; all if None.
+            columns: names of columns to read; all if None.
             run_id: the run of the rows.
             rounds: the rounds of the rows.
             where: the values of columns.
@@ -91,63 +83,34 @@ class RowLookup:
             BadInputError: a committed file or an entry of the table's log is missing or damaged.
             KeyError: no such table or column.
         """
-        equal = dict(where or {}) if run_id is None else {**(where or {}), "run_id": run_id}
-        files = self._files(table, rounds, equal, among)
-        schema = stored_schema(table)
-        if not files:
-            return pa.Table.from_batches([], schema).select(list(columns or schema.names))
-        names = [_quoted(schema, column) for column in columns or ()]
-        conditions = [f"{_quoted(schema, column)} = ?" for column in equal]
-        conditions += [f"starts_with({_quoted(schema, column)}, ?)" for column in starts or {}]
-        parameters: list[object] = [files, *equal.values(), *(starts or {}).values()]
-        if rounds is not None:
-            # The bounds leave row groups out, which a list does not.
-            conditions.append("round BETWEEN ? AND ? AND list_contains(?, round)")
-            parameters += [min(rounds), max(rounds), list(rounds)]
-        if among is not None:
-            conditions.append(f"{_quoted(schema, among.column)} IN (SELECT unnest(?))")
-            parameters.append(list(among.values))
-        # A union of the columns opens every file before the first row is read.
-        union = "false" if columns else "true"
-        query = (
-            f"SELECT {', '.join(names) or '*'} "
-            f"FROM read_parquet(?, union_by_name = {union}, hive_partitioning = false) "
-            f"WHERE {' AND '.join(conditions) or 'true'}"
-        )
-        try:
-            with self._database.cursor() as cursor:
-                found = cursor.sql(query, params=parameters).to_arrow_table()
-        except duckdb.Error as error:
-            raise unreadable(self._warehouse.store.uri(f"tables/{table}"), error) from error
-        return found if columns else _with_all_columns(schema, found)
+        conditions: list[Condition] = [*origin_conditions(rounds, run_id), *([] if among is None else [among])]
+        conditions += [Among(column, [value]) for column, value in (where or {}).items()]
+        conditions += [StartsWith(column, start) for column, start in (starts or {}).items()]
+        stored = stored_schema(table)
+        for condition in conditions:
+            stored.field(condition.column)
+        schema = pa.schema([stored.field(column).with_nullable(True) for column in columns or stored.names])
+        known, store = self._known(table), self._warehouse.store
+        names = [f"tables/{table}/{name}" for name in known.bounds.names(conditions)] if known.bounds else []
 
-    def _files(
-        self, table: str, rounds: Collection[int] | None, equal: Mapping[str, str], among: Among | None
-    ) -> list[str]:
-        bounds, uri = self._bounds(table), self._warehouse.store.uri
-        if bounds is None or (among is not None and not among.values):
-            return []
-        between = among and Between(among.column, min(among.values), max(among.values))
-        return [uri(f"tables/{table}/{name}") for name in bounds.names(rounds, equal, between)]
+        def of_file(name: str) -> list[pa.Table]:
+            with store.one_line(name), damage_as_error(store.uri(name)):
+                return list(known.footers.matching_rows(name, schema, conditions))
 
-    def _bounds(self, table: str) -> FileBounds | None:
-        kept = newest_bounds(self._warehouse, table, self._kept.get(table))
-        if kept is not None:
-            self._kept[table] = kept
-            return kept.bounds
-        known, entry = self._logs.get(table), newest_log_entry(self._warehouse, table)
-        if known is None or known.entry != entry:
-            delta = newest_table(self._warehouse, table)
-            known = self._logs[table] = _KnownLog(entry, None if delta is None else file_bounds(delta))
-        return known.bounds
+        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+            of_files = map(of_file, names) if len(names) < _FEW_FILES else pool.map(of_file, names)
+            found = [rows for of_one in of_files for rows in of_one]
+        return pa.concat_tables(found) if found else schema.empty_table()
 
-
-def _with_all_columns(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    for field in schema:
-        if field.name not in rows.column_names:
-            rows = rows.append_column(field.with_nullable(True), pa.nulls(rows.num_rows, field.type))
-    return rows
-
-
-def _quoted(schema: pa.Schema, column: str) -> str:
-    return f'"{schema.field(column).name}"'
+    def _known(self, table: str) -> _KnownTable:
+        known, warehouse = self._tables.get(table), self._warehouse
+        kept = newest_bounds(warehouse, table, known and known.kept)
+        entry = "" if kept else newest_log_entry(warehouse, table)
+        if known is None or known.kept is not kept or known.entry != entry:
+            # A warehouse that was made anew has other files of the same names, so footers are not kept longer.
+            delta = None if kept else newest_table(warehouse, table)
+            log = None if delta is None else file_bounds(delta)
+            known = self._tables[table] = _KnownTable(
+                kept, entry, kept.bounds if kept else log, KeptFooters(warehouse.store)
+            )
+        return known

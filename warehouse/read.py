@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow
+from trajmill.warehouse.bounds.conditions import Between
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import Between, committed_files
+from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import DataFile, rows_per_group
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from rich.text import Text
 from trajmill.flows.terminal.roles import call_lines, role_lines
 from trajmill.pipelines.reading.role_calls import read_role_calls
 from trajmill.pipelines.reading.trajectory import TRAJECTORY_TABLES, places_of, read_trajectory
+from trajmill.pipelines.work.garbage import seldom_searched
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
@@ -53,9 +55,16 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
     Raises:
         BadInputError: there is none, or more than one.
     """
+    with seldom_searched():
+        return _find(warehouse, start, with_calls)
+
+
+def _find(warehouse: Warehouse, start: str, with_calls: bool) -> ShownTrajectory:
     lookup = RowLookup(warehouse)
-    lookup.prepare(TRAJECTORY_TABLES)
-    places = places_of(lookup, start)
+    with ThreadPoolExecutor(1) as pool:
+        bounds_read = pool.submit(lookup.prepare, [table for table in TRAJECTORY_TABLES if table != "trajectories"])
+        places = places_of(lookup, start)
+        bounds_read.result()
     if len(places) != 1:
         raise BadInputError(_not_one(start, len(places)))
     [place] = places

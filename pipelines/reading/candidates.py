@@ -18,7 +18,9 @@ from trajmill.stages.curate.digests import DIGESTED, DIGESTS, digests_of
 from trajmill.stages.curate.leak_check import LeakCheck, RowLeak
 from trajmill.stages.curate.selection import shortest_successes, successes_in
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
-from trajmill.warehouse.delta_log import Between, FileBounds, file_bounds, newest_table
+from trajmill.warehouse.bounds.conditions import Between, origin_conditions
+from trajmill.warehouse.bounds.files import FileBounds
+from trajmill.warehouse.delta_log import file_bounds, newest_table
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 
@@ -119,7 +121,7 @@ class _FileNames(NamedTuple):
 
     def of(self, rounds: Collection[int]) -> tuple[str, ...]:
         """Names of those that can have rows of the sort in some rounds."""
-        return tuple(self.bounds.names(rounds, {"run_id": self.run_id}, self.sort.bounds))
+        return tuple(self.bounds.names([*origin_conditions(rounds, self.run_id), self.sort.bounds]))
 
 
 class _Kept(NamedTuple):

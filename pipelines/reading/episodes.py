@@ -18,10 +18,10 @@ from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.warehouse.bounds.conditions import Among, Between
 from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lookup import Among, RowLookup
+from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import read_batches, read_table
 
 R = TypeVar("R", bound=Row)

@@ -14,7 +14,9 @@ from pydantic import ValidationError
 from trajmill.pipelines.reading.kept_files import KeptFiles
 from trajmill.schemas.record import Record
 from trajmill.stages.curate.history import History, QueryHistory
-from trajmill.warehouse.delta_log import FileBounds, file_bounds, newest_table
+from trajmill.warehouse.bounds.conditions import origin_conditions
+from trajmill.warehouse.bounds.files import FileBounds
+from trajmill.warehouse.delta_log import file_bounds, newest_table
 from trajmill.warehouse.layout import Warehouse
 
 _TABLES: Final = ("judgements", "trajectories")
@@ -30,10 +32,8 @@ class CoveredFiles:
 
     def names(self, before: int) -> tuple[str, ...]:
         """Names of the files that can have rows of rounds before one."""
-        where = {"run_id": self._run_id}
-        return tuple(
-            f"{table}/{name}" for table, bounds in self._bounds.items() for name in bounds.names(range(before), where)
-        )
+        of_run = origin_conditions(range(before), self._run_id)
+        return tuple(f"{table}/{name}" for table, bounds in self._bounds.items() for name in bounds.names(of_run))
 
     @cached_property
     def _bounds(self) -> Mapping[str, FileBounds]:

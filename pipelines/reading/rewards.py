@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from trajmill.pipelines.reading.verdicts import of_judge, read_verdicts
 from trajmill.stages.derive.rl_groups import RLAttempt
+from trajmill.warehouse.bounds.conditions import Among
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lookup import Among, RowLookup
+from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import read_batches, read_table
 
 _JUDGED = ["trajectory_id", "correct"]

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts, trajectory
 from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.bounds import kept as kept_bounds
+from trajmill.warehouse.bounds.conditions import Among, StartsWith, origin_conditions
+from trajmill.warehouse.bounds.kept import newest_bounds
 from trajmill.warehouse.delta_log import committed_files, delta_table, file_bounds
-from trajmill.warehouse.kept_bounds import newest_bounds
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.lookup import RowLookup
+from trajmill.warehouse.store.folder import FolderStore
 from trajmill.warehouse.upkeep.compact import compact_table
 
 TABLE = "step_verdicts"
@@ -47,11 +50,78 @@ def test_they_choose_the_files_that_the_log_chooses(warehouse: Warehouse, compac
     kept, delta = newest_bounds(warehouse, TABLE), delta_table(warehouse, TABLE)
     assert kept is not None and delta is not None and kept.newest.version == delta.version()
     log = file_bounds(delta)
-    wheres = ({"run_id": FIRST.run_id}, {"run_id": "other"}, {"trajectory_id": "a"}, {"trajectory_id": "~"})
-    for where in wheres:
+    wheres = (("run_id", FIRST.run_id), ("run_id", "other"), ("trajectory_id", "a"), ("trajectory_id", "~"))
+    for column, value in wheres:
         for rounds in (None, [1], [2, 7], [3]):
-            assert kept.bounds.names(rounds, where) == log.names(rounds, where)
-    assert len(kept.bounds.names(None, {"run_id": FIRST.run_id})) == len(committed_files(warehouse, TABLE))
+            wanted = [Among(column, [value]), *origin_conditions(rounds, None)]
+            assert kept.bounds.names(wanted) == log.names(wanted)
+    assert len(kept.bounds.names(origin_conditions(None, FIRST.run_id))) == len(committed_files(warehouse, TABLE))
+
+
+def names(warehouse: Warehouse, condition: Among | StartsWith) -> list[str]:
+    kept = newest_bounds(warehouse, "trajectories")
+    assert kept is not None
+    return kept.bounds.names([condition])
+
+
+@pytest.fixture
+def ids(warehouse: Warehouse) -> list[str]:
+    """The ids of the trajectories in four files whose bounds overlap, by file."""
+    found = []
+    for number in range(4):
+        at = stage_run("rollout", number)
+        rows = sorted((trajectory(each, at, "q") for each in range(20)), key=lambda row: row.trajectory_id)
+        commit_rows(warehouse, at, *rows)
+        found.append(rows[10].trajectory_id)
+    return found
+
+
+def test_the_file_of_an_id_is_found_by_its_first_letters(warehouse: Warehouse, ids: list[str]) -> None:
+    for number, trajectory_id in enumerate(ids):
+        expected = [stage_run("rollout", number).shard_name()]
+        assert names(warehouse, Among("trajectory_id", [trajectory_id])) == expected
+        assert names(warehouse, StartsWith("trajectory_id", trajectory_id[:12])) == expected
+        found = RowLookup(warehouse).read("trajectories", ["round"], starts={"trajectory_id": trajectory_id[:12]})
+        assert found["round"].to_pylist() == [number]
+    assert len(names(warehouse, Among("trajectory_id", ids[:2]))) == 2
+    assert len(names(warehouse, StartsWith("trajectory_id", ""))) == 4
+    assert names(warehouse, Among("trajectory_id", [ids[0][:6] + "!"])) == names(
+        warehouse, Among("trajectory_id", ids[:1])
+    )
+
+
+def test_first_letters_are_kept_while_files_come_and_go(
+    warehouse: Warehouse, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    fetch = FolderStore.fetch
+
+    def fetched(store: FolderStore, name: str) -> Path:
+        read.append(Path(name).name)
+        return fetch(store, name)
+
+    monkeypatch.setattr(FolderStore, "fetch", fetched)
+    at = stage_run("rollout", 9)
+    commit_rows(warehouse, at, trajectory(0, at, "q"))
+    assert read == [at.shard_name()]
+    compact_table(warehouse, "trajectories", fewest=1)
+    assert len(read) == 2
+    for number, trajectory_id in enumerate(ids):
+        found = RowLookup(warehouse).read("trajectories", ["round"], where={"trajectory_id": trajectory_id})
+        assert found["round"].to_pylist() == [number]
+
+
+def test_a_file_whose_first_letters_are_not_known_is_read(
+    warehouse: Warehouse, ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_bounds, "rows_per_group", lambda table: 1)
+    (warehouse.table("trajectories") / KEPT).unlink()
+    large, small = stage_run("rollout", 8), stage_run("rollout", 9)
+    commit_rows(warehouse, large, trajectory(0, large, "q"), trajectory(1, large, "q"))
+    commit_rows(warehouse, small, trajectory(0, small, "q"))
+    found = names(warehouse, Among("trajectory_id", ids[:1]))
+    assert stage_run("rollout", 0).shard_name() in found and small.shard_name() not in found
+    assert RowLookup(warehouse).read("trajectories", where={"trajectory_id": ids[2]}).num_rows == 1
 
 
 def test_a_page_reads_no_log_and_sees_the_commit_of_another_process(warehouse: Warehouse) -> None:

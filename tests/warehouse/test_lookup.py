@@ -3,12 +3,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from tests.warehouse.samples import commit_rows, query, stage_run, step_verdicts, trajectory
 from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.bounds.conditions import Among
+from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.lookup import Among, RowLookup
+from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.upkeep.compact import compact_table
 
@@ -55,6 +60,25 @@ def test_rows_of_some_rounds_are_found_and_those_between_them_are_not(warehouse:
         {"values": 3, "counts": 5},
     ]
     assert lookup.read(TABLE, rounds=[]).num_rows == 0
+
+
+@pytest.mark.slow
+def test_rows_of_a_file_with_many_row_groups_are_found_with_nulls_for_lacking_columns(
+    warehouse: Warehouse,
+) -> None:
+    stored = read_table(warehouse, TABLE)
+    for path in committed_files(warehouse, TABLE):
+        rows = pq.read_table(path, partitioning=None).drop_columns(["judge_id", "summary"])
+        pq.write_table(rows, path, row_group_size=3)
+    lookup = RowLookup(warehouse)
+    wanted = stored.filter(pc.is_in(stored["index"], pa.array([0, 7, 8, 19])))
+    found = lookup.read(TABLE, among=Among("trajectory_id", wanted["trajectory_id"].to_pylist()))
+    assert found["summary"].null_count == found.num_rows == 8
+    names = [name for name in stored.column_names if name not in ("judge_id", "summary")]
+    assert found.select(names).to_pylist() == wanted.select(names).to_pylist()
+    assert lookup.read(TABLE, where={"judge_id": "other"}).num_rows == 0
+    assert lookup.read(TABLE, ["index"], rounds=[2]).num_rows == 20
+    assert lookup.read(TABLE).num_rows == 40
 
 
 @pytest.mark.slow

@@ -15,11 +15,11 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.bounds.kept import keep_bounds
 from trajmill.warehouse.checks.log_entries import LOG, log_entries, make_log_durable
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import committed_files, delta_table
-from trajmill.warehouse.kept_bounds import keep_bounds
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.shards import DataFile, replace_shard

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.faulty_proxy import counting_proxy
-from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rows, stage_run, step_verdicts, trajectory
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.shards import write_tables
 
@@ -56,3 +57,24 @@ def test_a_commit_and_the_reader_after_it_ask_for_what_is_new(
     assert set(asking) == {2 * len(TABLES)}
     # A commit looks for its own mark in each entry, and reads no entry but its own for anything else.
     assert committing[-1] <= committing[1] + 2 * (FILES - 2)
+
+
+def test_a_row_is_looked_up_with_few_requests_however_many_files_there_are(
+    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with counting_proxy(s3_endpoint) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        warehouse = create_warehouse(bucket_url)
+        for number in range(FILES):
+            at = stage_run("rollout", number)
+            rows = [trajectory(each, at, "q") for each in range(20)]
+            commit_rows(warehouse, at, *rows)
+        requests, lookup = [], RowLookup(warehouse)
+        for _ in range(2):
+            before = next(proxy.numbers)
+            found = lookup.read("trajectories", ["round"], starts={"trajectory_id": rows[7].trajectory_id})
+            assert found["round"].to_pylist() == [FILES - 1]
+            requests.append(next(proxy.numbers) - before - 1)
+    # First the kept bounds, the newest entry and the one after it, the log and its sizes; then those two alone. Of the
+    # file, its size is asked for once, and each time it is read whole.
+    assert requests == [7, 3]
