@@ -78,7 +78,7 @@ def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: 
                     raise
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
-        kept_table(warehouse.store, table).keep(delta, make_log_durable(warehouse, table))
+        kept_table(warehouse, table).keep(delta, make_log_durable(warehouse, table))
         keep_bounds(warehouse, table, delta)
         return int(delta.version())
 

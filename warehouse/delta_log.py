@@ -23,7 +23,6 @@ from trajmill.warehouse.bounds.conditions import Between, Bounded, origin_condit
 from trajmill.warehouse.bounds.files import FileBounds
 from trajmill.warehouse.checks.log_entries import LOG, LogEntry, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.store.base import FileStore
 from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
 
 _FIRST_ENTRY = f"{LOG}/{0:020d}.json"
@@ -89,7 +88,7 @@ class KeptTable:
 
 
 @lru_cache(maxsize=4 * len(TABLES))
-def kept_table(store: FileStore, table: str) -> KeptTable:
+def kept_table(warehouse: Warehouse, table: str) -> KeptTable:
     """What this process keeps of a table."""
     return KeptTable()
 
@@ -116,7 +115,7 @@ def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
     entries = log_entries(warehouse, table)
     if not entries:
         return None
-    kept = kept_table(warehouse.store, table)
+    kept = kept_table(warehouse, table)
     return kept.at(entries, lambda: ask_again(warehouse.store, lambda: _opened(warehouse, table, None)))
 
 
