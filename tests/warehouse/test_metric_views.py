@@ -167,6 +167,24 @@ def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
 
 
 @pytest.mark.slow
+def test_an_accepted_attempt_is_compared_with_others_that_did_the_same_and_not_with_itself(
+    warehouse: Warehouse,
+) -> None:
+    attempts = [trajectory(number, AT, "q", reward=1.0, purpose=Purpose.EVALUATE) for number in range(3)]
+    tap = Click(x=200, y=230)
+    commit_rows(
+        warehouse,
+        AT,
+        query("q", AT, Split.HELDOUT_SLOTS),
+        *attempts,
+        *(stored(attempt.trajectory_id, 0, tap) for attempt in attempts[:2]),
+        stored(attempts[2].trajectory_id, 1, tap),
+    )
+    [found] = ask(warehouse, "FROM action_match")
+    assert (found["steps"], found["type"], found["sr"]) == (2, 1.0, 1.0)
+
+
+@pytest.mark.slow
 def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> None:
     tap, lost = Click(x=150, y=230), Click(x=9, y=9)
     done, gave_up = Terminate(status="success"), Terminate(status="failure")

@@ -9,19 +9,21 @@
 -- column sr: Share of steps with the right type and parameters: point in the element, direction, text with F1 over 0.5.
 -- column round: Round of the run.
 -- column run_id: The run.
-WITH acted AS (
+WITH acted AS NOT MATERIALIZED (
+    -- Read anew by each part: kept, the steps would take twice the memory, and no time less.
     SELECT
         t.run_id, t.round, t.model_version, t.query_id, t.purpose, t.trajectory_id, s."index", s.screen_before,
-        s.action_kind, s.action, s.target,
+        s.action_kind, s.action, s.target.bounds AS box,
         coalesce(t.reward >= 1, j.correct, false) AS accepted
     FROM trajectories AS t
     JOIN steps AS s USING (run_id, trajectory_id)
     LEFT JOIN latest_judgements AS j USING (run_id, trajectory_id)
     WHERE t.status = 'finished' AND s.action IS NOT NULL
 ),
+-- Each action is parsed once, and compared once with all steps that did the same on the same screen.
 read AS (
     SELECT
-        * EXCLUDE (action, target),
+        action_kind, action,
         concat_ws(
             '/', action_kind, action ->> '$.button', action ->> '$.count', action ->> '$.status', lower(action ->> '$.keys')
         ) AS type,
@@ -34,26 +36,35 @@ read AS (
                 (action ->> '$.y2')::INTEGER - (action ->> '$.y')::INTEGER
             )
         END AS direction,
-        string_split_regex(lower(trim(coalesce(action ->> '$.text', action ->> '$.app'))), '\s+') AS words,
-        target.bounds AS box
+        string_split_regex(lower(trim(coalesce(action ->> '$.text', action ->> '$.app'))), '\s+') AS words
+    FROM (SELECT DISTINCT action_kind, action FROM acted)
+),
+known AS (
+    SELECT
+        run_id, query_id, screen_before, action_kind, action, box,
+        min(trajectory_id) AS least_trajectory, max(trajectory_id) AS greatest_trajectory
     FROM acted
+    WHERE accepted
+    GROUP BY ALL
 ),
 compared AS (
     SELECT
-        a.run_id, a.round, a.model_version, a.query_id, a.trajectory_id, a."index",
+        e.run_id, e.round, e.model_version, e.query_id, e.trajectory_id, e."index",
         a.type = r.type AS right_type,
         a.type = r.type AND a.action_kind IN ('click', 'long_press') AS pointed,
         a.type = r.type AND CASE
             WHEN r.direction IS NOT NULL THEN a.direction = r.direction
             WHEN r.words IS NOT NULL THEN word_f1(a.words, r.words) > 0.5
             WHEN r.x IS NULL THEN true
-            WHEN r.box IS NULL THEN a.x = r.x AND a.y = r.y
-            ELSE a.x >= r.box[1] AND a.y >= r.box[2] AND a.x < r.box[3] AND a.y < r.box[4]
+            WHEN k.box IS NULL THEN a.x = r.x AND a.y = r.y
+            ELSE a.x >= k.box[1] AND a.y >= k.box[2] AND a.x < k.box[3] AND a.y < k.box[4]
         END AS right_parameters
-    FROM read AS a
-    JOIN read AS r ON a.run_id = r.run_id AND a.query_id = r.query_id AND a.screen_before = r.screen_before
-        AND a.trajectory_id <> r.trajectory_id
-    WHERE a.purpose = 'evaluate' AND r.accepted
+    FROM acted AS e
+    JOIN known AS k ON e.run_id = k.run_id AND e.query_id = k.query_id AND e.screen_before = k.screen_before
+        AND (e.trajectory_id <> k.least_trajectory OR e.trajectory_id <> k.greatest_trajectory)
+    JOIN read AS a ON e.action_kind = a.action_kind AND e.action = a.action
+    JOIN read AS r ON k.action_kind = r.action_kind AND k.action = r.action
+    WHERE e.purpose = 'evaluate'
 ),
 by_step AS (
     SELECT
