@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ _TRIES = 3
 _LAST_SECONDS = 5.0
 """Seconds in which a process without work may end by itself."""
 _PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
+_AS_IN_DRIVER = "trajmill.stages.models.embedded.storage"
+"""It brings torch. If the driver has imported it, so will its workers: once for all, instead of each by itself."""
 
 
 class WorkerDiedError(TrajmillError):
@@ -132,7 +135,7 @@ class WorkerLane:
         self.end()
 
     def _start(self) -> Connection:
-        context = children_context(_PRELOADED)
+        context = children_context([*_PRELOADED, *({_AS_IN_DRIVER} & sys.modules.keys())])
         self._ours, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, os.getpid()), name="trajmill worker")
         self._process.start()
