@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,10 @@ from typing import Any
 import pytest
 
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.context import RoundContext
 from trajmill.flows.environment_server import ServeOptions, serve_environment
+from trajmill.flows.tasks.generate import generate
 from trajmill.flows.walk import walk
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.schemas.tables.failure import Failure
@@ -28,7 +32,7 @@ from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.environments.openenv.client import EnvironmentClient
 from trajmill.stages.environments.openenv.spec import OpenEnvSpec
 from trajmill.stages.environments.openenv.wire import WireAction
-from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
@@ -50,9 +54,12 @@ _EPISODES = 12
 class _Server:
     """A process of `trajmill env serve`."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, like: Path | None = None) -> None:
+        """With `like`, the server has a copy of that warehouse."""
         folder.mkdir(exist_ok=True)
         self.root = folder / "data"
+        if like is not None:
+            shutil.copytree(like, self.root)
         config = folder / "trajmill.toml"
         config.write_text(_CONFIG.format(root=self.root))
         self.said = folder / "stderr"
@@ -89,12 +96,23 @@ def _serving(*servers: _Server) -> Iterator[list[str]]:
             server.process.wait()
 
 
+@pytest.fixture
+def generated(tmp_path: Path) -> Path:
+    """A warehouse with the queries that a server of these tests generates if there are none."""
+    file = tmp_path / "generated.toml"
+    file.write_text(_CONFIG.format(root=tmp_path / "generated"))
+    config = load_config(file)
+    generate(RoundContext(config, create_warehouse(config.run.root), 0))
+    return tmp_path / "generated"
+
+
 def _trajectories(root: Path) -> list[Trajectory]:
     return read_rows(open_warehouse(root), Trajectory)
 
 
-def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(tmp_path: Path) -> None:
-    doomed, other = (_Server(tmp_path / name, "--slots", "4", "--split", "train") for name in ("a", "b"))
+def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(generated: Path, tmp_path: Path) -> None:
+    options = ("--slots", "4", "--split", "train")
+    doomed, other = _Server(tmp_path / "a", *options), _Server(tmp_path / "b", *options, like=generated)
     with _serving(doomed, other) as addresses:
         config = Config(
             run=RunSection(root=tmp_path / "data", name="far"),
