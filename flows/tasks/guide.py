@@ -182,13 +182,14 @@ def _reference_walks(context: RoundContext, rounds: range) -> _Walks:
         rounds=rounds,
         run_id=context.run_id,
     )
-    found: Iterable[tuple[str, str, str, float | None, int]] = zip(
-        *(column.to_pylist() for column in rows.columns), strict=True
+    walks = rows.filter(pc.equal(rows["purpose"], Purpose.REFERENCE.value)).drop_columns("purpose")
+    found: Iterable[tuple[str, str, float | None, int]] = zip(
+        *(column.to_pylist() for column in walks.columns), strict=True
     )
     walked = [
         (query_id, trajectory_id, number)
-        for query_id, trajectory_id, purpose, reward, number in sorted(found, key=lambda row: row[1])
-        if purpose == Purpose.REFERENCE and reward != 0.0
+        for query_id, trajectory_id, reward, number in sorted(found, key=lambda row: row[1])
+        if reward != 0.0
     ]
     by_query = {query_id: trajectory_id for query_id, trajectory_id, _ in walked}
     return _Walks(by_query, {trajectory_id: number for _, trajectory_id, number in walked})

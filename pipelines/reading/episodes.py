@@ -16,7 +16,7 @@ from trajmill.schemas.record import Row
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.bounds.conditions import Among, Between
 from trajmill.warehouse.columns import file_schema
@@ -26,6 +26,8 @@ from trajmill.warehouse.read import read_batches, read_table
 
 R = TypeVar("R", bound=Row)
 _FEW_QUERIES = 10
+_JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
+"""No judge of a run is asked about other attempts."""
 _FEW_OF_ROUND = 100
 """So many trajectories of one round, of a thousand or more, are found one by one."""
 
@@ -130,7 +132,8 @@ def read_episodes_of_rounds(
         names = [name for of_round in few.values() for name in of_round]
         found += _looked_up(warehouse, run_id, names, sorted(few), with_verdicts, with_guidance)
     by_id = {episode.trajectory.trajectory_id: episode for episode in found}
-    late = [name for name, episode in by_id.items() if with_verdicts and episode.judgement is None]
+    unjudged = [episode.trajectory for episode in by_id.values() if with_verdicts and episode.judgement is None]
+    late = [trajectory.trajectory_id for trajectory in unjudged if trajectory.purpose in _JUDGED]
     if late:
         # What a judge could not decide, a later round may have judged.
         judged_in = None if judged_until is None else range(judged_until + 1)
