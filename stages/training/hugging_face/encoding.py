@@ -31,7 +31,7 @@ class ReplyBatch(NamedTuple):
     tokens: Tensor
     """(rows, tokens) token ids of the replies."""
     mask: Tensor
-    """(rows, tokens) 1 for a token, 0 for padding."""
+    """(rows, tokens) 1 for a token that is learned, 0 for padding, and for a reply that cannot be read back."""
     weights: Tensor
     """(rows,)"""
     advantages: Tensor
@@ -57,6 +57,8 @@ class ReplyCollator:
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The fields of a `ReplyBatch` as a dictionary, because trainers move dictionaries to their device.
 
+        Nothing is learned from a reply in which the model wrote the token that stands for a picture: none is there.
+
         Raises:
             BadInputError: a row is longer than the model's context, or cannot be encoded.
         """
@@ -69,7 +71,7 @@ class ReplyCollator:
         batch = ReplyBatch(
             inputs=collate(whole, 0 if padding is None else padding, placeholder, torch.device("cpu")),
             tokens=_right_aligned(replies, torch.long),
-            mask=_right_aligned([[1.0] * len(reply) for reply in replies]),
+            mask=_right_aligned([[float(self._is_readable(reply))] * len(reply) for reply in replies]),
             weights=torch.tensor([each.weight for each in learned]),
             advantages=torch.tensor([each.advantage for each in learned]),
             old=_right_aligned(_known([each.old_logprobs for each in learned], replies)),
@@ -90,15 +92,17 @@ class ReplyCollator:
         return [*tokens, int(self.tokenizer.eos_token_id)]
 
     def _joined(self, prompt: EncodedPrompt, reply: list[int]) -> EncodedPrompt:
-        tokens = prompt.tokens + reply
+        read = reply if self._is_readable(reply) else [int(self.tokenizer.eos_token_id)] * len(reply)
+        tokens = prompt.tokens + read
         if len(tokens) > self.context:
             raise BadInputError(
                 f"a row of the release has {len(tokens)} tokens, the model takes {self.context}: "
                 "lower the endpoint's max_pixels"
             )
-        if self.reader is not None and self.reader.placeholder in reply:
-            raise BadInputError("a reply of the release holds the token that stands for a picture")
         return prompt._replace(tokens=tokens)
+
+    def _is_readable(self, reply: list[int]) -> bool:
+        return self.reader is None or self.reader.placeholder not in reply
 
 
 def reply_logits(model: Any, batch: ReplyBatch) -> Tensor:

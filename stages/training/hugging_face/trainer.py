@@ -105,7 +105,9 @@ class WholeUpdateLoss:
         batches: list[dict[str, Any]]
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)  # type: ignore[misc]
         own = sum((self.divisor(ReplyBatch(**batch)) for batch in batches), torch.zeros(()))
-        return batches, self.accelerator.gather(own.to(device)).sum()
+        whole = self.accelerator.gather(own.to(device)).sum()
+        # Where nothing is learned, the sum is 0, too.
+        return batches, torch.where(whole > 0, whole, torch.ones_like(whole))
 
     def compute_loss(
         self,

@@ -25,6 +25,7 @@ from trajmill.stages.training.hugging_face.rows import (
     supervised_rows,
 )
 from trajmill.stages.training.trpo.spec import TrpoSpec
+from trajmill.stages.training.trpo.train import reference_log_probs
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +118,19 @@ def test_tokens_of_the_server_are_taken_as_they_are(model: TrainedModel, tmp_pat
     assert batch.tokens[0, -3:].tolist() == [5, 6, 7] and batch.mask[0].sum() == 3
     assert batch.old[0, -3:].tolist() == [-1.0, -2.0, -0.5] and not batch.old[1].any()
     assert batch.advantages.tolist() == [-0.5, 1.0] and batch.weights.tolist() == [1.0, 0.5]
+
+
+def test_nothing_is_learned_from_a_reply_with_the_token_of_a_picture(model: TrainedModel, tmp_path: Path) -> None:
+    assert model.reader is not None
+    wrong = {"response_token_ids": [5, model.reader.placeholder, 7], "old_logprobs": [-1.0, -2.0, -0.5]}
+    write_rl(tmp_path, [wrong, {"response_token_ids": [5, 6, 7], "old_logprobs": [-1.0, -2.0, -0.5]}])
+    collate = ReplyCollator(model.tokenizer, model.reader, model.context, rl_reply)
+    rows = rl_rows(rl_files(tmp_path), tmp_path / "cache")
+    batch = batch_of(collate, list(rows))
+    assert batch.mask.sum(1).tolist() == [0, 3]
+    alone = log_probs(model, batch_of(collate, [rows[1]]))
+    assert log_probs(model, batch)[1, -3:] == pytest.approx(alone[0, -3:], abs=1e-9)
+    assert [len(each) for each in reference_log_probs(model.network, rows, collate, 1)] == [0, 3]
 
 
 def test_rows_that_weigh_nothing_are_not_learned(tmp_path: Path) -> None:
