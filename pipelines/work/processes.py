@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from multiprocessing.util import Finalize
+from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-defined]
+from types import FrameType
 from typing import TypeVar
 
 from trajmill.pipelines.work.children import children_context, end_with
@@ -29,6 +31,9 @@ _TRIES = 3
 """Processes that may die at one shard before it is given up."""
 _LAST_SECONDS = 5.0
 """Seconds in which a process without work may end by itself."""
+_SECONDS_BETWEEN_ENDS = 0.05
+_SECONDS_TO_GIVE_BACK = 1.0
+"""Seconds in which a process at work gives back what it holds (semaphores), before it is killed."""
 _PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
 _AS_IN_DRIVER = "trajmill.stages.models.embedded.storage"
 """It brings torch. If the driver has imported it, so will its workers: once for all, instead of each by itself."""
@@ -64,16 +69,18 @@ def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -
                 failed.set()
                 raise
 
+    done: list[Future[None]] = []
     with ThreadPoolExecutor(len(lanes) or 1) as threads:
         try:
-            done = [threads.submit(drain, lane) for lane in lanes]
+            done.extend(threads.submit(drain, lane) for lane in lanes)
             for each in done:
                 each.result()
         except BaseException:
-            # Also after Ctrl-C: the threads wait for their processes, which would go on.
+            # Also after Ctrl-C: the threads wait for their processes, which would go on, as one would that starts now.
             failed.set()
-            for lane in lanes:
-                lane.end()
+            while wait(done, _SECONDS_BETWEEN_ENDS).not_done:
+                for lane in lanes:
+                    lane.end()
             raise
 
 
@@ -118,17 +125,19 @@ class WorkerLane:
             raise error
 
     def end(self) -> int | None:
-        """Kill the process, if there is one; returns its exit code."""
+        """End the process, if there is one, whatever it does; returns its exit code."""
         process, self._process, self._ours = self._process, None, None
         if process is None:
             return None
         # A process that has died by itself keeps its code.
+        process.terminate()
+        process.join(_SECONDS_TO_GIVE_BACK)
         process.kill()
         process.join()
         return process.exitcode
 
     def retire(self) -> None:
-        """Let the process end by itself, so that it gives back what it holds (semaphores); kill one that works."""
+        """Let the process end by itself, if it does not work."""
         if self._ours is not None and self._process is not None and not self._is_busy:
             self._ours.close()
             self._process.join(_LAST_SECONDS)
@@ -136,14 +145,15 @@ class WorkerLane:
 
     def _start(self) -> Connection:
         context = children_context([*_PRELOADED, *({_AS_IN_DRIVER} & sys.modules.keys())])
-        self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, os.getpid()), name="trajmill worker")
-        self._process.start()
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, os.getpid()), name="trajmill worker")
+        process.start()
+        self._process, self._ours = process, ours
         # Otherwise this process would wait at its end for one that waits for work.
         Finalize(None, self.retire, exitpriority=1)
         # The last copy of that end is the process's own, so that its death is noticed.
         theirs.close()
-        return self._ours
+        return ours
 
 
 @lru_cache(maxsize=256)
@@ -153,6 +163,7 @@ def _lane(number: int) -> WorkerLane:
 
 def _serve(work: Connection, owner: int) -> None:
     """Do what comes, one after the other, until the owner ends."""
+    signal.signal(signal.SIGTERM, _give_back_and_end)
     end_with(owner)
     while True:
         try:
@@ -163,6 +174,12 @@ def _serve(work: Connection, owner: int) -> None:
         os.environ.clear()
         os.environ.update(environment)
         work.send(_error_of(do, shard))
+
+
+def _give_back_and_end(number: int, frame: FrameType | None) -> None:
+    """End without waiting for the work, as a kill does, but leave no semaphore, of which Python would tell the user."""
+    _run_finalizers(0)
+    os._exit(128 + number)
 
 
 def _error_of(do: Callable[[S], object], shard: S) -> Exception | None:

@@ -7,13 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from trajmill.pipelines.work.processes import WorkerDiedError, side_by_side
+from trajmill.pipelines.work.processes import WorkerDiedError, WorkerLane, side_by_side
 from trajmill.schemas.errors import BadInputError
 
 pytestmark = pytest.mark.slow
@@ -51,6 +53,51 @@ def test_processes_that_end_with_their_owner_leave_nothing_behind() -> None:
     code = f"from {__name__} import hold, side_by_side; side_by_side(hold, ['a', 'b'], 2)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
+
+
+def hold_until_another_fails(shard: str) -> None:
+    hold(shard)
+    if shard == "a":
+        time.sleep(0.5)
+        raise BadInputError("a: is wrong")
+    time.sleep(60)
+
+
+def test_a_process_that_is_ended_at_its_work_leaves_nothing_behind() -> None:
+    code = (
+        f"from {__name__} import BadInputError, hold_until_another_fails, side_by_side\n"
+        "try: side_by_side(hold_until_another_fails, ['a', 'b'], 2)\n"
+        "except BadInputError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=40)
+    assert (ended.stdout, ended.stderr) == ("a: is wrong\n", "")
+
+
+def fail_or_work(shard: str) -> None:
+    if shard == "a":
+        raise BadInputError("a: is wrong")
+    time.sleep(60)
+
+
+def test_a_process_that_starts_after_another_has_failed_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    class LateLane(WorkerLane):
+        def _start(self) -> Connection:
+            assert ended.wait(60)
+            return super()._start()
+
+        def end(self) -> int | None:
+            code = super().end()
+            ended.set()
+            return code
+
+    lanes = [WorkerLane(), LateLane()]
+    monkeypatch.setattr("trajmill.pipelines.work.processes._lane", lanes.__getitem__)
+    began = time.monotonic()
+    with pytest.raises(BadInputError, match="a: is wrong"):
+        side_by_side(fail_or_work, ["a", "b"], 2)
+    assert time.monotonic() - began < 50
 
 
 def test_two_processes_work_at_the_same_time(tmp_path: Path) -> None:
