@@ -64,7 +64,7 @@ class KeptFooters:
             for group, undecided in chosen.items():
                 found = _places(file, group, undecided)
                 if found is None or len(found):
-                    rows = file.read_row_group(group, names)
+                    rows = file.read_row_group(group, names, use_threads=False)
                     yield _with_schema(rows if found is None else rows.take(found), schema)
 
     def _opened(self, name: str) -> pa.NativeFile:
