@@ -130,8 +130,8 @@ def give_memory_back() -> None:
 
     Its default one keeps what it had: a release with 86,000 derived rows took 710 MiB instead of 448. Each of its
     arenas keeps for a second what its threads have freed, and there would be four for each core: with 8, as two cores
-    have, a release of 26,000 rows takes 265 MiB; with one 215, and a tenth more time. Both must be chosen before pyarrow
-    is imported; other systems than Linux come without the allocator.
+    have, a release of 26,000 rows takes 265 MiB; with one 215, and a tenth more time. Both must be chosen before
+    pyarrow is imported; other systems than Linux come without the allocator.
     """
     if sys.platform == "linux":
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
