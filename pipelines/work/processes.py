@@ -19,8 +19,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-defined]
-from types import FrameType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from trajmill.pipelines.work.children import children_context, end_with
 from trajmill.schemas.errors import TrajmillError
@@ -163,23 +162,27 @@ def _lane(number: int) -> WorkerLane:
 
 def _serve(work: Connection, owner: int) -> None:
     """Do what comes, one after the other, until the owner ends."""
-    signal.signal(signal.SIGTERM, _give_back_and_end)
+    signal.signal(signal.SIGTERM, lambda number, frame: _give_back_and_end(128 + number))
     end_with(owner)
     while True:
         try:
             environment, do, shard = work.recv()
         except EOFError:
-            return
+            sys.stdout.flush()
+            _give_back_and_end(0)
         # Processes are kept; credentials and addresses may have changed in their owner since they were started.
         os.environ.clear()
         os.environ.update(environment)
         work.send(_error_of(do, shard))
 
 
-def _give_back_and_end(number: int, frame: FrameType | None) -> None:
-    """End without waiting for the work, as a kill does, but leave no semaphore, of which Python would tell the user."""
+def _give_back_and_end(code: int) -> NoReturn:
+    """End without waiting for the work, nor for the processes that draw for it, which end with this one.
+
+    A kill would leave semaphores, of which Python would tell the user.
+    """
     _run_finalizers(0)
-    os._exit(128 + number)
+    os._exit(code)
 
 
 def _error_of(do: Callable[[S], object], shard: S) -> Exception | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from trajmill.pipelines.drawing import drawing_processes
 from trajmill.pipelines.work.processes import WorkerDiedError, WorkerLane, side_by_side
 from trajmill.schemas.errors import BadInputError
 
@@ -53,6 +54,22 @@ def test_processes_that_end_with_their_owner_leave_nothing_behind() -> None:
     code = f"from {__name__} import hold, side_by_side; side_by_side(hold, ['a', 'b'], 2)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
+
+
+def draw(shard: str) -> None:
+    """Start processes that draw, as a rollout does."""
+    assert drawing_processes().submit(len, shard).result() == 1
+
+
+def test_processes_do_not_wait_at_their_end_for_those_that_draw() -> None:
+    code = (
+        f"import time; from {__name__} import draw, side_by_side; side_by_side(draw, ['a', 'b'], 2)\n"
+        "began = time.monotonic()\n"
+        "def tell(): print(time.monotonic() - began < 8)\n"
+        "import multiprocessing.util; multiprocessing.util.Finalize(None, tell, exitpriority=0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
 def hold_until_another_fails(shard: str) -> None:
