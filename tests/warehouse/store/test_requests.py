@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
 import pytest
 
 from tests.faulty_proxy import counting_proxy
@@ -9,7 +13,7 @@ from tests.warehouse.samples import commit_rows, stage_run, step_verdicts, traje
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import table_versions
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.shards import write_tables
@@ -19,62 +23,65 @@ pytestmark = pytest.mark.slow
 FILES = 5
 
 
-def test_reading_a_table_again_asks_for_its_files_alone(
-    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class CountedBucket(NamedTuple):
+    """A warehouse in a bucket, and the numbers of the requests to it."""
+
+    warehouse: Warehouse
+    numbers: Iterator[int]
+
+    def requests_of(self, ask: Callable[[], object]) -> int:
+        """How many requests something takes."""
+        before = next(self.numbers)
+        ask()
+        return next(self.numbers) - before - 1
+
+
+@pytest.fixture
+def bucket(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedBucket]:
     with counting_proxy(s3_endpoint) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        warehouse = create_warehouse(bucket_url)
-        for number in range(FILES):
-            at = stage_run("judge", number)
-            commit_rows(warehouse, at, *step_verdicts(2, at))
-        requests = []
-        for _ in range(3):
-            before = next(proxy.numbers)
-            assert read_table(warehouse, "step_verdicts").num_rows == 2 * FILES
-            requests.append(next(proxy.numbers) - before - 1)
+        yield CountedBucket(create_warehouse(bucket_url), proxy.numbers)
+
+
+def test_reading_a_table_again_asks_for_its_files_alone(bucket: CountedBucket) -> None:
+    for number in range(FILES):
+        at = stage_run("judge", number)
+        commit_rows(bucket.warehouse, at, *step_verdicts(2, at))
+
+    def read() -> None:
+        assert read_table(bucket.warehouse, "step_verdicts").num_rows == 2 * FILES
+
+    requests = [bucket.requests_of(read) for _ in range(3)]
     # The log is listed and its sizes are compared; then each file is one request.
     assert requests[1:] == [2 + FILES] * 2
 
 
-def test_a_commit_and_the_reader_after_it_ask_for_what_is_new(
-    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with counting_proxy(s3_endpoint) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        warehouse = create_warehouse(bucket_url)
-        committing, asking = list[int](), list[int]()
-        for number in range(FILES):
-            at = stage_run("judge", number)
-            files = write_tables(warehouse, at, {"step_verdicts": step_verdicts(2, at)})
-            before = next(proxy.numbers)
-            commit_stage(warehouse, at, files)
-            between = next(proxy.numbers)
-            assert table_versions(warehouse)["step_verdicts"] == number + 1
-            committing.append(between - before - 1)
-            asking.append(next(proxy.numbers) - between - 1)
+def test_a_commit_and_the_reader_after_it_ask_for_what_is_new(bucket: CountedBucket) -> None:
+    committing, asking = list[int](), list[int]()
+    for number in range(FILES):
+        at = stage_run("judge", number)
+        files = write_tables(bucket.warehouse, at, {"step_verdicts": step_verdicts(2, at)})
+        committing.append(bucket.requests_of(partial(commit_stage, bucket.warehouse, at, files)))
+        asking.append(bucket.requests_of(partial(table_versions, bucket.warehouse)))
+        assert table_versions(bucket.warehouse)["step_verdicts"] == number + 1
     # For each table, its log is listed and its sizes are compared.
     assert set(asking) == {2 * len(TABLES)}
     # A commit looks for its own mark in each entry, and reads no entry but its own for anything else.
     assert committing[-1] <= committing[1] + 2 * (FILES - 2)
 
 
-def test_a_row_is_looked_up_with_few_requests_however_many_files_there_are(
-    bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with counting_proxy(s3_endpoint) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        warehouse = create_warehouse(bucket_url)
-        for number in range(FILES):
-            at = stage_run("rollout", number)
-            rows = [trajectory(each, at, "q") for each in range(20)]
-            commit_rows(warehouse, at, *rows)
-        requests, lookup = [], RowLookup(warehouse)
-        for _ in range(2):
-            before = next(proxy.numbers)
-            found = lookup.read("trajectories", ["round"], starts={"trajectory_id": rows[7].trajectory_id})
-            assert found["round"].to_pylist() == [FILES - 1]
-            requests.append(next(proxy.numbers) - before - 1)
+def test_a_row_is_looked_up_with_few_requests_however_many_files_there_are(bucket: CountedBucket) -> None:
+    for number in range(FILES):
+        at = stage_run("rollout", number)
+        rows = [trajectory(each, at, "q") for each in range(20)]
+        commit_rows(bucket.warehouse, at, *rows)
+    lookup = RowLookup(bucket.warehouse)
+
+    def look_up() -> None:
+        found = lookup.read("trajectories", ["round"], starts={"trajectory_id": rows[7].trajectory_id})
+        assert found["round"].to_pylist() == [FILES - 1]
+
+    requests = [bucket.requests_of(look_up) for _ in range(2)]
     # First the kept bounds, the newest entry and the one after it, the log and its sizes; then those two alone. Of the
     # file, its size is asked for once, and each time it is read whole.
     assert requests == [7, 3]
