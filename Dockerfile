@@ -11,11 +11,6 @@ WORKDIR /opt/trajmill
 # The packages first: they change less often than the code, and take most of the time.
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY trajmill ./trajmill
-COPY schemas ./schemas
-COPY warehouse ./warehouse
-COPY stages ./stages
-COPY pipelines ./pipelines
-COPY flows ./flows
 RUN pip install --no-cache-dir --constraint constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu \
     '.[web]'
 

@@ -70,7 +70,7 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Without their environments, the tests of vLLM and of the trainers are skipped and say so.
 pytest: export OMP_NUM_THREADS := 1
 pytest: .venv/installed-dev
-	$(BIN)/python -m compileall -q schemas warehouse stages pipelines flows   # once, not by each worker
+	$(BIN)/python -m compileall -q trajmill   # once, not by each worker
 	$(BIN)/pytest -n $(WORKERS) --durations=25 -rs
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: under a minute

@@ -80,7 +80,7 @@ def test_how_many_are_judged_at_once_decides_no_row() -> None:
 
 
 def test_names_of_endpoints_and_prompt_files_make_no_other_judge(tmp_path: Path) -> None:
-    [packaged] = (Path(__file__).parents[3] / "stages/critics/model/prompts").glob("critic_text-*.md")
+    [packaged] = (Path(__file__).parents[3] / "trajmill/stages/critics/model/prompts").glob("critic_text-*.md")
     (tmp_path / "one.md").write_text(packaged.read_text())
     (tmp_path / "two.md").write_text(packaged.read_text())
     first = loaded(tmp_path, THREE_SERVERS + '[prompts]\ncritic_text = "one.md"\n')

@@ -19,7 +19,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.models.prompts import Prompt
 
-STAGES = Path(__file__).parents[3] / "stages"
+STAGES = Path(__file__).parents[3] / "trajmill/stages"
 OF_AGENTS = {path.stem: path for path in (STAGES / "agents").rglob("prompts/*.md")}
 PACKAGED = {path.stem: path for path in STAGES.rglob("prompts/*.md") if path.stem not in OF_AGENTS}
 LISTS = {"writer_refine": "writer_short", "writer_refine_heldout": "writer_ask"}
