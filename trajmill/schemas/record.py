@@ -1,10 +1,12 @@
-"""The base of all records and table rows: content ids and the common columns."""
+"""The base of all records and table rows: content ids, common columns, and Arrow schemas from annotations."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -14,6 +16,12 @@ from trajmill.schemas.lean_imports import keep_pandas_from_arrow
 
 # Here, because whoever makes an array knows a record.
 keep_pandas_from_arrow()
+
+
+Int64 = Annotated[int, pa.int64()]
+"""A column of 64-bit whole numbers."""
+Float32 = Annotated[float, pa.float32()]
+"""A column of 32-bit floats."""
 
 
 def content_id(*parts: Any) -> str:
@@ -55,30 +63,51 @@ class Origin(Record):
         return {"round": self.round, "run_id": self.run_id, "code_version": self.code_version, "made_by": made_by}
 
 
-COMMON_COLUMNS: list[pa.Field] = [
-    pa.field("round", pa.int32(), nullable=False),
-    pa.field("run_id", pa.string(), nullable=False),
-    pa.field("made_by", pa.string(), nullable=False),
-    pa.field("code_version", pa.string(), nullable=False),
-    pa.field("schema_version", pa.int32(), nullable=False),
-]
-
-
-def table_schema(*columns: pa.Field) -> pa.Schema:
-    """The Arrow schema of a table: its own columns, then the common ones."""
-    return pa.schema([*columns, *COMMON_COLUMNS])
-
-
-def required(name: str, kind: pa.DataType) -> pa.Field:
-    """A column that is never null."""
-    return pa.field(name, kind, nullable=False)
-
-
-def optional(name: str, kind: pa.DataType) -> pa.Field:
-    """A column that may be null."""
-    return pa.field(name, kind)
-
-
-STRINGS = pa.list_(pa.string())
 TOKEN_IDS = pa.list_(pa.int32())
 LOGPROBS = pa.list_(pa.float32())
+
+_ARROW: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int32(),
+    float: pa.float64(),
+    bytes: pa.binary(),
+    str: pa.string(),
+}
+
+
+@cache
+def table_schema(record: type[Row]) -> pa.Schema:
+    """Return the Arrow schema of a row's table, from its annotations: its own columns first, the common ones last.
+
+    A column is nullable if its annotation has `| None`.
+    """
+    hints = get_type_hints(record, include_extras=True)
+    rows = [base for base in record.__mro__ if issubclass(base, Row)]
+    names = [name for base in rows for name in vars(base)["__annotations__"] if name in record.model_fields]
+    return pa.schema([pa.field(name, *_type_and_nullability(hints[name])) for name in names])
+
+
+def arrow_type(annotation: Any) -> pa.DataType:
+    """Return the Arrow type of an annotation.
+
+    A whole number has 32 bits and a float 64, unless `Annotated` names another type. A record is a struct, a tuple a
+    list; so is a named tuple whose fields have one type (a box), any other is a struct.
+    """
+    for extra in getattr(annotation, "__metadata__", ()):
+        if isinstance(extra, pa.DataType):
+            return extra
+    if get_origin(annotation) is tuple:
+        return pa.list_(arrow_type(get_args(annotation)[0]))
+    if issubclass(annotation, (BaseModel, tuple)):
+        hints = get_type_hints(annotation, include_extras=True)
+        fields = [pa.field(name, _type_and_nullability(hint)[0]) for name, hint in hints.items() if name[0] != "_"]
+        types = {field.type for field in fields}
+        return pa.list_(*types) if issubclass(annotation, tuple) and len(types) == 1 else pa.struct(fields)
+    return next(kind for python, kind in _ARROW.items() if issubclass(annotation, python))
+
+
+def _type_and_nullability(annotation: Any) -> tuple[pa.DataType, bool]:
+    if get_origin(annotation) not in (Union, UnionType):
+        return arrow_type(annotation), False
+    [kind] = [part for part in get_args(annotation) if part is not NoneType]
+    return arrow_type(kind), True

@@ -9,10 +9,11 @@ from itertools import takewhile
 from typing import NamedTuple
 
 import duckdb
+import pyarrow as pa
 
 from trajmill.schemas.tables.descriptions import describe_table
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.columns import WRITTEN_AT
+from trajmill.warehouse.columns import WRITTEN_AT, stored_schema
 
 _WRITTEN_AT = "UTC time at which the row's file was written; null on rows of an earlier trajmill."
 _COLUMN = "-- column "
@@ -80,19 +81,28 @@ def _page_lines(views: Iterable[str]) -> Iterator[str]:
     yield "trajmill sql \"SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'trajectories'\""
     yield "```"
     for table in TABLES:
-        yield from _section(table, table_description(table))
+        yield from _section(table, table_description(table), stored_schema(table))
     yield ""
     yield "# Ready-made views"
     for view in views:
         yield from _section(view, view_description(view))
 
 
-def _section(name: str, description: Description) -> Iterator[str]:
+def _section(name: str, description: Description, schema: pa.Schema | None = None) -> Iterator[str]:
     yield from ("", f"## `{name}`", "", description.text)
     if description.columns:
-        yield from ("", "| column | meaning |", "|---|---|")
+        types = {field.name: _type_name(field) for field in schema or ()}
+        yield from (
+            "",
+            *(("| column | type | meaning |", "|---|---|---|") if types else ("| column | meaning |", "|---|---|")),
+        )
         for column, meaning in description.columns.items():
-            yield f"| `{column}` | {meaning.replace('|', chr(92) + '|')} |"
+            cells = [f"`{column}`", *([f"`{types[column]}`"] if types else []), meaning.replace("|", r"\|")]
+            yield f"| {' | '.join(cells)} |"
+
+
+def _type_name(field: pa.Field) -> str:
+    return str(field.type).replace("item: ", "") + (" or null" if field.nullable else "")
 
 
 def _quoted(text: str) -> str:

@@ -1,11 +1,10 @@
-"""Each record's Arrow schema agrees with its fields, and rows survive the way to Arrow and back."""
+"""Schemas come from the annotations of records, and rows survive the way to Arrow and back."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -14,38 +13,9 @@ from pydantic import BaseModel
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.record import COMMON_COLUMNS, Row
+from trajmill.schemas.record import Float32, Int64, Record, Row, table_schema
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow, rows_to_arrow
-from trajmill.schemas.tables.screen import ELEMENT, IMAGE
-
-COMMON = {field.name for field in COMMON_COLUMNS}
-
-
-def arrow_types(annotation: Any) -> tuple[pa.DataType, ...]:
-    """The Arrow types that may hold a Python type."""
-    if annotation is Box:
-        return (pa.list_(pa.int32()),)
-    if annotation is UIElement:
-        return (ELEMENT,)
-    if get_origin(annotation) is tuple:
-        return tuple(pa.list_(item) for item in arrow_types(get_args(annotation)[0]))
-    if issubclass(annotation, BaseModel):
-        return tuple(struct_types(annotation))
-    if issubclass(annotation, bool):
-        return (pa.bool_(),)
-    if issubclass(annotation, str):
-        return (pa.string(),)
-    return {int: (pa.int32(), pa.int64()), float: (pa.float64(), pa.float32()), bytes: (IMAGE,)}[annotation]
-
-
-def struct_types(record: type[BaseModel]) -> Iterator[pa.DataType]:
-    for whole in (pa.int32(), pa.int64()):
-        yield pa.struct(
-            [
-                (name, whole if whole in arrow_types(hint) else arrow_types(hint)[0])
-                for name, hint in fields(record).items()
-            ]
-        )
+from trajmill.schemas.tables.verdict import StepLabel
 
 
 def fields(record: type[BaseModel]) -> dict[str, Any]:
@@ -61,27 +31,49 @@ def unwrapped(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_columns_are_the_fields_with_the_common_ones_last(table: str) -> None:
-    names = arrow_schema(table).names
-    own, common = names[: -len(COMMON_COLUMNS)], names[-len(COMMON_COLUMNS) :]
-    assert common == [field.name for field in COMMON_COLUMNS]
-    assert sorted(own) == sorted(name for name in fields(TABLES[table]) if name not in COMMON)
+class Place(NamedTuple):
+    name: str
+    box: Box
 
 
-@pytest.mark.parametrize(
-    ("table", "name"), [(table, name) for table, record in TABLES.items() for name in fields(record)]
-)
-def test_a_column_has_the_type_and_nullability_of_its_field(table: str, name: str) -> None:
-    inner, optional = unwrapped(fields(TABLES[table])[name])
-    column = arrow_schema(table).field(name)
-    assert column.nullable == optional
-    assert column.type in arrow_types(inner)
+class Part(Record):
+    name: StepLabel
+    places: tuple[Place, ...]
 
 
-def test_elements_are_stored_field_by_field() -> None:
-    stored = {field.name: field.type for field in ELEMENT}
-    assert stored == {name: arrow_types(hint)[0] for name, hint in get_type_hints(UIElement).items()}
+class Base(Row):
+    late: bool | None
+
+
+class Derived(Base):
+    part: Part
+    parts: tuple[Part, ...] | None
+    count: int
+    many: Int64 | None
+    share: float
+    chances: tuple[Float32, ...]
+    where: Box | None
+
+
+def test_a_schema_comes_from_annotations() -> None:
+    box = pa.list_(pa.int32())
+    part = pa.struct(
+        [("name", pa.string()), ("places", pa.list_(pa.struct([("name", pa.string()), ("box", box)])))],
+    )
+    own = {
+        "part": part,
+        "parts": pa.list_(part),
+        "count": pa.int32(),
+        "many": pa.int64(),
+        "share": pa.float64(),
+        "chances": pa.list_(pa.float32()),
+        "where": box,
+        "late": pa.bool_(),
+    }
+    schema = table_schema(Derived)
+    assert schema.names == [*own, "round", "run_id", "made_by", "code_version", "schema_version"]
+    assert [schema.field(name).type for name in own] == list(own.values())
+    assert [field.name for field in schema if field.nullable] == ["parts", "many", "where", "late"]
 
 
 @pytest.mark.parametrize("record", TABLES.values(), ids=list(TABLES))

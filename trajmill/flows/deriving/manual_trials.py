@@ -16,7 +16,7 @@ from trajmill.pipelines.rollout import run_in_shards
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.schemas.tables.registry import rows_from_arrow
+from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.stages.derive.planning.trials import TriedManual, guidance_by, kept_manuals, tried_manual
 from trajmill.stages.rollout.attempts import plan_trials
 from trajmill.warehouse.layout import StageRun
@@ -53,7 +53,7 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
 
 
 def _manuals(context: RoundContext, files: Sequence[DataFile]) -> list[Example]:
-    tables = read_shards(context.warehouse, "examples", files, Example.arrow_schema.names)
+    tables = read_shards(context.warehouse, "examples", files, arrow_schema("examples").names)
     rows = (row for table in tables for row in rows_from_arrow("examples", table))
     return [row for row in rows if isinstance(row, Example)]
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
 
-import pyarrow as pa
-
-from trajmill.schemas.record import Row, optional, required, table_schema
+from trajmill.schemas.record import Int64, Row
 
 
 class Ingredient(StrEnum):
@@ -48,21 +45,21 @@ class Calibration(Row):
     """Versions of the voting prompts and models, joined by `+`."""
     rule: str
     """How the judge combines its votes."""
-    votes: int
+    votes: Int64
     """Number of votes of the ingredient."""
-    trajectories: int
+    trajectories: Int64
     """Trajectories with a label that were to be judged."""
-    unjudged: int
+    unjudged: Int64
     """Those that the judge could not judge; the other counts leave them out."""
-    undecided: int
+    undecided: Int64
     """Judged trajectories on which missing votes could change the result of this ingredient."""
-    true_positive: int
+    true_positive: Int64
     """Called Correct, and labelled so."""
-    false_positive: int
+    false_positive: Int64
     """Called Correct, but not labelled so."""
-    true_negative: int
+    true_negative: Int64
     """Called Incorrect, and labelled so."""
-    false_negative: int
+    false_negative: Int64
     """Called Incorrect, but labelled Correct."""
     precision: float | None
     """Precision; null if it called nothing correct."""
@@ -88,29 +85,3 @@ class Calibration(Row):
     """Seconds per verdict of all model calls, added up."""
     cached: float
     """Share of the calls that the request cache answered; they took no time."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("number", pa.int32()),
-        required("judge", pa.string()),
-        required("judge_id", pa.string()),
-        optional("labels", pa.string()),
-        required("ingredient", pa.string()),
-        optional("channel", pa.string()),
-        optional("resolution", pa.string()),
-        required("models", pa.string()),
-        required("rule", pa.string()),
-        *(required(name, pa.int64()) for name in ("votes", "trajectories", "unjudged", "undecided")),
-        *(
-            required(name, pa.int64())
-            for name in ("true_positive", "false_positive", "true_negative", "false_negative")
-        ),
-        optional("precision", pa.float64()),
-        required("precision_low", pa.float64()),
-        required("precision_high", pa.float64()),
-        optional("recall", pa.float64()),
-        required("recall_low", pa.float64()),
-        required("recall_high", pa.float64()),
-        optional("f1", pa.float64()),
-        optional("kappa", pa.float64()),
-        *(required(name, pa.float64()) for name in ("calls", "tokens", "seconds", "cached")),
-    )

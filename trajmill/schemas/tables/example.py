@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.record import STRINGS, Record, Row, optional, required, table_schema
+from trajmill.schemas.record import Record, Row
 from trajmill.schemas.tables.query import Split
 
 IMAGE_PLACEHOLDER = "<image>"
@@ -60,23 +56,3 @@ class Example(Row):
     """Box of the element that the action presses, in pixels of the last screen of `screens`; null without one."""
     source_trajectories: tuple[str, ...] | None = None
     """All trajectories that it was made from, in order; null on rows that `trajectory_id` alone gave."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("example_id", pa.string()),
-        required("kind", pa.string()),
-        required("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
-        required("screens", STRINGS),
-        optional("action", pa.string()),
-        required("coordinate_space", pa.string()),
-        required("loss_weight", pa.float64()),
-        required("query_id", pa.string()),
-        required("trajectory_id", pa.string()),
-        optional("step_index", pa.int32()),
-        required("split", pa.string()),
-        optional("guided", pa.bool_()),
-        optional("variant", pa.string()),
-        optional("written_by", pa.string()),
-        optional("source_screens", STRINGS),
-        optional("box", pa.list_(pa.int32())),
-        optional("source_trajectories", STRINGS),
-    )

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.record import Row, optional, required, table_schema
+from trajmill.schemas.record import Row
 
 
 class Failure(Row):
@@ -23,14 +19,6 @@ class Failure(Row):
     """What went wrong, in one line."""
     attempts: int
     """How often it was tried."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("stage", pa.string()),
-        required("input_id", pa.string()),
-        required("failure_class", pa.string()),
-        required("message", pa.string()),
-        required("attempts", pa.int32()),
-    )
 
 
 class Refusal(Row):
@@ -52,14 +40,3 @@ class Refusal(Row):
     """What was found, in one line; empty where the reason says it all."""
     count: int
     """How many possible examples of this step or screen were refused for this reason."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("kind", pa.string()),
-        optional("variant", pa.string()),
-        required("trajectory_id", pa.string()),
-        optional("step_index", pa.int32()),
-        optional("screen_id", pa.string()),
-        required("reason", pa.string()),
-        required("detail", pa.string()),
-        required("count", pa.int32()),
-    )

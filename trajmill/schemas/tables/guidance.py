@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
-from trajmill.schemas.record import STRINGS, Record, Row, content_id, required, table_schema
+from trajmill.schemas.record import Record, Row, content_id
 
 
 class DroppedStep(Record):
@@ -33,16 +29,6 @@ class Guidance(Row):
     """The steps that were left out, with the reason of each."""
     text: str
     """The text in the prompt."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("guidance_id", pa.string()),
-        required("query_id", pa.string()),
-        required("source_trajectory", pa.string()),
-        required("source", pa.string()),
-        required("step_descriptions", STRINGS),
-        required("dropped_steps", pa.list_(pa.struct([("index", pa.int32()), ("reason", pa.string())]))),
-        required("text", pa.string()),
-    )
 
     @staticmethod
     def make_id(query_id: str, text: str) -> str:

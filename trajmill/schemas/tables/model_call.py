@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
-from trajmill.schemas.record import STRINGS, Row, optional, required, table_schema
+from trajmill.schemas.record import Int64, Row
 
 
 class ModelCall(Row):
@@ -26,9 +22,9 @@ class ModelCall(Row):
     """JSON of the messages, with screen ids in place of images."""
     response: str | None
     """The answer; null if there was none."""
-    input_tokens: int
+    input_tokens: Int64
     """Tokens of the request."""
-    output_tokens: int
+    output_tokens: Int64
     """Tokens of the answer."""
     latency_ms: float
     """Milliseconds until the answer or the error."""
@@ -53,25 +49,3 @@ class ModelCall(Row):
     draws: tuple[int, ...] | None = None
     """For votes on a trajectory, the draw of each answer, in order; null for other calls and on rows of earlier
     versions."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("call_id", pa.string()),
-        optional("trajectory_id", pa.string()),
-        optional("step_index", pa.int32()),
-        required("role", pa.string()),
-        required("payload_hash", pa.string()),
-        required("messages", pa.string()),
-        optional("response", pa.string()),
-        required("input_tokens", pa.int64()),
-        required("output_tokens", pa.int64()),
-        required("latency_ms", pa.float64()),
-        required("price", pa.float64()),
-        optional("error", pa.string()),
-        optional("other_responses", STRINGS),
-        optional("cached", pa.bool_()),
-        optional("judge", pa.string()),
-        optional("judge_id", pa.string()),
-        optional("draw", pa.int32()),
-        optional("image_scale", pa.float64()),
-        optional("draws", pa.list_(pa.int32())),
-    )

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
-
-import pyarrow as pa
 
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.record import Record, Row, content_id, optional, required, table_schema
+from trajmill.schemas.record import Record, Row, content_id
 from trajmill.schemas.tables.query import Platform
 
 
@@ -81,36 +78,6 @@ class Pathway(Row):
     """The source of this: `tree` (disabled without a selection and enabled with one), a model's version, or empty."""
     found_after: float
     """Seconds from the start of the walk, including resets."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("pathway_id", pa.string()),
-        required("platform", pa.string()),
-        required("program", pa.string()),
-        required("environment", pa.string()),
-        required("start_state", pa.string()),
-        required(
-            "steps",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("role", pa.string()),
-                        ("name", pa.string()),
-                        ("target", pa.string()),
-                        ("bounds", pa.list_(pa.int32())),
-                        ("screen_id", pa.string()),
-                    ]
-                )
-            ),
-        ),
-        required("end_kind", pa.string()),
-        required("end_name", pa.string()),
-        required("pressed", pa.bool_()),
-        required("enabled", pa.bool_()),
-        required("shows", pa.list_(pa.struct([(name, pa.string()) for name in ("role", "text", "state")]))),
-        optional("needs_selection", pa.bool_()),
-        required("selection_by", pa.string()),
-        required("found_after", pa.float64()),
-    )
 
     @staticmethod
     def make_id(program: str, start_state: str, targets: tuple[str, ...]) -> str:

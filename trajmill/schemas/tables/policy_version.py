@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
-from trajmill.schemas.record import Record, Row, optional, required, table_schema
+from trajmill.schemas.record import Int64, Record, Row
 
 
 class SplitSuccess(Record):
@@ -38,7 +34,7 @@ class PolicyVersion(Row):
     """Name of the release that it was trained on; null for the untrained policy."""
     recipe: str
     """JSON of the training configuration."""
-    updates: int
+    updates: Int64
     """Optimiser updates since the untrained policy."""
     success: tuple[SplitSuccess, ...]
     """Its measured success on each split."""
@@ -56,19 +52,3 @@ class PolicyVersion(Row):
     """JSON of what its training reported, e.g. rows, updates and loss; null where trajmill did not train it."""
     validation: tuple[QueryOutcome, ...] | None = None
     """Its outcome on each validation query that could be scored."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("model_version", pa.string()),
-        optional("parent", pa.string()),
-        optional("release", pa.string()),
-        required("recipe", pa.string()),
-        required("updates", pa.int64()),
-        required(
-            "success",
-            pa.list_(pa.struct([("split", pa.string()), ("queries", pa.int32()), ("successes", pa.int32())])),
-        ),
-        required("promoted", pa.bool_()),
-        required("reason", pa.string()),
-        *(optional(name, pa.string()) for name in ("kind", "folder", "adapter", "metrics")),
-        optional("validation", pa.list_(pa.struct([("query_id", pa.string()), ("success", pa.bool_())]))),
-    )

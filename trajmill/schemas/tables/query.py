@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
-import pyarrow as pa
-
-from trajmill.schemas.record import STRINGS, Record, Row, content_id, optional, required, table_schema
+from trajmill.schemas.record import Record, Row, content_id
 
 
 class Platform(StrEnum):
@@ -146,37 +144,6 @@ class Query(Row):
     dropped (paper 6.2, step 5). Of a proposed task it begins with `feasible` or `refused` if it was tried."""
     atomic_tasks: tuple[CausalTask, ...] | None = None
     """The atomic tasks of a causal pathway, in their order; null for other queries."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("query_id", pa.string()),
-        required("platform", pa.string()),
-        required("apps", STRINGS),
-        required("source", pa.string()),
-        required("task", pa.string()),
-        required("raw_instruction", pa.string()),
-        required("instruction", pa.string()),
-        required("phrasing", pa.string()),
-        required("pages", STRINGS),
-        required("page_descriptions", STRINGS),
-        required(
-            "slots",
-            pa.list_(pa.struct([(name, pa.string()) for name in ("name", "value", "said", "page")])),
-        ),
-        required(
-            "path",
-            pa.list_(pa.struct([(name, pa.string()) for name in ("page", "operation", "target", "text")])),
-        ),
-        required("start_state", pa.string()),
-        required("goal", pa.string()),
-        required("difficulty", pa.int32()),
-        required("max_steps", pa.int32()),
-        required("split", pa.string()),
-        required("validation", pa.string()),
-        optional(
-            "atomic_tasks",
-            pa.list_(pa.struct([(name, pa.string()) for name in ("device", "app", "instruction", "answer", "value")])),
-        ),
-    )
 
     @staticmethod
     def make_id(platform: Platform, task: str, slots: tuple[Slot, ...], start_state: str, instruction: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from trajmill.schemas.record import Row
+from trajmill.schemas.record import Row, table_schema
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure, Refusal
@@ -45,8 +45,7 @@ TABLES: dict[str, type[Row]] = {
 
 def arrow_schema(table: str) -> pa.Schema:
     """The Arrow schema of a table. Raises KeyError for an unknown table."""
-    schema: pa.Schema = TABLES[table].arrow_schema  # type: ignore[attr-defined]
-    return schema
+    return table_schema(TABLES[table])
 
 
 def rows_to_arrow(table: str, rows: Sequence[Row]) -> pa.Table:

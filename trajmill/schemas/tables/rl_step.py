@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
-from trajmill.schemas.record import LOGPROBS, STRINGS, TOKEN_IDS, Row, optional, required, table_schema
+from trajmill.schemas.record import Float32, Row
 from trajmill.schemas.tables.example import Message
 
 
@@ -49,29 +45,7 @@ class RLStep(Row):
     response_token_ids: tuple[int, ...] | None = None
     """Tokens of the response in the vocabulary of a served policy; null for the embedded policy, if they were not asked
     for, and on rows of earlier versions. The same is true for the log probabilities."""
-    old_logprobs: tuple[float, ...] | None = None
+    old_logprobs: tuple[Float32, ...] | None = None
     """Natural logarithms of the tokens' probabilities under the policy that gave them, as its server reports them."""
     temperature: float | None = None
     """Sampling temperature of the policy; null on rows of earlier versions."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("rl_step_id", pa.string()),
-        required("group", pa.string()),
-        required("trajectory_id", pa.string()),
-        required("step_index", pa.int32()),
-        required("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
-        required("response", pa.string()),
-        required("screens", STRINGS),
-        required("accuracy_reward", pa.float64()),
-        required("format_reward", pa.float64()),
-        required("reward", pa.float64()),
-        required("advantage", pa.float64()),
-        required("step_weight", pa.float64()),
-        required("replayed", pa.bool_()),
-        optional("group_size", pa.int32()),
-        optional("policy_version", pa.string()),
-        optional("guided", pa.bool_()),
-        optional("response_token_ids", TOKEN_IDS),
-        optional("old_logprobs", LOGPROBS),
-        optional("temperature", pa.float64()),
-    )

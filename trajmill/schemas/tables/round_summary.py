@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
-from trajmill.schemas.record import Record, Row, optional, required, table_schema
+from trajmill.schemas.record import Int64, Record, Row
 from trajmill.schemas.tables.policy_version import SplitSuccess
 
 
@@ -14,8 +10,8 @@ class StageCount(Record):
     """Rows into and out of one stage, and its seconds."""
 
     stage: str
-    rows_in: int
-    rows_out: int
+    rows_in: Int64
+    rows_out: Int64
     seconds: float
     cost: float
 
@@ -25,10 +21,10 @@ class JudgeQuality(Record):
 
     level: str
     """`trajectory` (the consensus), `text`, `multimodal` or `step`."""
-    true_positive: int
-    false_positive: int
-    true_negative: int
-    false_negative: int
+    true_positive: Int64
+    false_positive: Int64
+    true_negative: Int64
+    false_negative: Int64
 
 
 class RoundSummary(Row):
@@ -54,47 +50,3 @@ class RoundSummary(Row):
     """Name of the round's release; empty without one."""
     reason: str | None = None
     """Why the new policy was promoted or not, or why there is none."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("policy_before", pa.string()),
-        required("policy_after", pa.string()),
-        required(
-            "stages",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("stage", pa.string()),
-                        ("rows_in", pa.int64()),
-                        ("rows_out", pa.int64()),
-                        ("seconds", pa.float64()),
-                        ("cost", pa.float64()),
-                    ]
-                )
-            ),
-        ),
-        *(
-            required(
-                name,
-                pa.list_(pa.struct([("split", pa.string()), ("queries", pa.int32()), ("successes", pa.int32())])),
-            )
-            for name in ("success_before", "success_after")
-        ),
-        required(
-            "judge",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("level", pa.string()),
-                        *(
-                            (name, pa.int64())
-                            for name in ("true_positive", "false_positive", "true_negative", "false_negative")
-                        ),
-                    ]
-                )
-            ),
-        ),
-        required("trained", pa.bool_()),
-        required("reference_paths_used", pa.int32()),
-        required("release", pa.string()),
-        optional("reason", pa.string()),
-    )

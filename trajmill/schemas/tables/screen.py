@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated
 
 import pyarrow as pa
 
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.record import Row, required, table_schema
+from trajmill.schemas.record import Row, arrow_type
 
 IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
 """The Arrow type of images in Hugging Face datasets."""
 
-ELEMENT = pa.struct(
-    [
-        pa.field("role", pa.string()),
-        pa.field("text", pa.string()),
-        pa.field("bounds", pa.list_(pa.int32())),
-        pa.field("states", pa.list_(pa.string())),
-        pa.field("value", pa.string()),
-        pa.field("element_id", pa.string()),
-    ]
-)
+ELEMENT = arrow_type(UIElement)
 
 
 def tree_column(trees: Sequence[Sequence[UIElement]]) -> pa.ListArray:
@@ -39,15 +30,7 @@ class Screen(Row):
     """Width in pixels."""
     height: int
     """Height in pixels."""
-    image: bytes
+    image: Annotated[bytes, IMAGE]
     """The encoded image (PNG); stored as the struct that Hugging Face datasets read."""
     elements: tuple[UIElement, ...]
     """The accessibility tree in reading order; empty without one."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("screen_id", pa.string()),
-        required("width", pa.int32()),
-        required("height", pa.int32()),
-        required("image", IMAGE),
-        required("elements", pa.list_(ELEMENT)),
-    )

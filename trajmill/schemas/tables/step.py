@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import pyarrow as pa
-
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.record import LOGPROBS, TOKEN_IDS, Record, Row, optional, required, table_schema
+from trajmill.schemas.record import Float32, Record, Row
 
 
 class TargetElement(Record):
@@ -54,31 +50,7 @@ class Step(Row):
     reply_token_ids: tuple[int, ...] | None = None
     """Tokens of the reply in the vocabulary of a served policy; null if they were not asked for or not given, and on
     rows of earlier versions. The same is true for the log probabilities."""
-    reply_logprobs: tuple[float, ...] | None = None
+    reply_logprobs: tuple[Float32, ...] | None = None
     """Natural logarithms of their probabilities, as the server reports them."""
     policy_version: str | None = None
     """Version of the policy that gave the reply; null on rows of earlier versions."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("trajectory_id", pa.string()),
-        required("index", pa.int32()),
-        required("screen_before", pa.string()),
-        required("screen_after", pa.string()),
-        required("app_before", pa.string()),
-        required("app_after", pa.string()),
-        required("thought", pa.string()),
-        optional("action", pa.string()),
-        required("action_kind", pa.string()),
-        required("conclusion", pa.string()),
-        required("raw_response", pa.string()),
-        optional(
-            "target",
-            pa.struct([("role", pa.string()), ("text", pa.string()), ("bounds", pa.list_(pa.int32()))]),
-        ),
-        required("role_outputs", pa.string()),
-        required("prompt", pa.string()),
-        required("guided", pa.bool_()),
-        optional("reply_token_ids", TOKEN_IDS),
-        optional("reply_logprobs", LOGPROBS),
-        optional("policy_version", pa.string()),
-    )

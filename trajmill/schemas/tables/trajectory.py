@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
-
-import pyarrow as pa
 
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.record import Row, content_id, optional, required, table_schema
+from trajmill.schemas.record import Int64, Row, content_id
 
 
 class StopReason(StrEnum):
@@ -56,7 +53,7 @@ class Trajectory(Row):
     """Version of the policy that acted."""
     environment: str
     """simulated, miniwob, ..."""
-    seed: int
+    seed: Int64
     """Seed of the environment and of the sampling."""
     attempt: int
     """0 for the first attempt of its round, purpose and query."""
@@ -78,9 +75,9 @@ class Trajectory(Row):
     """Programmatic reward in [0, 1]; null without a check, and after a failure."""
     steps: int
     """Number of actions."""
-    input_tokens: int
+    input_tokens: Int64
     """Tokens of all requests to the policy's models."""
-    output_tokens: int
+    output_tokens: Int64
     """Tokens of all their answers."""
     wall_ms: float
     """Duration of the episode in milliseconds."""
@@ -89,30 +86,6 @@ class Trajectory(Row):
     atomic_done: int | None = None
     """Of a causal pathway: how many atomic tasks were done one after the other, until the pathway collapsed; null for
     other queries and without a result."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("trajectory_id", pa.string()),
-        required("query_id", pa.string()),
-        required("agent", pa.string()),
-        required("model_version", pa.string()),
-        required("environment", pa.string()),
-        required("seed", pa.int64()),
-        required("attempt", pa.int32()),
-        required("purpose", pa.string()),
-        optional("guidance_id", pa.string()),
-        required("status", pa.string()),
-        required("stop_reason", pa.string()),
-        optional("failure_class", pa.string()),
-        optional("failure_message", pa.string()),
-        optional("answer", pa.string()),
-        optional("reward", pa.float64()),
-        required("steps", pa.int32()),
-        required("input_tokens", pa.int64()),
-        required("output_tokens", pa.int64()),
-        required("wall_ms", pa.float64()),
-        required("environment_ms", pa.float64()),
-        optional("atomic_done", pa.int32()),
-    )
 
     @staticmethod
     def make_id(

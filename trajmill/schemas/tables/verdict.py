@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
 
-import pyarrow as pa
-
-from trajmill.schemas.record import Row, optional, required, table_schema
+from trajmill.schemas.record import Row
 
 
 class StepLabel(StrEnum):
@@ -24,9 +21,6 @@ class Channel(StrEnum):
     TEXT = "text"
     MULTIMODAL = "multimodal"
     PROGRAMMATIC = "programmatic"
-
-
-JUDGE_COLUMNS = (optional("judge", pa.string()), optional("judge_id", pa.string()))
 
 
 class JudgeRow(Row):
@@ -53,15 +47,6 @@ class StepVerdict(JudgeRow):
     label: StepLabel
     """Whether the step helped."""
 
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("trajectory_id", pa.string()),
-        required("index", pa.int32()),
-        required("analysis", pa.string()),
-        required("summary", pa.string()),
-        required("label", pa.string()),
-        *JUDGE_COLUMNS,
-    )
-
 
 class TrajectoryVerdict(JudgeRow):
     """One vote of one channel on one trajectory."""
@@ -83,18 +68,6 @@ class TrajectoryVerdict(JudgeRow):
     first_error_step: int | None
     """Index of the first wrong step; null if none is."""
 
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("trajectory_id", pa.string()),
-        required("channel", pa.string()),
-        required("resolution", pa.string()),
-        required("vote", pa.int32()),
-        required("correct", pa.bool_()),
-        required("reason", pa.string()),
-        required("redundant_steps", pa.list_(pa.int32())),
-        optional("first_error_step", pa.int32()),
-        *JUDGE_COLUMNS,
-    )
-
 
 class Judgement(JudgeRow):
     """The decision on one trajectory; judging again adds rows and changes none."""
@@ -111,13 +84,3 @@ class Judgement(JudgeRow):
     """Indices of the steps that were not needed."""
     first_error_step: int | None
     """Index of the first wrong step; null if none is."""
-
-    arrow_schema: ClassVar[pa.Schema] = table_schema(
-        required("trajectory_id", pa.string()),
-        required("correct", pa.bool_()),
-        required("rule", pa.string()),
-        required("agreed", pa.bool_()),
-        required("redundant_steps", pa.list_(pa.int32())),
-        optional("first_error_step", pa.int32()),
-        *JUDGE_COLUMNS,
-    )
