@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from io import StringIO
 from pathlib import Path
 
@@ -82,14 +80,3 @@ def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> N
     shown = console.file.getvalue()
     assert "owned" in shown
     assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"]
-
-
-@pytest.mark.slow
-def test_a_page_waits_for_no_library_that_it_does_not_need(warehouse: Warehouse) -> None:
-    name = trajectory(0, FIRST, "q").trajectory_id
-    code = (
-        "import sys; from trajmill.flows.cli.app import run; assert run(sys.argv[1:]) == 0; "
-        "assert not {'pandas', 'pyarrow.dataset', 'PIL', 'asyncio'}.intersection(sys.modules)"
-    )
-    words = ["show", name, "--root", str(warehouse.root)]
-    subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)

@@ -13,10 +13,9 @@ from deltalake import DeltaTable
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepVerdict
-from trajmill.warehouse.bounds.conditions import Between
 from trajmill.warehouse.columns import WRITTEN_AT
 from trajmill.warehouse.commit import commit, commit_stage
-from trajmill.warehouse.delta_log import committed_files, table_versions
+from trajmill.warehouse.delta_log import Between, committed_files, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table
 from trajmill.warehouse.shards import DataFile, write_shard

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
-from trajmill.pipelines.reading.reward_moments import Excluded, reward_moments
-from trajmill.pipelines.reading.rewards import look_up_rl_attempts, read_rl_attempts
+from trajmill.pipelines.reading.rewards import look_up_rl_attempts, read_rl_attempts, reward_moments
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.rl_step import RLStep
@@ -58,8 +57,7 @@ def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int)
     names = {compared.remembered[query] for query in wanted if query in compared.remembered}
     rounds_of = {name: compared.remembered_in[name] for name in sorted(names)}
     remembered = look_up_rl_attempts(warehouse, run_id, rounds_of, compared.round)
-    own = Excluded(frozenset(ids), since=min((*compared.rounds, compared.round)))
-    earlier = reward_moments(warehouse, run_id, compared.round, own) if spec.normalise == "batch" else []
+    earlier = reward_moments(warehouse, run_id, compared.round, frozenset(ids)) if spec.normalise == "batch" else []
     by_query = {attempt.query_id: attempt for attempt in remembered}
     return plan_rl(RLBatch(attempts, by_query, earlier, compared.may_be_judged, compared.stale), spec, seed)
 

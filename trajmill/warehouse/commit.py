@@ -14,7 +14,6 @@ from deltalake.transaction import AddAction, PostCommitHookProperties
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.bounds.kept import keep_bounds
 from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.delta_log import delta_table, kept_table, newest_table
@@ -79,7 +78,6 @@ def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: 
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
         kept_table(warehouse, table).keep(delta, make_log_durable(warehouse, table))
-        keep_bounds(warehouse, table, delta)
         return int(delta.version())
 
 

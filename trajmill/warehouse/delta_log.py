@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -19,8 +20,6 @@ from deltalake.exceptions import DeltaError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.bounds.conditions import Between, Bounded, origin_conditions
-from trajmill.warehouse.bounds.files import FileBounds
 from trajmill.warehouse.checks.log_entries import LOG, LogEntry, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
@@ -28,6 +27,14 @@ from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
 _FIRST_ENTRY = f"{LOG}/{0:020d}.json"
 _MOST_BEHIND = 10
 """New entries that are read one by one; there is a checkpoint in more of them."""
+
+
+class Between(NamedTuple):
+    """Bounds of a text column, both included."""
+
+    column: str
+    least: str
+    greatest: str
 
 
 class Snapshot(NamedTuple):
@@ -130,14 +137,9 @@ def _opened(warehouse: Warehouse, table: str, version: int | None) -> DeltaTable
             raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
 
 
-def file_bounds(delta: DeltaTable) -> FileBounds:
-    """The files of a table's version with the bounds that its log has."""
-    return FileBounds(_add_actions(delta, flat=True))
-
-
 def logged_names(delta: DeltaTable) -> list[str]:
     """File names of a table's version, sorted, relative to the table's folder."""
-    return sorted(_add_actions(delta).column("path").to_pylist())
+    return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
 
 
 def committed_files(
@@ -156,8 +158,20 @@ def committed_files(
     delta = newest_table(warehouse, table) if version is None else delta_table(warehouse, table, version)
     if delta is None:
         return []
-    conditions: list[Bounded] = [*origin_conditions(rounds, run_id), *([] if between is None else [between])]
-    names = file_bounds(delta).names(conditions) if conditions else logged_names(delta)
+    conditions: list[tuple[str, str, Any]] = []
+    if rounds is not None:
+        conditions.append(("round", "in", list(rounds)))
+    if run_id is not None:
+        conditions.append(("run_id", "=", run_id))
+    if between is not None:
+        conditions += [(between.column, ">=", between.least), (between.column, "<=", between.greatest)]
+    if not conditions:
+        names = logged_names(delta)
+    elif rounds is not None and not rounds:
+        names = []
+    else:
+        uris = delta.file_uris(file_pruning_predicate=conditions)
+        names = sorted(unquote(uri.rpartition("/")[2]) for uri in uris)
     return [warehouse.table(table) / name for name in names]
 
 
@@ -189,10 +203,6 @@ def table_versions(warehouse: Warehouse) -> dict[str, int]:
     """The newest version of every table to which something was committed."""
     found = {table: newest_table(warehouse, table) for table in TABLES}
     return {table: int(delta.version()) for table, delta in found.items() if delta is not None}
-
-
-def _add_actions(delta: DeltaTable, flat: bool = False) -> pa.Table:
-    return pa.table(delta.get_add_actions(flatten=flat))
 
 
 def _first_column_count(warehouse: Warehouse, table: str) -> int:

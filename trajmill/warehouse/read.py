@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow
-from trajmill.warehouse.bounds.conditions import Between
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.delta_log import Between, committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import DataFile, rows_per_group
 
@@ -32,6 +31,7 @@ def read_table(
     run_id: str | None = None,
     version: int | None = None,
     between: Between | None = None,
+    where: Mapping[str, Collection[str]] | None = None,
     without: Collection[str] = (),
 ) -> pa.Table:
     """Read committed rows of a table, in the order of their files' names.
@@ -46,13 +46,14 @@ def read_table(
         run_id: only rows of this run.
         version: the table's version, the newest if None.
         between: only rows with such values of a column; files and row groups whose bounds exclude them are not read.
+        where: by column, the values that its rows may have; row groups whose bounds exclude them are not read.
         without: names of files that are not read.
 
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        source = _source(warehouse, table, rounds, run_id, version, between, without)
+        source = _source(warehouse, table, rounds, run_id, version, between, where or {}, without)
         return source.rows.to_table(columns=_names(columns), filter=source.condition)
 
 
@@ -69,7 +70,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch; memory holds one row group, and no row is read ahead of its reader."""
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        source = _source(warehouse, table, rounds, run_id, version, between, without)
+        source = _source(warehouse, table, rounds, run_id, version, between, {}, without)
         # A scan of many files decodes up to two million rows while its reader is at the first ones.
         for fragment in source.rows.get_fragments(source.condition):
             for part in fragment.split_by_row_group(source.condition, source.rows.schema):
@@ -135,6 +136,7 @@ def _source(
     run_id: str | None,
     version: int | None,
     between: Between | None,
+    where: Mapping[str, Collection[str]],
     without: Collection[str],
 ) -> _Source:
     # It takes half a second to import where pandas is installed, too.
@@ -151,6 +153,9 @@ def _source(
     if between is not None:
         column = ds.field(between.column)
         condition = condition & (column >= between.least) & (column <= between.greatest)
+    for name, values in where.items():
+        [*one], column = values, ds.field(name)
+        condition = condition & (column == one[0] if len(one) == 1 else column.isin(pa.array(sorted(one), pa.string())))
     schema = file_schema(table).remove_metadata()
     if files:
         rows = ds.dataset(files, schema=schema, format="parquet", filesystem=system)

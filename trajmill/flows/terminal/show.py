@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,15 +12,13 @@ from rich.text import Text
 
 from trajmill.flows.terminal.roles import call_lines, role_lines
 from trajmill.pipelines.reading.role_calls import read_role_calls
-from trajmill.pipelines.reading.trajectory import TRAJECTORY_TABLES, places_of, read_trajectory
-from trajmill.pipelines.work.garbage import seldom_searched
+from trajmill.pipelines.reading.trajectory import places_of, read_trajectory
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lookup import RowLookup
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
 
@@ -55,20 +52,11 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
     Raises:
         BadInputError: there is none, or more than one.
     """
-    with seldom_searched():
-        return _find(warehouse, start, with_calls)
-
-
-def _find(warehouse: Warehouse, start: str, with_calls: bool) -> ShownTrajectory:
-    lookup = RowLookup(warehouse)
-    with ThreadPoolExecutor(1) as pool:
-        bounds_read = pool.submit(lookup.prepare, [table for table in TRAJECTORY_TABLES if table != "trajectories"])
-        places = places_of(lookup, start)
-        bounds_read.result()
+    places = places_of(warehouse, start)
     if len(places) != 1:
         raise BadInputError(_not_one(start, len(places)))
     [place] = places
-    records = read_trajectory(lookup, place)
+    records = read_trajectory(warehouse, place)
     if records.query is None:
         raise BadInputError(f"{warehouse.root}: the query of trajectory {place.trajectory_id} is missing")
     judgements = [row for row in records.judgements if row.judge is None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from http import HTTPStatus
 from importlib import resources
 from pathlib import PurePath
@@ -22,11 +20,9 @@ from trajmill.flows.viewer.overview import RunCard, run_cards
 from trajmill.flows.viewer.success import Group, SuccessCell, success_over_rounds
 from trajmill.flows.viewer.training import TrainingRows, training_rows
 from trajmill.flows.viewer.trajectory import TrajectoryPage, model_calls, trajectory_named, trajectory_page
-from trajmill.pipelines.reading.trajectory import TRAJECTORY_TABLES
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lookup import RowLookup
 
 _PLACES = ("/", "/trajectories", "/success", "/trajectories/{run_id}/{trajectory_id}", "/compare")
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -52,24 +48,8 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
     app = FastAPI(title="trajmill", openapi_url=None)
     app.add_exception_handler(BadInputError, _not_found)
     _add_pages(app)
-    lookup, screens = RowLookup(warehouse), SharedScreens(warehouse)
-    with ThreadPoolExecutor(2) as pool:
-        # What the first page would wait for.
-        bounds_read, screens_known = pool.submit(lookup.prepare, TRAJECTORY_TABLES), pool.submit(screens.knowing, ())
-        catalogue = Catalogue(warehouse)
-        bounds_read.result()
-        screens_known.result()
-    _read_newest(lookup, catalogue, screens)
-    _add_data(app, warehouse, catalogue, screens, lookup)
+    _add_data(app, warehouse, Catalogue(warehouse), SharedScreens(warehouse))
     return ViewerGuard(app, token)
-
-
-def _read_newest(lookup: RowLookup, catalogue: Catalogue, screens: SharedScreens) -> None:
-    """Read the newest attempt, as the first page does: footers of files are kept, and libraries have begun."""
-    for newest in attempt_page(catalogue, PageRequest(limit=1)).rows:
-        # A damaged file is told to whoever asks for what it has.
-        with suppress(BadInputError):
-            trajectory_page(lookup, catalogue, screens, newest.run_id, newest.trajectory_id)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -95,9 +75,7 @@ def _add_pages(app: FastAPI) -> None:
     app.add_api_route("/static/{name}", static)
 
 
-def _add_data(
-    app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens, lookup: RowLookup
-) -> None:
+def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens) -> None:
     @app.get("/api/runs")
     def runs() -> list[RunCard]:
         return run_cards(warehouse, catalogue)
@@ -116,15 +94,15 @@ def _add_data(
 
     @app.get("/api/trajectories/{run_id}/{trajectory_id}", response_model_exclude=_NOT_SHOWN)
     def trajectory(run_id: str, trajectory_id: str) -> TrajectoryPage:
-        return trajectory_page(lookup, catalogue, screens, run_id, trajectory_id)
+        return trajectory_page(warehouse, catalogue, screens, run_id, trajectory_id)
 
     @app.get("/api/trajectories/{run_id}/{trajectory_id}/training")
     def training(run_id: str, trajectory_id: str) -> TrainingRows:
-        return training_rows(warehouse, lookup, run_id, trajectory_id)
+        return training_rows(warehouse, run_id, trajectory_id)
 
     @app.get("/api/trajectories/{run_id}/{trajectory_id}/calls")
     def calls(run_id: str, trajectory_id: str) -> list[ModelCall]:
-        return model_calls(lookup, run_id, trajectory_id)
+        return model_calls(warehouse, run_id, trajectory_id)
 
     @app.get("/api/screens/{screen_id}")
     def screen(screen_id: str) -> Response:

@@ -13,7 +13,7 @@ from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.export.selection import SELECTION_FILE
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lookup import RowLookup
+from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import Release, read_release, release_folder, release_names
 
 
@@ -33,16 +33,16 @@ class TrainingRows(Record):
     """Rows for policy updates."""
 
 
-def training_rows(warehouse: Warehouse, lookup: RowLookup, run_id: str, trajectory_id: str) -> TrainingRows:
+def training_rows(warehouse: Warehouse, run_id: str, trajectory_id: str) -> TrainingRows:
     """Read the examples and the rows for policy updates of a trajectory.
 
     Raises:
         BadInputError: a committed file, or the manifest of a release, is missing or damaged.
     """
-    where = {"trajectory_id": trajectory_id}
-    data = lookup.read("examples", run_id=run_id, where=where)
+    where = {"trajectory_id": [trajectory_id]}
+    data = read_table(warehouse, "examples", run_id=run_id, where=where)
     examples = [row for row in rows_from_arrow("examples", data) if isinstance(row, Example)]
-    rl_steps = rows_from_arrow("rl_steps", lookup.read("rl_steps", run_id=run_id, where=where))
+    rl_steps = rows_from_arrow("rl_steps", read_table(warehouse, "rl_steps", run_id=run_id, where=where))
     ids = [example.example_id for example in examples]
     offered = {name: _offered(warehouse, name, run_id, ids) for name in (release_names(warehouse) if ids else ())}
     return TrainingRows(

@@ -16,7 +16,8 @@ from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
-from trajmill.warehouse.lookup import RowLookup
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import read_table
 
 _MOST_OTHERS = 60
 
@@ -41,7 +42,7 @@ class TrajectoryPage(Record):
 
 
 def trajectory_page(
-    lookup: RowLookup, catalogue: Catalogue, screens: SharedScreens, run_id: str, trajectory_id: str
+    warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens, run_id: str, trajectory_id: str
 ) -> TrajectoryPage:
     """Read one trajectory.
 
@@ -49,7 +50,7 @@ def trajectory_page(
         BadInputError: there is none with this id, or a committed file is missing or damaged.
     """
     attempt = _attempt(catalogue, run_id, trajectory_id)
-    records = read_trajectory(lookup, TrajectoryPlace(trajectory_id, run_id, attempt.round))
+    records = read_trajectory(warehouse, TrajectoryPlace(trajectory_id, run_id, attempt.round))
     shown = {screen_id for step in records.steps for screen_id in (step.screen_before, step.screen_after)}
     stored = screens.knowing(shown)
     return TrajectoryPage(
@@ -60,13 +61,13 @@ def trajectory_page(
     )
 
 
-def model_calls(lookup: RowLookup, run_id: str, trajectory_id: str) -> list[ModelCall]:
+def model_calls(warehouse: Warehouse, run_id: str, trajectory_id: str) -> list[ModelCall]:
     """The requests to models that a trajectory has caused, of the agent and of critics, in the order of their steps.
 
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
-    found = lookup.read("model_calls", run_id=run_id, where={"trajectory_id": trajectory_id})
+    found = read_table(warehouse, "model_calls", run_id=run_id, where={"trajectory_id": [trajectory_id]})
     calls = [row for row in rows_from_arrow("model_calls", found) if isinstance(row, ModelCall)]
     return sorted(calls, key=lambda call: -1 if call.step_index is None else call.step_index)
 

@@ -23,7 +23,7 @@ from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.trl.exporter import TrlExporter
 from trajmill.stages.export.trl.kinds import kind_exporter
 from trajmill.stages.export.write import RowsWritten
-from trajmill.warehouse.bounds.conditions import Between
+from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
 
 _FOLDERS_UP = 3

@@ -18,9 +18,7 @@ from trajmill.stages.curate.digests import DIGESTED, DIGESTS, digests_of
 from trajmill.stages.curate.leak_check import LeakCheck, RowLeak
 from trajmill.stages.curate.selection import shortest_successes, successes_in
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
-from trajmill.warehouse.bounds.conditions import Between, origin_conditions
-from trajmill.warehouse.bounds.files import FileBounds
-from trajmill.warehouse.delta_log import file_bounds, newest_table
+from trajmill.warehouse.delta_log import Between, committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 
@@ -90,11 +88,8 @@ def read_candidates(warehouse: Warehouse, origin: Origin, sort: Sort, check: Lea
         check: finds leaks in the texts.
     """
     kept_files = KeptFiles(warehouse, origin.run_id, f"candidates/{content_id(sort.column, sort.value)}", ".parquet")
-    delta = newest_table(warehouse, "examples")
-    if delta is None:
-        return Candidates(0, CANDIDATES.empty_table())
     before = origin.round + 1
-    names = _FileNames(file_bounds(delta), origin.run_id, sort)
+    names = _FileNames(warehouse, origin.run_id, sort)
     header = _Header(
         per_query=sort.per_query,
         check=check.identity,
@@ -115,13 +110,14 @@ def read_candidates(warehouse: Warehouse, origin: Origin, sort: Sort, check: Lea
 class _FileNames(NamedTuple):
     """The committed files of table `examples`."""
 
-    bounds: FileBounds
+    warehouse: Warehouse
     run_id: str
     sort: Sort
 
     def of(self, rounds: Collection[int]) -> tuple[str, ...]:
         """Names of those that can have rows of the sort in some rounds."""
-        return tuple(self.bounds.names([*origin_conditions(rounds, self.run_id), self.sort.bounds]))
+        files = committed_files(self.warehouse, "examples", None, rounds, self.run_id, self.sort.bounds)
+        return tuple(path.name for path in files)
 
 
 class _Kept(NamedTuple):

@@ -18,10 +18,9 @@ from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
-from trajmill.warehouse.bounds.conditions import Among, Between
 from trajmill.warehouse.columns import file_schema
+from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import read_batches, read_table
 
 R = TypeVar("R", bound=Row)
@@ -163,7 +162,7 @@ def _looked_up(
     with_guidance: bool,
 ) -> list[Episode]:
     """Read episodes that lie scattered, without decoding what lies between them."""
-    chosen = _Chosen(run_id, pa.array(sorted(names), pa.string()), rounds, RowLookup(warehouse))
+    chosen = _Chosen(run_id, pa.array(sorted(names), pa.string()), rounds, scattered=True)
     return _episodes(warehouse, chosen, with_verdicts, with_guidance, with_calls=False)
 
 
@@ -191,8 +190,8 @@ class _Chosen(NamedTuple):
     ids: pa.Array
     """Sorted."""
     rounds: Collection[int] | None
-    lookup: RowLookup | None = None
-    """Finds scattered rows; None reads all rows between the first and the last."""
+    scattered: bool = False
+    """Whether to look each row up instead of reading all rows between the first and the last."""
 
     @property
     def bounds(self) -> Between | None:
@@ -210,9 +209,9 @@ def _rows(warehouse: Warehouse, table: str, record: type[R], chosen: _Chosen) ->
 
 def _read(warehouse: Warehouse, table: str, chosen: _Chosen) -> pa.Table:
     """Rows of these trajectories alone are held, though far more may lie between the least and the greatest id."""
-    if chosen.lookup is not None:
-        among = Among("trajectory_id", chosen.ids.to_pylist())
-        return chosen.lookup.read(table, run_id=chosen.run_id, rounds=chosen.rounds, among=among)
+    if chosen.scattered:
+        where = {"trajectory_id": chosen.ids.to_pylist()}
+        return read_table(warehouse, table, run_id=chosen.run_id, rounds=chosen.rounds, where=where)
     stored = read_batches(warehouse, table, rounds=chosen.rounds, run_id=chosen.run_id, between=chosen.bounds)
     found = [batch.filter(pc.is_in(batch["trajectory_id"], chosen.ids)) for batch in stored]
     return pa.Table.from_batches(found, file_schema(table).remove_metadata())

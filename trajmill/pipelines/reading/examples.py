@@ -9,8 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.warehouse.bounds.conditions import Between
 from trajmill.warehouse.columns import file_schema
+from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches
 

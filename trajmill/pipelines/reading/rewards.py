@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajmill.pipelines.reading.history import read_judged
 from trajmill.pipelines.reading.verdicts import of_judge, read_verdicts
+from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of
 from trajmill.stages.derive.rl_groups import RLAttempt
-from trajmill.warehouse.bounds.conditions import Among
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lookup import RowLookup
 from trajmill.warehouse.read import read_batches, read_table
 
 _JUDGED = ["trajectory_id", "correct"]
@@ -57,13 +57,32 @@ def look_up_rl_attempts(
     """
     if not rounds_of:
         return []
-    lookup, rounds, among = RowLookup(warehouse), sorted(set(rounds_of.values())), Among("trajectory_id", rounds_of)
-    rows = lookup.read("trajectories", _ATTEMPT, run_id=run_id, rounds=rounds, among=among)
+    rounds, where = sorted(set(rounds_of.values())), {"trajectory_id": rounds_of}
+    rows = read_table(warehouse, "trajectories", _ATTEMPT, run_id=run_id, rounds=rounds, where=where)
     judged_in = range(rounds[0], judged_until + 1)
-    judgements = of_judge(lookup.read("judgements", run_id=run_id, rounds=judged_in, among=among), None)
+    judgements = of_judge(read_table(warehouse, "judgements", run_id=run_id, rounds=judged_in, where=where), None)
+    columns = ["trajectory_id", "action_kind"]
     replies = Replies(Counter(), Counter())
-    replies.add(lookup.read("steps", ["trajectory_id", "action_kind"], run_id=run_id, rounds=rounds, among=among))
+    replies.add(read_table(warehouse, "steps", columns, run_id=run_id, rounds=rounds, where=where))
     return _attempts(rows, judgements.select(_JUDGED), replies, _splits(warehouse, run_id))
+
+
+def reward_moments(warehouse: Warehouse, run_id: str, before: int, without: Collection[str]) -> list[RewardMoments]:
+    """Read the moments of the rewards of all judged unguided attempts, by round, oldest first.
+
+    Args:
+        warehouse: where to read.
+        run_id: the run.
+        before: the rounds before this one count.
+        without: ids of trajectories that do not count.
+    """
+    malformed = count_replies(warehouse, run_id, range(before)).malformed
+    rewards: dict[int, list[float]] = defaultdict(list)
+    for attempt in read_judged(warehouse, run_id, range(before)):
+        if attempt.steps and not attempt.guided and attempt.trajectory_id not in without:
+            reward = reward_of(attempt.correct, malformed[attempt.trajectory_id], attempt.steps)
+            rewards[attempt.round].append(reward.total)
+    return [moments(rewards[number]) for number in sorted(rewards)]
 
 
 def _splits(warehouse: Warehouse, run_id: str) -> dict[str, str]:

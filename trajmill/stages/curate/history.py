@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from trajmill.schemas.record import Record
 from trajmill.stages.curate.reweight import average_after
 
 
@@ -20,7 +19,7 @@ class JudgedAttempt(NamedTuple):
     correct: bool
 
 
-class ShortSuccess(Record):
+class ShortSuccess(NamedTuple):
     """A correct attempt."""
 
     steps: int
@@ -28,7 +27,7 @@ class ShortSuccess(Record):
     round: int
 
 
-class QueryHistory(Record):
+class QueryHistory(NamedTuple):
     """The figures of one query; guided attempts count only in `shortest`."""
 
     query_id: str
@@ -47,7 +46,7 @@ class QueryHistory(Record):
         success = ShortSuccess(steps=attempt.steps, trajectory_id=attempt.trajectory_id, round=attempt.round)
         shortest = _shorter(self.shortest, success) if attempt.correct else self.shortest
         if attempt.guided:
-            return self.model_copy(update={"shortest": shortest})
+            return self._replace(shortest=shortest)
         return QueryHistory(
             query_id=self.query_id,
             tried=self.tried + 1,
@@ -68,18 +67,14 @@ class History(NamedTuple):
     @classmethod
     def of(cls, attempts: Iterable[JudgedAttempt]) -> History:
         """The figures of attempts, which come oldest first."""
-        return cls({}).after(attempts)
-
-    def after(self, attempts: Iterable[JudgedAttempt]) -> History:
-        """The figures with later attempts, which come oldest first."""
-        queries = dict(self.queries)
+        queries: dict[str, QueryHistory] = {}
         for attempt in attempts:
             query_id = attempt.query_id
             before = queries.get(query_id) or QueryHistory(query_id=query_id)
             if not attempt.guided:
                 queries.pop(query_id, None)
             queries[query_id] = before.after(attempt)
-        return History(queries)
+        return cls(queries)
 
     def averages(self, query_ids: Collection[str]) -> dict[str, float]:
         """Success average of the unguided attempts at each query."""

@@ -15,7 +15,6 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.bounds.kept import keep_bounds
 from trajmill.warehouse.checks.log_entries import LOG, log_entries, make_log_durable
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
@@ -76,7 +75,6 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
         assert delta is not None, "it has an entry now"
         delta.create_checkpoint()
         make_log_durable(warehouse, table)
-        keep_bounds(warehouse, table, delta)
     return CompactedTable(table, len(files), len(files) - saved)
 
 
