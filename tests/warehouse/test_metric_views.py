@@ -9,12 +9,27 @@ import pytest
 
 from tests.stages.metrics.test_pathways import LEVEL_2
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
-from trajmill.schemas.actions import Action, Answer, Click, Swipe, SystemButton, Terminate, TypeText, action_to_json
+from trajmill.schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    Drag,
+    LongPress,
+    Scroll,
+    Swipe,
+    SwitchDevice,
+    SystemButton,
+    Terminate,
+    TypeText,
+    action_to_json,
+)
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Query, Split
+from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
 from trajmill.stages.metrics.pass_at_k import QueryAttempts, mean_pass_at_k
 from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, walked_pathway, wpsr
@@ -49,6 +64,14 @@ def stored(trajectory_id: str, index: int, action: Action | None, screen: str = 
         guided=False,
         **at_origin(AT),
     )
+
+
+def seen(count: int) -> list[Screen]:
+    """The screens before so many steps."""
+    return [
+        Screen(screen_id=f"s{n}", width=SCREEN.width, height=SCREEN.height, image=b"", elements=(), **at_origin(AT))
+        for n in range(count)
+    ]
 
 
 def pages(name: str, count: int, at: StageRun) -> Query:
@@ -129,6 +152,7 @@ def test_of_causal_pathways_the_environment_says_what_was_done(warehouse: Wareho
     assert {row["said_by"] for row in ask(warehouse, "FROM atomic_outcomes")} == {"environment"}
 
 
+SCREEN = Size(720, 1280)
 SAID: list[tuple[Action, Action]] = [
     (Click(x=150, y=230), Click(x=200, y=230)),
     (Click(x=350, y=230), Click(x=200, y=230)),
@@ -140,14 +164,37 @@ SAID: list[tuple[Action, Action]] = [
     (SystemButton(button="Back"), SystemButton(button="Home")),
     (SystemButton(button="Home"), SystemButton(button="Home")),
     (Terminate(status="success"), Click(x=200, y=230)),
+    (TypeText(text="Meeting agendaMeeting agenda"), TypeText(text="Meeting agenda")),
+    (Swipe(x=50, y=500, x2=50, y2=499), Swipe(x=50, y=500, x2=50, y2=100)),
+    (Swipe(x=150, y=230, x2=150, y2=231), Swipe(x=200, y=230, x2=199, y2=230)),
+    (Scroll(x=9, y=9, clicks=2), Scroll(x=200, y=230, clicks=5)),
+    (Drag(x=150, y=230, x2=600, y2=900), Drag(x=200, y=230, x2=600, y2=1000)),
+    (Drag(x=150, y=230, x2=600, y2=300), Drag(x=200, y=230, x2=600, y2=1000)),
+    (Drag(x=350, y=230, x2=600, y2=1000), Drag(x=200, y=230, x2=600, y2=1000)),
+    (Drag(x=200, y=230, x2=130, y2=230), Drag(x=200, y=230, x2=270, y2=230)),
+    (Drag(x=200, y=230, x2=201, y2=230), Drag(x=200, y=230, x2=270, y2=230)),
+    (SwitchDevice(device="phone"), SwitchDevice(device="desktop")),
 ]
+UNBOXED: list[tuple[Action, Action]] = [
+    (Click(x=210, y=300), Click(x=200, y=230)),
+    (Click(x=330, y=230), Click(x=200, y=230)),
+    (LongPress(x=200, y=410), LongPress(x=200, y=230)),
+    (Drag(x=210, y=300, x2=610, y2=990), Drag(x=200, y=230, x2=600, y2=1000)),
+    (Drag(x=330, y=300, x2=610, y2=990), Drag(x=200, y=230, x2=600, y2=1000)),
+]
+"""Where the right action hit no element."""
 
 
 @pytest.mark.slow
 def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
+    """Of all steps together, and of each step, taken by a policy of its own."""
+    pairs = [*((said, right, BOX) for said, right in SAID), *((said, right, None) for said, right in UNBOXED)]
     measured = trajectory(0, AT, "q", reward=0.0, purpose=Purpose.EVALUATE)
-    known = trajectory(1, AT, "q", reward=1.0)
-    wrong = trajectory(2, AT, "q", reward=0.0)
+    known, wrong = trajectory(1, AT, "q", reward=1.0), trajectory(2, AT, "q", reward=0.0)
+    alone = [
+        trajectory(3 + n, AT, "q", reward=0.0, purpose=Purpose.EVALUATE, model_version=f"step {n}")
+        for n in range(len(pairs))
+    ]
     commit_rows(
         warehouse,
         AT,
@@ -155,15 +202,21 @@ def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
         measured,
         known,
         wrong,
-        *(stored(measured.trajectory_id, n, said) for n, (said, _) in enumerate(SAID)),
-        stored(measured.trajectory_id, len(SAID), Click(x=1, y=1), screen="never seen by others"),
-        *(stored(known.trajectory_id, n, right) for n, (_, right) in enumerate(SAID)),
+        *alone,
+        *(stored(measured.trajectory_id, n, said) for n, (said, _, _) in enumerate(pairs)),
+        *(stored(alone[n].trajectory_id, n, said) for n, (said, _, _) in enumerate(pairs)),
+        stored(measured.trajectory_id, len(pairs), Click(x=1, y=1), screen="never seen by others"),
+        *(stored(known.trajectory_id, n, right, box=box) for n, (_, right, box) in enumerate(pairs)),
         stored(wrong.trajectory_id, 1, SAID[1][0]),
+        *seen(len(pairs)),
     )
-    scores = step_scores(match_action(said, RightAction(right, BOX, Size(720, 1280))) for said, right in SAID)
-    [found] = ask(warehouse, "FROM action_match")
-    assert found["steps"] == len(SAID)
-    assert (found["type"], found["gr"], found["sr"]) == pytest.approx(tuple(scores))
+    matches = [match_action(said, RightAction(right, box, SCREEN)) for said, right, box in pairs]
+    expected = {"policy-1": (len(pairs), *step_scores(matches))}
+    expected |= {f"step {n}": (1, *step_scores([match])) for n, match in enumerate(matches)}
+    found = {row["policy_version"]: row for row in ask(warehouse, "FROM action_match")}
+    assert {name: tuple(row[key] for key in ("steps", "type", "gr", "sr")) for name, row in found.items()} == {
+        name: pytest.approx(scores) for name, scores in expected.items()
+    }
 
 
 @pytest.mark.slow
@@ -179,9 +232,46 @@ def test_an_accepted_attempt_is_compared_with_others_that_did_the_same_and_not_w
         *attempts,
         *(stored(attempt.trajectory_id, 0, tap) for attempt in attempts[:2]),
         stored(attempts[2].trajectory_id, 1, tap),
+        *seen(2),
     )
     [found] = ask(warehouse, "FROM action_match")
     assert (found["steps"], found["type"], found["sr"]) == (2, 1.0, 1.0)
+
+
+@pytest.mark.slow
+def test_a_harmful_step_of_an_accepted_attempt_is_not_right(warehouse: Warehouse) -> None:
+    """Step 0 is known by one attempt, which did damage there; so is step 1, by one of two; step 2 was harmless."""
+    measured = trajectory(0, AT, "q", reward=0.0, purpose=Purpose.EVALUATE)
+    known = [trajectory(number, AT, "q", reward=1.0) for number in (1, 2)]
+    harm, help_ = Click(x=150, y=230), Click(x=500, y=900)
+
+    def verdict(index: int, label: StepLabel, judge: str | None = None) -> Row:
+        values = {
+            "trajectory_id": known[0].trajectory_id,
+            "index": index,
+            "analysis": "",
+            "summary": "",
+            "label": label,
+        }
+        return StepVerdict.model_validate(values | {"judge": judge} | at_origin(AT))
+
+    commit_rows(
+        warehouse,
+        AT,
+        query("q", AT, Split.HELDOUT_SLOTS),
+        measured,
+        *known,
+        *(stored(measured.trajectory_id, n, harm) for n in range(3)),
+        *(stored(known[0].trajectory_id, n, harm) for n in range(3)),
+        stored(known[1].trajectory_id, 1, help_, box=Box(480, 880, 520, 920)),
+        verdict(0, StepLabel.HARMFUL),
+        verdict(1, StepLabel.HARMFUL),
+        verdict(2, StepLabel.GOOD),
+        verdict(2, StepLabel.HARMFUL, judge="another"),
+        *seen(3),
+    )
+    [found] = ask(warehouse, "FROM action_match")
+    assert (found["steps"], found["type"], found["sr"]) == (2, 1.0, 0.5)
 
 
 @pytest.mark.slow

@@ -160,6 +160,26 @@ def test_the_published_models_tags_are_read() -> None:
     assert GuiOwlMobile().parse(text, PHONE) == Reply("The menu is open.", Click(x=10, y=20), "Opened the menu.")
 
 
+@pytest.mark.parametrize(
+    ("after", "conclusion", "slips"),
+    [
+        ("<conclusion>Opened it.</conclusion> junk", "Opened it.", True),
+        ("<conclusion>Opened it.</conclusion>\nUser: next?", "Opened it.", True),
+        ("Conclusion: Opened it.</conclusion> junk", "Opened it.", True),
+        ("<conclusion>Opened it.", "Opened it.", True),
+        ("Conclusion: Opened it.\n<tool_call>{}</tool_call>", "Opened it.", True),
+        ("<conclusion>Conclusion: Opened it.</conclusion>", "Opened it.", False),
+        ("Conclusion: Opened it.", "Opened it.", False),
+        ("", "", False),
+    ],
+)
+def test_the_conclusion_ends_where_its_tag_or_another_call_says(after: str, conclusion: str, slips: bool) -> None:
+    call = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [10, 20]}}</tool_call>'
+    parsed = GuiOwlMobile().parse(f"<thinking>It is open.</thinking> So.\n{call}\n{after}", PHONE)
+    assert isinstance(parsed, Reply)
+    assert parsed[:3] == ("It is open.", Click(x=10, y=20), conclusion) and bool(parsed.slip) == slips
+
+
 def test_an_action_of_the_other_platform_cannot_be_rendered() -> None:
     with pytest.raises(ValueError, match="mobile_use"):
         GuiOwlMobile().render(Reply("", Scroll(clicks=1), ""), PHONE)

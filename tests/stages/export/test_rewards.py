@@ -88,8 +88,8 @@ def test_desktop_actions_count_by_button_and_by_both_ends() -> None:
 
 def test_coda_adds_nearness_to_the_type() -> None:
     wanted = target(Click(x=500, y=1000))
-    (reward,) = coda_rewards([reply(Click(x=600, y=1200))], [wanted])
-    assert reward == pytest.approx(1.9, abs=0.002)
+    (reward,) = coda_rewards([reply(Click(x=570, y=1000))], [wanted])
+    assert reward == pytest.approx(1.5, abs=0.005)
     assert coda_rewards([reply(TypeText(text="a"))], [wanted]) == [0.0]
     assert coda_rewards([reply(TypeText(text="pad"))], [target(TypeText(text="pad thai"))]) == pytest.approx(
         [1 + 2 / 3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButton, TypeText
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, Swipe, SwitchDevice, SystemButton, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
 
@@ -69,12 +69,27 @@ def test_a_scroll_needs_its_direction_and_a_button_its_name() -> None:
         (UP, UP, None, True),
         (DOWN, UP, None, False),
         (SystemButton(button="Home"), SystemButton(button="Home"), None, True),
+        (TypeText(text="the meeting the meeting"), TypeText(text="the meeting"), None, False),
+        (TypeText(text="The meetingthe meeting"), TypeText(text="the meeting"), None, False),
+        (TypeText(text="bye bye"), TypeText(text="bye bye"), None, True),
+        (Swipe(x=540, y=1800, x2=540, y2=1799), UP, None, False),
+        (SwitchDevice(device="desktop"), SwitchDevice(device="phone"), None, False),
+        (Drag(x=560, y=1250, x2=900, y2=2000), Drag(x=600, y=1305, x2=900, y2=2100), MESSAGES, True),
+        (Drag(x=560, y=1250, x2=900, y2=1500), Drag(x=600, y=1305, x2=900, y2=2100), MESSAGES, False),
+        (Drag(x=559, y=1250, x2=900, y2=2100), Drag(x=600, y=1305, x2=900, y2=2100), MESSAGES, False),
+        # A drag of a tenth of the screen: where it begins is within 14 % of where it should end.
+        (Drag(x=600, y=1305, x2=605, y2=1305), Drag(x=600, y=1305, x2=708, y2=1305), MESSAGES, False),
+        (Drag(x=600, y=1305, x2=492, y2=1305), Drag(x=600, y=1305, x2=708, y2=1305), MESSAGES, False),
+        (Drag(x=600, y=1305, x2=690, y2=1305), Drag(x=600, y=1305, x2=708, y2=1305), MESSAGES, True),
     ],
 )
 def test_parameters_are_right_as_equation_25_says(
     said: Action, wanted: Action, box: Box | None, is_right: bool
 ) -> None:
-    """A point in the box, an F1 above 0.5 (not 0.5 itself), the same direction; else the type alone."""
+    """A point in the box, an F1 above 0.5 (not 0.5 itself), the same direction; else the type alone.
+
+    A text typed twice and a gesture of no length are not right, though the equation's letter lets them pass.
+    """
     assert match_action(said, right(wanted, box)).parameters is is_right
 
 

@@ -21,6 +21,9 @@ class Reply(NamedTuple):
     thought: str
     action: Action
     conclusion: str
+    slip: str = ""
+    """How the text departs from the dialect's form, though the action can be read; empty if it does not. A rollout acts
+    on such a reply, a reward function does not."""
 
 
 class NotExpressible(ValueError):

@@ -11,6 +11,7 @@ The published model wraps thought and conclusion in `<thinking>` and `<conclusio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -44,6 +45,8 @@ from trajmill.schemas.dialects.tool_call import (
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.tables.query import Platform
 
+_UNTAGGED = r"(?:(?!</?conclusion>).)*"
+_CONCLUSION = re.compile(rf"Conclusion:{_UNTAGGED}|<conclusion>{_UNTAGGED}</conclusion>", re.DOTALL)
 _MOST_WHEEL_CLICKS = 5
 _MOUSE_CLICKS = {
     ("left", 1): "click",
@@ -74,6 +77,9 @@ class _GuiOwl(ToolCallDialect):
 
     def _around(self, call: str, words: Words) -> str:
         return f"Thought: {words.thought}\n{call}\nConclusion: {words.conclusion}"
+
+    def _may_end(self, after: str) -> bool:
+        return not after or _CONCLUSION.fullmatch(after) is not None
 
 
 @dataclass(frozen=True)
@@ -168,5 +174,7 @@ def _extent(frame: CoordinateFrame) -> str:
 
 
 def _tagged_text(text: str, tag: str, label: str) -> str:
-    text = text.strip().removeprefix(f"<{tag}>").removesuffix(f"</{tag}>").strip()
-    return text.removeprefix(label).strip()
+    """The text within the tag, or all of it without one, less its label; what follows the closing tag is left out."""
+    before, opened, inner = text.partition(f"<{tag}>")
+    said = (inner if opened else before).partition(f"</{tag}>")[0]
+    return said.strip().removeprefix(label).strip()

@@ -83,7 +83,7 @@ class ReadAloud:
         action = _read(call, frame) if storable(text) else None
         if action is None:
             return ParseFailure(f"no action after {DO}: {call!r:.60}")
-        return Reply(thought, action, _remembered(thought, call))
+        return Reply(thought, action, _remembered(thought, call), f"it has several {DO}" if DO in call else "")
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply as the model would; the conclusion is not written, because it follows from the reply.

@@ -21,6 +21,8 @@ from trajmill.schemas.dialects.signs import dialect_seen_in
 from trajmill.schemas.geometry import Point
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_THOUGHT_TAGS = ("think", "thinking")
+"""A chat template may have opened one before the reply begins."""
 
 
 class CallText(NamedTuple):
@@ -61,7 +63,7 @@ class ToolCallDialect:
                 raise ArgumentsError("the reply is not valid Unicode")
         except ArgumentsError as error:
             return ParseFailure(str(error))
-        return Reply(words.thought, action, words.conclusion)
+        return Reply(words.thought, action, words.conclusion, self._slip(text, call))
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply as the model would.
@@ -89,14 +91,28 @@ class ToolCallDialect:
     def _around(self, call: str, words: Words) -> str:
         raise NotImplementedError
 
+    def _slip(self, text: str, call: CallText) -> str:
+        if text.count(_OPEN) != 1 or text.count(_CLOSE) != 1:
+            return "it is not exactly one closed <tool_call>"
+        if any(call.before.count(f"<{tag}>") > call.before.count(f"</{tag}>") for tag in _THOUGHT_TAGS):
+            return "its thought is not closed"
+        return "" if self._may_end(call.after.strip()) else "something follows what it should end with"
+
+    def _may_end(self, after: str) -> bool:
+        """Whether a reply may end with this text after its call."""
+        return not after
+
 
 def cut_at_call(text: str) -> CallText | None:
-    """A reply split at its first call; None without a call. A call that is not closed goes to the end."""
+    """A reply split at its first call; None without a call.
+
+    A call that is not closed goes to the end. What comes from a second call on is left out.
+    """
     before, found, rest = text.partition(_OPEN)
     if not found:
         return None
     body, _, after = rest.partition(_CLOSE)
-    return CallText(before, body, after)
+    return CallText(before, body, after.partition(_OPEN)[0])
 
 
 def written_position(x: int, y: int, frame: CoordinateFrame) -> list[float]:

@@ -26,13 +26,13 @@ class ReplyScore(NamedTuple):
     """The parts of all rewards, each from 0 to 1."""
 
     format: float
-    """1 for a reply that the dialect can parse."""
+    """1 for a reply in the dialect's form: one closed call, and nothing else but what belongs around it."""
     type: float
     """1 for an action of the target's type."""
     parameters: float
-    """1 if the parameters are right too: a position within the element, the same words, the same direction."""
+    """1 if the parameters are right too, as `ActionMatch` says."""
     closeness: float
-    """How close the parameters are: for positions 1 minus the distance as a share of the screen, for texts their F1."""
+    """How close the parameters are, as `ActionMatch` says."""
 
 
 _NOTHING = ReplyScore(0.0, 0.0, 0.0, 0.0)
@@ -50,7 +50,7 @@ def score_reply(text: str, target: str) -> ReplyScore:
     """
     wanted = _target(target)
     read = family_named(wanted.family).dialect(wanted.platform).parse(text, wanted.frame())
-    if not isinstance(read, Reply):
+    if not isinstance(read, Reply) or read.slip:
         return _NOTHING
     match = match_action(read.action, RightAction(wanted.action, wanted.box, wanted.screen))
     return ReplyScore(1.0, float(match.type), float(match.parameters), match.closeness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from trajmill.schemas.actions import (
     PressKeys,
     Scroll,
     Swipe,
+    SwitchDevice,
     SystemButton,
     Terminate,
     TypeText,
@@ -27,6 +29,8 @@ from trajmill.schemas.geometry import Box, Size
 
 UNBOXED_REACH: Final = 0.14
 """Largest distance of a right position, as a share of the screen, if the element is unknown (GUI-Odyssey)."""
+SHORTEST_MOVE: Final = 0.04
+"""Shortest swipe or drag, as a share of the screen; a shorter gesture is a tap (Android in the Wild)."""
 _ALIKE = 0.5
 """Two texts count as equal if their F1 is above this (CES, equation 25)."""
 
@@ -47,10 +51,11 @@ class ActionMatch(NamedTuple):
     type: bool
     """Whether it is of the right type."""
     parameters: bool
-    """Whether its parameters are right too: a position within the element, the same words, the same direction."""
+    """Whether its parameters are right too: each position within the element or near the right one, the same words, the
+    same direction."""
     closeness: float
-    """From 0 to 1, how close the parameters are: for positions 1 minus the distance as a share of the screen, for texts
-    their F1. 0 for an action of another type."""
+    """From 0 to 1, how close the parameters are: 1 for a position in the element, less with its distance, 0 from
+    `UNBOXED_REACH` on; the F1 of texts; else whether the parameters are right. 0 for an action of another type."""
     pointed: bool
     """Whether both actions press a point, so that the step counts for GR."""
 
@@ -72,7 +77,7 @@ _OTHER_TYPE = ActionMatch(False, False, 0.0, False)
 
 def match_action(action: Action | None, right: RightAction) -> ActionMatch:
     """Compare an action with the right one; None is a reply without an action."""
-    if action is None or _type_of(action) != _type_of(right.action):
+    if action is None or _type_of(action, right.screen) != _type_of(right.action, right.screen):
         return _OTHER_TYPE
     pointed = isinstance(action, Click | LongPress)
     return ActionMatch(True, _has_right_parameters(action, right), _closeness(action, right), pointed)
@@ -87,20 +92,22 @@ def step_scores(matches: Iterable[ActionMatch]) -> StepScores:
     )
 
 
-def word_f1(said: str, right: str) -> float:
-    """F1 of the words of two texts without case; 1 for equal texts, even empty ones."""
-    one, other = Counter(said.lower().split()), Counter(right.lower().split())
+def text_f1(said: str, right: str) -> float:
+    """F1 of the words of two texts without case; 1 for equal texts, 0 for one that has the right one several times."""
+    one, other = said.lower().split(), right.lower().split()
     if one == other:
         return 1.0
-    shared = (one & other).total()
-    return 2 * shared / (one.total() + other.total()) if shared else 0.0
+    shared = (Counter(one) & Counter(other)).total()
+    if not shared or " ".join(one).count(" ".join(other)) > 1:
+        return 0.0
+    return 2 * shared / (len(one) + len(other))
 
 
 def _share(outcomes: list[bool]) -> float | None:
     return sum(outcomes) / len(outcomes) if outcomes else None
 
 
-def _type_of(action: Action) -> tuple[object, ...]:
+def _type_of(action: Action, screen: Size) -> tuple[object, ...]:
     """The type of an action and those parameters that are never just close: button, count, keys, status."""
     match action:
         case SystemButton(button=button):
@@ -109,58 +116,76 @@ def _type_of(action: Action) -> tuple[object, ...]:
             return action.kind, *(key.lower() for key in keys)
         case Terminate(status=status):
             return action.kind, status
+        case SwitchDevice(device=device):
+            return action.kind, device
+        case Swipe() | Drag():
+            return action.kind, _length(action, screen) >= SHORTEST_MOVE
         case _:
             return action.kind, getattr(action, "button", None), getattr(action, "count", None)
 
 
 def _has_right_parameters(action: Action, right: RightAction) -> bool:
     """Whether an action of the right type has the right parameters."""
-    wanted = right.action
-    if isinstance(action, Swipe) and isinstance(wanted, Swipe):
+    wanted, screen = right.action, right.screen
+    if isinstance(action, Swipe) and isinstance(wanted, Swipe) and _length(wanted, screen) >= SHORTEST_MOVE:
         return _direction(action) == _direction(wanted)
     if isinstance(action, Scroll | HorizontalScroll) and isinstance(wanted, Scroll | HorizontalScroll):
         return (action.clicks > 0) == (wanted.clicks > 0)
     if isinstance(action, Drag) and isinstance(wanted, Drag):
-        begun = _within(action.x, action.y, right)
-        return begun and _near((action.x2, action.y2), (wanted.x2, wanted.y2), right.screen)
+        # Half its length at most: the end of a short drag is not right at its start.
+        reach = min(UNBOXED_REACH, _length(wanted, screen) / 2)
+        return _is_right_place(action.x, action.y, right) and _end_distance(action, wanted, screen) <= reach
     said = _text_of(wanted)
     if said is not None:
-        return word_f1(_text_of(action) or "", said) > _ALIKE
+        return text_f1(_text_of(action) or "", said) > _ALIKE
     point = pressed_point(action)
-    return point is None or _within(*point, right)
+    return point is None or _is_right_place(*point, right)
 
 
-def _within(x: int, y: int, right: RightAction) -> bool:
+def _is_right_place(x: int, y: int, right: RightAction) -> bool:
     if right.box is not None:
         return right.box.contains(x, y)
-    wanted = pressed_point(right.action)
-    return wanted is not None and _near((x, y), wanted, right.screen)
-
-
-def _near(one: tuple[int, int], other: tuple[int, int], screen: Size) -> bool:
-    across, down = (one[0] - other[0]) / screen.width, (one[1] - other[1]) / screen.height
-    return across**2 + down**2 <= UNBOXED_REACH**2
+    return _off(x, y, right) <= UNBOXED_REACH
 
 
 def _closeness(action: Action, right: RightAction) -> float:
-    said = _text_of(right.action)
+    wanted = right.action
+    said = _text_of(wanted)
     if said is not None:
-        return word_f1(_text_of(action) or "", said)
-    pairs = list(zip(_positions(action), _positions(right.action), strict=False))
-    if not pairs:
-        return float(_has_right_parameters(action, right))
-    return sum(_nearness(one, other, right.screen) for one, other in pairs) / len(pairs)
-
-
-def _nearness(one: tuple[int, int], other: tuple[int, int], screen: Size) -> float:
-    far = abs(one[0] - other[0]) / screen.width + abs(one[1] - other[1]) / screen.height
-    return 1.0 - far / 2
-
-
-def _positions(action: Action) -> list[tuple[int, int]]:
+        return text_f1(_text_of(action) or "", said)
     point = pressed_point(action)
-    ends = [(action.x2, action.y2)] if isinstance(action, Swipe | Drag) else []
-    return ([point] if point is not None else []) + ends
+    if point is None or isinstance(action, Swipe | Scroll | HorizontalScroll):
+        return float(_has_right_parameters(action, right))
+    near = _nearness(_off(*point, right))
+    if isinstance(action, Drag) and isinstance(wanted, Drag):
+        return (near + _nearness(_end_distance(action, wanted, right.screen))) / 2
+    return near
+
+
+def _nearness(distance: float) -> float:
+    return max(0.0, 1.0 - distance / UNBOXED_REACH)
+
+
+def _off(x: int, y: int, right: RightAction) -> float:
+    """The distance of a point from the right element, or from the right position where the element is unknown."""
+    box, wanted = right.box, pressed_point(right.action)
+    if box is not None:
+        nearest = min(max(x, box.left), box.right - 1), min(max(y, box.top), box.bottom - 1)
+        return _distance((x, y), nearest, right.screen)
+    return math.inf if wanted is None else _distance((x, y), wanted, right.screen)
+
+
+def _end_distance(action: Drag, wanted: Drag, screen: Size) -> float:
+    return _distance((action.x2, action.y2), (wanted.x2, wanted.y2), screen)
+
+
+def _length(action: Swipe | Drag, screen: Size) -> float:
+    return _distance((action.x, action.y), (action.x2, action.y2), screen)
+
+
+def _distance(one: tuple[int, int], other: tuple[int, int], screen: Size) -> float:
+    """The distance of two points, each axis as a share of the screen."""
+    return math.hypot((one[0] - other[0]) / screen.width, (one[1] - other[1]) / screen.height)
 
 
 def _direction(action: Swipe) -> tuple[bool, bool]:

@@ -69,8 +69,10 @@ def test_the_reward_of_ces(action: Action | None, right: RightAction, kind: int,
 
 def test_the_reward_of_coda() -> None:
     """Equation 1: 1 for the type, plus a closeness of the parameters from 0 to 1."""
-    beside = score_of("planner", "Tap.", Click(x=300, y=550), TAP)
-    assert reward_of(SPECIALIST, beside) == pytest.approx(1 + 1 - (0.1 + 0.2) / 2, rel=1e-12)
+    # 50 of 1000 pixels beside the element, of the 14 % of the screen within which a position earns something.
+    beside = score_of("planner", "Tap.", Click(x=349, y=150), TAP)
+    assert reward_of(SPECIALIST, beside) == pytest.approx(2 - 0.05 / 0.14, rel=1e-12)
+    assert reward_of(SPECIALIST, score_of("planner", "Tap.", Click(x=5, y=1995), TAP)) == 1
     assert reward_of(SPECIALIST, score_of("planner", "Tap.", TAP.action, TAP)) == 2
     assert reward_of(SPECIALIST, score_of("planner", "Tap.", TypeText(text="x"), TAP)) == 0
 

@@ -88,9 +88,11 @@ class _UiTars:
         if not storable(text):
             return ParseFailure("the reply is not valid Unicode")
         try:
-            return Reply(thought, self._read(read_call(call.strip(), frame)), " ".join(call.split()))
+            action = self._read(read_call(call.strip(), frame))
         except ArgumentsError as error:
             return ParseFailure(str(error))
+        closed = call.count("<|box_start|>") == call.count("<|box_end|>")
+        return Reply(thought, action, " ".join(call.split()), "" if closed else "a box is not closed")
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply as the model would.
