@@ -17,7 +17,6 @@ from pathlib import Path
 from benchmarks.process_tree import print_measured
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config, RunSection
-from trajmill.flows.malloc_arenas import limit_malloc_arenas
 from trajmill.flows.round import current_round, do_stage
 from trajmill.flows.round_stages import stages_of
 from trajmill.flows.tasks.release import release
@@ -27,7 +26,6 @@ from trajmill.warehouse.views import refresh_views
 
 def main(root: Path, only: Sequence[str]) -> None:
     """Run and print the lines of a table: what, seconds, CPU seconds, peak MiB."""
-    limit_malloc_arenas()
     context = current_round(Config(run=RunSection(root=root)))
     with sole_worker(context.warehouse, context.run_id):
         if not only:

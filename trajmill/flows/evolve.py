@@ -20,7 +20,6 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop, still_noticing_interrupts
 from trajmill.flows.landed_event import accepted_since_training, announce_landed
-from trajmill.flows.malloc_arenas import limit_malloc_arenas
 from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.prefect_settings import short_lived_server
@@ -62,7 +61,6 @@ def evolve(config: Config) -> EvolveReport:
         TrajmillError: a stage failed after all retries, or another process works on the run. Finished stages are kept,
             and the next call continues after them.
     """
-    limit_malloc_arenas()
     warehouse = create_warehouse(config.run.root)
     with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
         unfinished = _unfinished_rounds(config, warehouse)

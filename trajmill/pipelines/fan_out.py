@@ -21,7 +21,6 @@ from trajmill.pipelines.engine.packing import PackedWork, packed
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.engine.signs import Signs
 from trajmill.pipelines.engine.watch import run_watched
-from trajmill.pipelines.work.garbage import seldom_searched
 from trajmill.pipelines.work.processes import side_by_side
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
@@ -108,8 +107,7 @@ class _DoShard(beam.DoFn, Generic[P]):
         marker = _ShardMarker(self._warehouse, self._at, shard)
         written = None
         if marker.read() is None:
-            with seldom_searched():
-                written = self._done(shard, payload)
+            written = self._done(shard, payload)
             marker.write(written)
         ShardTally(self._at.staging(self._warehouse), shard).fill(self._items(payload))
         return written

@@ -27,7 +27,6 @@ from trajmill.pipelines.work.attempts import (
     attempt_to_text,
     queue_attempts,
 )
-from trajmill.pipelines.work.garbage import seldom_searched
 from trajmill.pipelines.work.journals import journaled_ids, journaled_records
 from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
 from trajmill.pipelines.work.screens_beside import written_beside
@@ -297,23 +296,22 @@ def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, 
     finds its attempts finished, except those of a worker that died, and writes their rows.
     """
     screens = NewScreens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
-    with seldom_searched():
-        with written_beside(screens) as write_screens:
-            if workers > 1 or len(attempts) > MOST_IN_RANGE:
-                _roll_in_lanes(work, attempts, workers, beam)
-                write_screens()
-                attempts = work.ordered(attempts)
-            made = fan_out_listed(
-                work.warehouse,
-                work.at,
-                attempts,
-                work,
-                beam,
-                workers=workers,
-                encode=attempt_to_text,
-                decode=attempt_from_text,
-            )
-        return WrittenFiles({**made.files, "screens": screens.write()}, made.dropped)
+    with written_beside(screens) as write_screens:
+        if workers > 1 or len(attempts) > MOST_IN_RANGE:
+            _roll_in_lanes(work, attempts, workers, beam)
+            write_screens()
+            attempts = work.ordered(attempts)
+        made = fan_out_listed(
+            work.warehouse,
+            work.at,
+            attempts,
+            work,
+            beam,
+            workers=workers,
+            encode=attempt_to_text,
+            decode=attempt_from_text,
+        )
+    return WrittenFiles({**made.files, "screens": screens.write()}, made.dropped)
 
 
 def _roll_in_lanes(work: RunAttempts, attempts: Sequence[Attempt], workers: int, beam: BeamSettings) -> None:

@@ -12,11 +12,6 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from trajmill.schemas import SCHEMA_VERSION
-from trajmill.schemas.lean_imports import keep_pandas_from_arrow
-
-# Here, because whoever makes an array knows a record.
-keep_pandas_from_arrow()
-
 
 Int64 = Annotated[int, pa.int64()]
 """A column of 64-bit whole numbers."""

@@ -21,11 +21,8 @@ def test_what_the_program_warns_of_is_a_line_on_standard_error(
 
 def test_arrow_gives_memory_back_unless_the_user_chose_an_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
-    assert _environment_after({}, monkeypatch) == {
-        "ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
-        "JE_ARROW_MALLOC_CONF": "narenas:8",
-    }
-    chosen = {"ARROW_DEFAULT_MEMORY_POOL": "system", "JE_ARROW_MALLOC_CONF": "narenas:2"}
+    assert _environment_after({}, monkeypatch) == {"ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}
+    chosen = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
     assert _environment_after(chosen, monkeypatch) == chosen
     monkeypatch.setattr("sys.platform", "darwin")
     assert _environment_after({}, monkeypatch) == {}

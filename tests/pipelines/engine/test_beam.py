@@ -1,4 +1,4 @@
-"""Beam is imported in one place, says nothing there, and brings nothing that nobody uses."""
+"""Beam is imported in one place, and prints nothing there."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ def test_beam_is_imported_in_one_place() -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_imports_it_prints_nothing_then_logs_as_before_and_imports_what_it_did_without() -> None:
+def test_a_process_that_imports_it_prints_nothing_then_logs_as_before() -> None:
     code = (
-        "import logging, sys; import trajmill.pipelines.fan_out; root = logging.getLogger()\n"
-        "assert not root.hasHandlers(); root.warning('ours')\n"
-        "assert not {'pandas', 'bson', 'pymongo'} & set(sys.modules); import bson, pandas, pymongo"
+        "import logging; import trajmill.pipelines.fan_out; root = logging.getLogger()\n"
+        "assert not root.hasHandlers(); root.warning('ours')"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (process.stdout, process.stderr) == ("", "ours\n")

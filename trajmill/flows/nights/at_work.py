@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.serve import ServeSection
-from trajmill.flows.malloc_arenas import limit_malloc_arenas
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -28,7 +27,6 @@ def at_work(config: Config) -> Iterator[Warehouse]:
         NewRunError: the configuration has changed, so that it would begin a new run.
         RunInUseError: another process works on it, and did not end while this one waited.
     """
-    limit_malloc_arenas()
     begin_or_continue(config)
     warehouse = create_warehouse(config.run.root)
     with ExitStack() as stack:

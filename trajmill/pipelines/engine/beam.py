@@ -1,19 +1,10 @@
-"""What is used of Beam, imported without what nothing uses: a warning about Google's libraries, pandas and MongoDB.
-
-Everything else imports Beam from here, so that the warning is on no terminal. Beam does without pandas and MongoDB's
-libraries where they are not installed; each process would take a third of Beam's seconds to import them.
-"""
+"""Beam's names, imported without its warning about Google's libraries; everything else imports Beam from here."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
-
-from trajmill.schemas.lean_imports import without_libraries
-
-_UNUSED: Final = frozenset({"pandas", "bson", "pymongo"})
 
 
 @contextmanager
@@ -33,7 +24,7 @@ def _drop(record: logging.LogRecord) -> bool:
     return False
 
 
-with _silent_root_logger(), without_libraries(_UNUSED):
+with _silent_root_logger():
     import apache_beam as beam
     from apache_beam.metrics.metric import Metrics
     from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions

@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from openenv.core.env_server import Action, Environment, State
+from openenv.core.env_server import Observation as OpenEnvObservation
+from openenv.core.env_server.types import EnvironmentMetadata
+
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query, Split
@@ -13,8 +17,6 @@ from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, W
 from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.online.base import AGENT, EndedEpisode, EpisodeOrder, ShownStep
 from trajmill.stages.online.host import EpisodeHost, SteppedEpisode
-from trajmill.stages.online.openenv import Action, Environment, EnvironmentMetadata, State
-from trajmill.stages.online.openenv import Observation as OpenEnvObservation
 
 _NO_EPISODE = "no episode is under way; reset first"
 _LEFT = "the trainer went away before the end of the episode"

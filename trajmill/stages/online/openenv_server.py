@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+from openenv.core.env_server import ConcurrencyConfig, create_fastapi_app
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from trajmill.stages.online.host import EpisodeHost
-from trajmill.stages.online.openenv import ConcurrencyConfig, create_fastapi_app
 from trajmill.stages.online.openenv_environment import GuiAction, GuiObservation, GuiSession, GuiState
 
 NAME = "trajmill"

@@ -6,7 +6,6 @@ without a word. So each commit writes the sizes of all entries into a file besid
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -30,14 +29,6 @@ class LogEntry(NamedTuple):
     """Bytes."""
     modified: float
     """When it was stored, in seconds since the epoch."""
-
-
-class EntryMark(NamedTuple):
-    """Tells an entry of a log from any other one, also after its folder was copied."""
-
-    version: int
-    digest: str
-    """Hash of its bytes."""
 
 
 def log_entries(warehouse: Warehouse, table: str) -> list[LogEntry]:
@@ -65,18 +56,6 @@ def make_log_durable(warehouse: Warehouse, table: str) -> list[LogEntry]:
     store.sync([name for name in names if _last(name).partition(".")[0] in fresh or _last(name) == "_last_checkpoint"])
     store.put(_sizes(table), (json.dumps([entry.size for entry in entries]) + "\n").encode())
     return entries
-
-
-def entry_mark(warehouse: Warehouse, table: str, version: int) -> EntryMark | None:
-    """The mark of the entry of a version; None if the log has none."""
-    data = warehouse.store.get(_entry(table, version))
-    return None if data is None else EntryMark(version, hashlib.sha256(data).hexdigest())
-
-
-def is_newest(warehouse: Warehouse, table: str, entry: EntryMark) -> bool:
-    """Whether the log has an entry as it was, and none after it; no other entry is looked at."""
-    following = warehouse.store.size(_entry(table, entry.version + 1))
-    return following is None and entry_mark(warehouse, table, entry.version) == entry
 
 
 def first_unreadable_entry(warehouse: Warehouse, table: str) -> str | None:

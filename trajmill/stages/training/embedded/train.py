@@ -25,7 +25,6 @@ from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
-from trajmill.stages.training.embedded.optimiser import AdamW
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
 from trajmill.stages.training.finite import check_finite
@@ -151,7 +150,7 @@ def _optimise(
     parameters = list(network.parameters())
     pairs = list(network.pairs.parameters())
     others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
-    groups = [(AdamW(others, recipe.weight_decay), 1.0), (AdamW(pairs, recipe.weight_decay), recipe.pair_rate)]
+    optimiser = torch.optim.AdamW([{"params": others}, {"params": pairs}], weight_decay=recipe.weight_decay, fused=True)
     order = torch.randperm(rows, generator=draw)
     losses = []
     for update in range(updates):
@@ -162,8 +161,10 @@ def _optimise(
         network.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(parameters, recipe.gradient_norm)
-        for optimiser, scale in groups:
-            optimiser.step(scale * recipe.learning_rate * _rate(update / updates, recipe.final_rate))
+        rate = recipe.learning_rate * _rate(update / updates, recipe.final_rate)
+        for group, scale in zip(optimiser.param_groups, (1.0, recipe.pair_rate), strict=True):
+            group["lr"] = scale * rate
+        optimiser.step()
         losses.append(loss.item())
         tell(update + 1, updates)
     network.eval()
