@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,11 @@ def run(script: str, folder: Path, limits: ChildLimits = PATIENT, **more: str) -
     command = [sys.executable, "-u", "-c", script]
     run_child(command, folder / "log", limits, folder, more, lambda line: lines.append(line.strip()))
     return lines
+
+
+def is_alive(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text().split()[2] not in {"Z", "X"}
 
 
 def test_it_runs_in_its_folder_and_all_it_prints_is_kept(tmp_path: Path) -> None:
@@ -45,9 +53,30 @@ def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     with pytest.raises(TrainingFailedError, match=r"hung: silent for 2 s, and was ended; its last line is '\d+'"):
         run_child(["sh", "-c", "sleep 60 & echo $!; sleep 60"], tmp_path / "log", ChildLimits(2.0), tmp_path)
     assert time.monotonic() - began < 30
-    grandchild = int((tmp_path / "log").read_text())
-    stat = Path(f"/proc/{grandchild}/stat")
-    assert not stat.exists() or stat.read_text().split()[2] in {"Z", "X"}
+    assert not is_alive(int((tmp_path / "log").read_text()))
+
+
+@pytest.mark.parametrize("new_session", [False, True])
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_trainer_is_done_when_it_exits_though_a_child_holds_its_output(
+    status: int, new_session: bool, tmp_path: Path
+) -> None:
+    script = f"""
+import subprocess, sys
+print("trained", subprocess.Popen(["sleep", "30"], start_new_session={new_session}).pid)
+sys.exit({status})
+"""
+    ended = nullcontext() if status == 0 else pytest.raises(TrainingFailedError, match="ended with status 3")
+    began = time.monotonic()
+    with ended:
+        run(script, tmp_path, ChildLimits(20.0))
+    assert time.monotonic() - began < 15
+    said, child = (tmp_path / "log").read_text().split()
+    assert said == "trained"
+    if new_session:
+        os.kill(int(child), signal.SIGKILL)
+    else:
+        assert not is_alive(int(child))
 
 
 @pytest.mark.slow

@@ -24,6 +24,8 @@ _LAST_LINES = 300
 _ERROR = re.compile(r"(\[\S*\]:\s*)?([\w.]*(Error|Exception)|\S+: error): \S")
 """Begins a line that says what was wrong, also behind the mark of the process that printed it."""
 _TERMINATED_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 5.0
+"""Longest wait for the end of the output of a trainer that has exited."""
 
 
 class ChildLimits(NamedTuple):
@@ -84,9 +86,11 @@ def run_child(
 def _follow(
     process: subprocess.Popen[str], log: Path, limits: ChildLimits, on_line: Callable[[str], None] | None
 ) -> Sequence[str]:
-    """Read the output to its end, and return its last lines."""
+    """Read the output until the trainer exits, and return its last lines."""
     lines: Queue[str | None] = Queue()
-    threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+    reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
+    reader.start()
+    threading.Thread(target=_end_of, args=(process, reader, lines), daemon=True).start()
     last: deque[str] = deque(maxlen=_LAST_LINES)
     began = time.monotonic()
     with log.open("a", encoding="utf-8") as file:
@@ -114,6 +118,12 @@ def _read(process: subprocess.Popen[str], lines: Queue[str | None]) -> None:
     assert process.stdout is not None
     for line in process.stdout:
         lines.put(line)
+
+
+def _end_of(process: subprocess.Popen[str], reader: threading.Thread, lines: Queue[str | None]) -> None:
+    """End the queue when the trainer has exited, although a child that it left behind may hold its output open."""
+    process.wait()
+    reader.join(_LAST_WORDS_SECONDS)
     lines.put(None)
 
 
