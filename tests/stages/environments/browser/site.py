@@ -58,6 +58,17 @@ label input { opacity: 0; position: absolute; margin: 0; width: 20px; height: 20
     "/outside": """
 <a href="http://localhost:8999/">Elsewhere</a><p id="said"></p>
 <script>fetch("http://localhost:8999/x").catch(() => said.textContent = "refused")</script>""",
+    "/launcher": """
+<style>body { margin: 0; background: linear-gradient(#2f5f9e, #6f9fd8) } div { display: flex }
+a { width: 110px; height: 110px; margin: 8px; color: white; text-align: center; text-decoration: none }
+i { display: block; width: 72px; height: 72px; margin: 4px auto; border-radius: 16px }
+main { background: white; padding: 8px } main button { width: 300px; height: 44px; border: 0; color: white }</style>
+<div><a href="#1"><i style="background: #c0392b"></i>Mail</a><a href="#2"><i style="background: #1250b0"></i>Files</a>
+<a href="#3"><i style="background: conic-gradient(red, yellow, lime, aqua, blue, magenta, red)"></i>Photos</a>
+<a href="#4"><i style="background: #00796b"></i>Wallet</a><a href="#5"><i></i>Bare</a></div>
+<main><button style="background: #2e9e3b">Send</button><button style="background: #ef6c00">Later</button>
+<button style="background: #e8eef9; color: #1250b0">Help</button><a href="#6" style="color: #1250b0">Terms</a>
+<input placeholder="Name"></main>""",
     "/hangs": "<button onclick='while (true);'>Hang</button>",
     "/touch": """
 <meta name="viewport" content="width=device-width">

@@ -1,64 +1,172 @@
-"""Names the colour in which an element is filled, from the pixels of its screen."""
+"""Names the colours of elements, from the pixels of their screen alone."""
 
 from __future__ import annotations
 
 import colorsys
 import io
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from functools import lru_cache
+from itertools import product
+from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from trajmill.schemas.geometry import Box
 
-_SAMPLES = 24
+_SAMPLES = 40
 """Pixels that are looked at along each axis of an element."""
-_DOMINANT = 0.4
-"""Share of an element's pixels that its colour must fill; text and icons have the rest."""
+_RING = 6
+"""Width of the frame around an element that shows what lies behind it, in pixels."""
+_SAME = 20
+"""Largest difference of a channel between two pixels of one surface."""
+_LEAST = 0.2
+"""Share of an element that its colour must fill."""
+_DOMINANT = 0.65
+"""Share that its colour must have of what differs from the surroundings; text and borders have the rest."""
+_STRIDE = 5
+"""Of the pixels of a whole screen, one is looked at in so many along each axis."""
+_ALONE = 0.25
+"""A colour is an element's alone if the rest of the screen has less than this share of the element's own amount."""
 _HUES: Final = (
     (15, "red"),
-    (48, "orange"),
-    (70, "yellow"),
-    (165, "green"),
-    (200, "cyan"),
-    (260, "blue"),
-    (300, "purple"),
+    (45, "orange"),
+    (68, "yellow"),
+    (155, "green"),
+    (182, "teal"),
+    (195, "cyan"),
+    (258, "blue"),
+    (295, "purple"),
+    (322, "magenta"),
     (345, "pink"),
 )
+_DISPUTED: Final = frozenset({"teal", "magenta"})
+"""Names that few people use alike."""
+_ALSO: Final = {"teal": ("green", "cyan"), "magenta": ("pink", "purple"), "brown": ("brown", "orange")}
+"""What else people call some colours."""
+_DOUBT: Final = tuple(product((-5.0, 0.0, 5.0), (-0.04, 0.04), (-0.06, 0.06)))
+"""Differences of hue, lightness and chroma within which people disagree on a name."""
 
 
-def fill_colours(image: bytes, boxes: Iterable[Box]) -> Mapping[Box, str]:
-    """The names of the fill colours of some boxes; a box without a dominant colour is missing.
+class ElementColour(NamedTuple):
+    """The colour of an element, without what lies behind it."""
+
+    name: str
+    """E.g. `dark green`; empty if it has no clear one."""
+    alone: bool
+    """Whether hardly anything else on the screen may be called by that colour, light or dark."""
+
+
+_UNCLEAR = ElementColour("", False)
+
+
+def element_colours(image: bytes, boxes: Iterable[Box]) -> Mapping[Box, ElementColour]:
+    """The colours of what some boxes hold: the icon, not the wallpaper.
 
     Args:
         image: the encoded screenshot.
-        boxes: within it, in its pixels.
+        boxes: in its pixels.
 
     Raises:
         OSError: the image does not decode.
     """
     with Image.open(io.BytesIO(image)) as opened:
-        pixels = opened.convert("RGB")
-    found = {}
-    for box in boxes:
-        patch = pixels.crop(box).resize((_SAMPLES, _SAMPLES), Image.Resampling.NEAREST)
-        raw = patch.tobytes()
-        names = Counter(colour_name(*raw[at : at + 3]) for at in range(0, len(raw), 3))
-        name, count = names.most_common(1)[0]
-        if count >= _DOMINANT * names.total():
-            found[box] = name
-    return found
+        screen = np.asarray(opened.convert("RGB")).astype(np.int32)
+    named = {box: _own_colour(screen, box) for box in boxes}
+    basics = {basic for name in named.values() if name for basic in _basics(name)}
+    shown = _shown(screen[::_STRIDE, ::_STRIDE], basics)
+    return {
+        box: ElementColour(name, all(_is_alone(shown[basic], box) for basic in _basics(name))) if name else _UNCLEAR
+        for box, name in named.items()
+    }
 
 
+@lru_cache(maxsize=65536)
 def colour_name(red: int, green: int, blue: int) -> str:
-    """The common name of a colour, e.g. `dark green`."""
+    """The common name of a colour, e.g. `dark green`; empty where people disagree on it."""
+    names = _possible_names(red, green, blue)
+    return "" if len(names) > 1 or names & _DISPUTED else next(iter(names))
+
+
+def _own_colour(screen: NDArray[np.int32], box: Box) -> str:
+    """The name of the colour that dominates what differs from the pixels around the box."""
+    high, wide, _ = screen.shape
+    left, top, right, bottom = max(0, box.left), max(0, box.top), min(wide, box.right), min(high, box.bottom)
+    if left >= right or top >= bottom:
+        return ""
+    rows, columns = slice(max(0, top - _RING), bottom + _RING), slice(max(0, left - _RING), right + _RING)
+    around = screen[rows.start : top, columns], screen[bottom : rows.stop, columns]
+    beside = screen[top:bottom, columns.start : left], screen[top:bottom, right : columns.stop]
+    behind = _distinct(np.concatenate([_sampled(strip) for strip in (*around, *beside)])).colours
+    inside = _sampled(screen[top:bottom, left:right])
+    own = inside[np.abs(inside[:, None] - behind[None]).max(2).min(1, initial=255) > _SAME]
+    amounts: dict[str, int] = {}
+    colours, places = _distinct(own)
+    for colour, count in zip(colours.tolist(), np.bincount(places, minlength=len(colours)).tolist(), strict=True):
+        name = colour_name(*colour)
+        amounts[name] = amounts.get(name, 0) + count
+    most = max(amounts, key=amounts.__getitem__, default="")
+    enough = max(_LEAST * len(inside), _DOMINANT * len(own))
+    return most if most and amounts[most] >= enough else ""
+
+
+class _Distinct(NamedTuple):
+    """The distinct colours of some pixels, and the number of its colour for each pixel."""
+
+    colours: NDArray[np.int32]
+    places: NDArray[np.intp]
+
+
+def _distinct(pixels: NDArray[np.int32]) -> _Distinct:
+    # Many times as fast as `np.unique` of rows.
+    codes, places = np.unique(pixels @ np.array([65536, 256, 1]), return_inverse=True)
+    return _Distinct(np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1), places)
+
+
+def _sampled(pixels: NDArray[np.int32]) -> NDArray[np.int32]:
+    rows, columns = (np.linspace(0, size - 1, min(size, _SAMPLES)).astype(int) for size in pixels.shape[:2])
+    sampled: NDArray[np.int32] = pixels[rows][:, columns].reshape(-1, 3)
+    return sampled
+
+
+def _shown(pixels: NDArray[np.int32], basics: Iterable[str]) -> Mapping[str, NDArray[np.bool_]]:
+    """For each basic colour, where it may be seen."""
+    colours, places = _distinct(pixels.reshape(-1, 3))
+    possible = [{basic for name in _possible_names(*colour) for basic in _basics(name)} for colour in colours.tolist()]
+    return {
+        basic: np.array([basic in names for names in possible])[places].reshape(pixels.shape[:2]) for basic in basics
+    }
+
+
+def _is_alone(shown: NDArray[np.bool_], box: Box) -> bool:
+    left, top, right, bottom = (max(0, -(-edge // _STRIDE)) for edge in box)
+    own = int(shown[top:bottom, left:right].sum())
+    return int(shown.sum()) - own < _ALONE * own
+
+
+def _basics(name: str) -> tuple[str, ...]:
+    """What people may call a colour, without `light` or `dark`."""
+    basic = name.rpartition(" ")[2]
+    return _ALSO.get(basic, (basic,))
+
+
+@lru_cache(maxsize=65536)
+def _possible_names(red: int, green: int, blue: int) -> frozenset[str]:
     hue, light, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
     # Near white and black, a tiny difference of the channels is a large saturation.
     chroma = saturation * (1 - abs(2 * light - 1))
+    return frozenset(
+        _name((hue * 360 + turn) % 360, light + brighter, chroma + fuller) for turn, brighter, fuller in _DOUBT
+    )
+
+
+def _name(hue: float, light: float, chroma: float) -> str:
     if chroma < 0.1:
-        return "black" if light < 0.15 else "dark grey" if light < 0.45 else "grey" if light < 0.93 else "white"
-    name = next((name for limit, name in _HUES if hue * 360 < limit), "red")
-    if name == "orange" and light < 0.35:
+        return "black" if light < 0.15 else "dark grey" if light < 0.4 else "grey" if light < 0.9 else "white"
+    name = next((name for limit, name in _HUES if hue < limit), "red")
+    if name == "orange" and light < 0.38:
         return "brown"
-    return f"dark {name}" if light < 0.3 else f"light {name}" if light > 0.8 else name
+    if name == "pink" and light < 0.42:
+        return "magenta"
+    return name if name in _DISPUTED else f"dark {name}" if light < 0.32 else f"light {name}" if light > 0.8 else name

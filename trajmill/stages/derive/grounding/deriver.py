@@ -20,7 +20,7 @@ from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson
 from trajmill.stages.derive.conversation import bare_call
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
-from trajmill.stages.derive.grounding.colours import fill_colours
+from trajmill.stages.derive.grounding.colours import element_colours
 from trajmill.stages.derive.grounding.crops import CroppedScreen, cropped
 from trajmill.stages.derive.grounding.detector import OmniParser, overlap
 from trajmill.stages.derive.grounding.elements import PressTarget, RefusedElement, targets
@@ -150,7 +150,7 @@ class Grounding:
         if "functional" in wanted:
             yield from functional(chosen)
         if "appearance" in wanted:
-            yield from appearance(chosen, fill_colours(image, [target.element.bounds for target in chosen]))
+            yield from appearance(chosen, element_colours(image, [target.element.bounds for target in chosen]))
         if "layout" in wanted:
             yield from layout(chosen, elements)
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
+from trajmill.stages.derive.grounding.colours import ElementColour
 from trajmill.stages.derive.grounding.elements import PressTarget
 
 _NOUNS: Final[Mapping[str, str]] = {
@@ -83,20 +84,21 @@ def _purpose(target: PressTarget) -> str:
             return _PURPOSES.get(label, f"Use {quoted}.")
 
 
-def appearance(targets: Sequence[PressTarget], colours: Mapping[Box, str]) -> list[ElementInstruction | NoInstruction]:
+def appearance(
+    targets: Sequence[PressTarget], colours: Mapping[Box, ElementColour]
+) -> list[ElementInstruction | NoInstruction]:
     """How elements look, without their texts where the colour is enough: `the orange button`."""
-    looks = [(colours.get(target.element.bounds, ""), noun(target.element)) for target in targets]
-    alike = Counter(looks)
     found: list[ElementInstruction | NoInstruction] = []
-    for target, (colour, what) in zip(targets, looks, strict=True):
-        if not colour:
+    for target in targets:
+        colour, what = colours[target.element.bounds], noun(target.element)
+        if not colour.name:
             found.append(NoInstruction(target, "appearance", "no_colour"))
-        elif alike[colour, what] == 1:
-            found.append(ElementInstruction(target, "appearance", f"The {colour} {what}."))
+        elif colour.alone:
+            found.append(ElementInstruction(target, "appearance", f"The {colour.name} {what}."))
         elif target.element.role == "stepper_button":
             found.append(NoInstruction(target, "appearance", "looks_alike"))
         else:
-            text = f'The {colour} {what} with the text "{target.label}".'
+            text = f'The {colour.name} {what} with the text "{target.label}".'
             found.append(ElementInstruction(target, "appearance", text))
     return _told_apart(found)
 

@@ -19,7 +19,7 @@ class GroundingSpec(KindSpec):
     """Grounding from the accessibility trees of the screens that agents saw: `trajmill derive grounding`."""
 
     name: ClassVar[str] = "grounding"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     once_per_screen: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = ("writer",)
     prompts: ClassVar[tuple[str, ...]] = ("rephrase",)

@@ -1,0 +1,121 @@
+"""Colours of elements on drawn screens and on a real page: of the thing, not of what lies behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.stages.derive.grounding.test_grounding import said
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
+from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query
+from tests.stages.environments.browser.site import serving
+from tests.stages.environments.simulated.worlds import NO_FAULTS, query_of
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.grounding.colours import colour_name, element_colours
+from trajmill.stages.derive.grounding.spec import GroundingSpec
+from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import shared_world
+
+
+@dataclass(frozen=True)
+class OneScreen:
+    """A screen as a deriver reads it."""
+
+    seen: Observation
+
+    def image(self, screen_id: str) -> bytes:
+        return self.seen.screen.encode()
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        return tuple(self.seen.elements or ())
+
+    def size(self, screen_id: str) -> Size:
+        return self.seen.screen.size
+
+
+def instructions(seen: Observation) -> set[str]:
+    """What is derived of how the elements of a screen look."""
+    tools = Tools(Maker("grounding", "test", ORIGIN), OneScreen(seen), lambda _: None, derive_prompts(), None)
+    deriver = GroundingSpec(instructions=("appearance",)).open(tools)
+    rows = asyncio.run(deriver.derive(episode([step(0, TAP), step(1, DONE)]), frozenset({0})))
+    return set(said(rows, "appearance"))
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [
+        (
+            Platform.PHONE,
+            {
+                'The red icon with the text "Mail".',
+                'The orange icon with the text "Stride".',
+                'The purple icon with the text "Calendar".',
+                'The green icon with the text "Messages".',
+                "The pink icon.",
+            },
+        ),
+        (Platform.DESKTOP, {'The blue icon with the text "Files".'}),
+    ],
+)
+def test_an_icon_has_the_colour_of_its_app_and_not_of_the_wallpaper(platform: Platform, expected: set[str]) -> None:
+    """Wallet is teal, Notes mustard, Rides indigo, Photos crimson, Clock slate: no name on which people agree."""
+    world = shared_world(())
+    seen = SimulatedEnvironment(world, platform, NO_FAULTS).reset_now(query_of(platform), 3)
+    found = instructions(seen)
+    assert found == expected
+    icons = [element for element in seen.elements or () if element.role == "icon"]
+    named = element_colours(seen.screen.encode(), [icon.bounds for icon in icons])
+    colours = {app.name: app.color for app in world.apps_on(platform)}
+    for icon in icons:
+        name = colour_name(*bytes.fromhex(colours[icon.text][1:]))
+        assert named[icon.bounds].name in ("", name)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Observation]:
+    """A launcher in Chromium: icons on a blue wallpaper, buttons on white."""
+
+    async def work(environment: BrowserEnvironment) -> Observation:
+        seen = await environment.reset(a_query(f"{site}/launcher"), 1)
+        seen.screen.encode()
+        return seen
+
+    shared = SharedBrowser(BrowserFactory(timeouts=PATIENT))
+    with serving() as site:
+        seen = shared.play(work)
+    shared.close()
+    yield seen
+
+
+@pytest.mark.browser
+def test_on_a_real_page_what_has_no_clear_colour_of_its_own_is_left_out(page: Observation) -> None:
+    assert instructions(page) == {
+        "The red link.",
+        'The blue link with the text "Files".',
+        'The green button with the text "Send".',
+        "The orange button.",
+    }
+
+
+def test_colours_have_their_common_names_where_people_agree() -> None:
+    named = {
+        "#ffffff": "white", "#101010": "black", "#808080": "grey", "#c02020": "red", "#7a4a08": "brown",
+        "#0a4a18": "dark green", "#00695c": "", "#c58b00": "", "#ad1457": "", "#546e7a": "", "#e8eef9": "",
+    }  # fmt: skip
+    for code, name in named.items():
+        assert colour_name(*bytes.fromhex(code[1:])) == name, code
+
+
+def test_a_box_at_the_edge_or_off_the_screen_is_no_error(page: Observation) -> None:
+    size, image = page.screen.size, page.screen.encode()
+    boxes = [Box(0, 0, size.width, size.height), Box(-9, -9, 5, 5), Box(size.width, 0, size.width + 9, 9)]
+    assert element_colours(image, boxes)[boxes[2]].name == ""
