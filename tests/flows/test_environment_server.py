@@ -11,17 +11,19 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.environment_server import ServeOptions, serve_environment
+from trajmill.flows.status.page import status_lines
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.walk import walk
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
@@ -54,7 +56,7 @@ _EPISODES = 12
 class _Server:
     """A process of `trajmill env serve`."""
 
-    def __init__(self, folder: Path, *options: str, like: Path | None = None) -> None:
+    def __init__(self, folder: Path, *options: str, like: Path | None = None, commit_seconds: float = 60.0) -> None:
         """With `like`, the server has a copy of that warehouse."""
         folder.mkdir(exist_ok=True)
         self.root = folder / "data"
@@ -63,7 +65,8 @@ class _Server:
         config = folder / "trajmill.toml"
         config.write_text(_CONFIG.format(root=self.root))
         self.said = folder / "stderr"
-        command = [sys.executable, "-c", "from trajmill.flows.cli import main; main()", "env", "serve"]
+        script = f"import trajmill.flows.environment_server as server; server._COMMIT_SECONDS = {commit_seconds}; "
+        command = [sys.executable, "-c", f"{script}from trajmill.flows.cli import main; main()", "env", "serve"]
         self.process = subprocess.Popen(
             [*command, "--config", str(config), "--port", "0", *options],
             stdout=subprocess.PIPE,
@@ -128,9 +131,10 @@ def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(generated: Path, tm
     trajectories = _trajectories(tmp_path / "data")
     assert Counter(trajectory.query_id for trajectory in trajectories).total() == _EPISODES
     assert len({trajectory.trajectory_id for trajectory in trajectories}) == _EPISODES
-    assert [(each.status, each.reward, each.environment) for each in trajectories] == [
-        ("finished", 1.0, "openenv")
-    ] * _EPISODES
+    # Clients get no path, so the walk explores; the reward is what the server's check says.
+    assert {(each.status, each.reward is not None, each.environment) for each in trajectories} == {
+        ("finished", True, "openenv")
+    }
     steps = Counter((step.trajectory_id, step.index) for step in read_rows(open_warehouse(tmp_path / "data"), Step))
     assert set(steps.values()) == {1}
     assert len(steps) == sum(trajectory.steps for trajectory in trajectories)
@@ -178,6 +182,64 @@ def test_every_finished_episode_survives_a_killed_server_and_is_there_once(tmp_p
     }
     warehouse = open_warehouse(first.root)
     assert len(read_rows(warehouse, Judgement)) == 3
+
+
+def test_a_record_that_cannot_be_read_is_set_aside_and_a_failing_commit_is_told_and_tried_again(
+    tmp_path: Path,
+) -> None:
+    first = _Server(tmp_path / "a", commit_seconds=1000.0)
+    with _serving(first) as (address,):
+        _episode(address, 1)
+        first.end(signal.SIGKILL)
+    (journal,) = first.root.glob("staging/*/**/episodes.jsonl")
+    whole = journal.read_bytes()
+    broken = whole.replace(b'"seed":1', b'"seed":null').replace(b'"trajectory_id":"', b'"trajectory_id":"0')
+    journal.write_bytes(broken + b"no record\n" + whole)
+
+    server = _Server(tmp_path / "a", commit_seconds=0.2)
+    with _serving(server) as (address,):
+        warehouse = open_warehouse(server.root)
+        assert [each.seed for each in _trajectories(server.root)] == [1]
+        failures = read_rows(warehouse, Failure)
+        assert {(each.stage, each.failure_class, each.attempts) for each in failures} == {("online", "record", 1)}
+        set_aside = {Path(each.message.rpartition("it is ")[2]).read_bytes() for each in failures}
+        assert set_aside == {broken, b"no record\n"}
+        assert httpx.get(f"{address}/health").status_code == 200
+
+        # The marker of the next batch cannot be written, after its rows are in the tables.
+        marker = journal.parent.with_name(f"{journal.parent.name}-a1") / "done.json"
+        marker.mkdir(parents=True)
+        for seed in (2, 3):
+            _episode(address, seed)
+            _until(lambda: httpx.get(f"{address}/health").status_code == 503)
+        assert "`trajmill env serve` cannot commit its episodes, and tries again: " in _status(tmp_path / "a")
+        marker.rmdir()
+        _until(lambda: httpx.get(f"{address}/health").status_code == 200)
+        _until(lambda: sorted(each.seed for each in _trajectories(server.root)) == [1, 2, 3])
+        assert "cannot commit" not in _status(tmp_path / "a")
+        assert "the episodes cannot be committed" in server.end()
+        assert server.process.returncode == 0
+    steps = Counter((step.trajectory_id, step.index) for step in read_rows(warehouse, Step))
+    assert (len(steps), set(steps.values())) == (3, {1})
+
+
+def _episode(address: str, seed: int) -> None:
+    with EnvironmentClient(address, policy="mine") as client:
+        client.reset(seed=seed)
+        client.step(WireAction(reply="nothing"))
+        assert client.finish().reward == 0.0
+
+
+def _status(folder: Path) -> str:
+    config = load_config(folder / "trajmill.toml")
+    return "\n".join(status_lines(config, open_warehouse(config.run.root)))
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

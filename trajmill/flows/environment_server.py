@@ -21,7 +21,7 @@ from trajmill.pipelines.drawing import drawing_processes
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import OnlineRecorder
 from trajmill.schemas.dialects.families import Family, family_named
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query, Split
@@ -128,7 +128,8 @@ async def _serve(
         stack.push_async_callback(host.close)
         address, port = listener.getsockname()[:2]
         ready(f"http://{address}:{port}")
-        await serve_app(environment_app(host, options.slots, token), listener)
+        app = environment_app(host, options.slots, token, trouble=lambda: recorder.trouble)
+        await serve_app(app, listener)
 
 
 async def _draw_elsewhere(observation: Observation) -> bytes:
@@ -139,20 +140,20 @@ async def _draw_elsewhere(observation: Observation) -> bytes:
 @asynccontextmanager
 async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
     """Inside, commit from time to time; and commit at the end."""
-
-    async def commit() -> None:
-        while True:
-            await asyncio.sleep(_COMMIT_SECONDS)
-            await recorder.commit()
-
-    task = asyncio.create_task(commit())
+    task = asyncio.create_task(recorder.commit_every(_COMMIT_SECONDS))
     try:
         yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        await recorder.commit()
+        try:
+            await recorder.commit()
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise TrajmillError(
+                f"episodes are not committed: {reason}; they stay on disk for the next `trajmill env serve`"
+            ) from error
 
 
 def _queries(context: RoundContext) -> Mapping[str, Query]:

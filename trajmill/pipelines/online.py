@@ -6,9 +6,13 @@ A batch is one attempt at the stage. Episodes that a killed server has not commi
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
-from trajmill.pipelines.rollout import JournaledAttempt, judged_attempt_rows
+from trajmill.pipelines.rollout import JournaledAttempt, judged_attempt_rows, read_attempts
+from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.online.base import AttemptVerdicts
@@ -23,11 +27,26 @@ from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
 from trajmill.warehouse.staging import Journal, mark_done, sweep
 from trajmill.warehouse.store.parts import JournalParts
 
+_LOG = logging.getLogger(__name__)
+
 ONLINE = "online"
 """The stage of the rows."""
 _EPISODES = "episodes.jsonl"
 _BATCH = 64
 """Episodes of one commit, and so of one file of each table."""
+
+
+class _Batch:
+    """The episodes of one commit, in journals."""
+
+    def __init__(self, warehouse: Warehouse, at: StageRun) -> None:
+        """Use the journals of the stage run, which an earlier server may have begun."""
+        self.at = at
+        episodes = at.staging(warehouse) / _EPISODES
+        screens = journal_path(warehouse, at, ONLY_SHARD)
+        self.parts = JournalParts(warehouse, at, [screens, episodes])
+        self.episodes, self.screens = Journal(episodes), ScreenJournal(screens)
+        self.waiting = 0
 
 
 class OnlineRecorder:
@@ -46,33 +65,51 @@ class OnlineRecorder:
         self._environment = environment
         self._busy = asyncio.Lock()
         self._committed = WarehouseScreens(warehouse)
+        self._failing: _Batch | None = None
+        """A batch that may be in some tables: it gets no further episodes, and is committed before the next one."""
+        self.trouble = ""
+        """Why the last commit failed; empty if it did not."""
         last = last_attempt(warehouse, StageRun(origin.run_id, origin.round, ONLINE))
         # The newest batch may be in some tables only; committing it again completes the others.
-        self._begin(max(last, 0))
+        self._batch = self._begin(max(last, 0))
         self._commit()
-        if self._at.attempt == last:
-            self._begin(last + 1)
+        if self._batch.at.attempt == last:
+            self._batch = self._begin(last + 1)
             self._commit()
+        self._tell("")
 
     async def record(self, made: FinishedAttempt, judged: AttemptVerdicts | None) -> None:
-        """Store an attempt; a full batch is committed.
+        """Store an attempt; a full batch is committed. A commit that fails is tried again later.
 
         Raises:
             TrajmillError: the disk is full.
         """
         async with self._busy:
-            self._screens.append(*(seen for id_, seen in made.screens.items() if id_ not in self._committed))
-            self._episodes.append(JournaledAttempt.of(made, judged).model_dump_json().encode())
+            batch = self._batch
+            batch.screens.append(*(seen for id_, seen in made.screens.items() if id_ not in self._committed))
+            batch.episodes.append(JournaledAttempt.of(made, judged).model_dump_json().encode())
             # Where there is only a bucket, a killed server has lost what is not put.
-            await asyncio.to_thread(self._parts.publish, self._parts.sizes())
-            self._waiting += 1
-            if self._waiting >= _BATCH:
-                await asyncio.to_thread(self._commit)
+            await asyncio.to_thread(batch.parts.publish, batch.parts.sizes())
+            batch.waiting += 1
+            if batch.waiting % _BATCH == 0:
+                await asyncio.to_thread(self._try_commit)
+
+    async def commit_every(self, seconds: float) -> None:
+        """Commit the stored attempts from time to time, until cancelled; `trouble` has the reason of a failure."""
+        while True:
+            await asyncio.sleep(seconds)
+            async with self._busy:
+                await asyncio.to_thread(self._try_commit)
 
     async def commit(self) -> None:
-        """Commit the stored attempts."""
+        """Commit the stored attempts.
+
+        Raises:
+            Exception: a batch cannot be committed; its episodes stay on disk for the next server.
+        """
         async with self._busy:
             await asyncio.to_thread(self._commit)
+            self._tell("")
 
     def numbers(self) -> Counter[tuple[str, str, int]]:
         """Number of committed attempts, by query, policy and seed."""
@@ -81,26 +118,56 @@ class OnlineRecorder:
         found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
         return Counter((query, policy, seed) for query, policy, seed, purpose in found if purpose == Purpose.ONLINE)
 
-    def _begin(self, attempt: int) -> None:
-        self._at = StageRun(self._origin.run_id, self._origin.round, ONLINE, attempt)
-        episodes = self._at.staging(self._warehouse) / _EPISODES
-        screens = journal_path(self._warehouse, self._at, ONLY_SHARD)
-        self._parts = JournalParts(self._warehouse, self._at, [screens, episodes])
-        self._episodes, self._screens = Journal(episodes), ScreenJournal(screens)
+    def _begin(self, attempt: int) -> _Batch:
         self._committed.refresh()
-        self._waiting = 0
+        return _Batch(self._warehouse, StageRun(self._origin.run_id, self._origin.round, ONLINE, attempt))
+
+    def _try_commit(self) -> None:
+        try:
+            self._commit()
+        except Exception as error:  # whatever a store, a table or a row makes of it; episodes go on
+            _LOG.exception("the episodes cannot be committed; they stay on disk, and it is tried again")
+            self._tell(" ".join(f"{type(error).__name__}: {error}".split())[:500])
+        else:
+            self._tell("")
+
+    def _tell(self, trouble: str) -> None:
+        """Store why commits fail, for `trajmill status`; a store that does not answer may be the reason itself."""
+        if trouble == self.trouble and trouble:
+            return
+        self.trouble = trouble
+        store, name = self._warehouse.store, self._warehouse.name(trouble_file(self._warehouse, self._origin.run_id))
+        with suppress(OSError, TrajmillError):
+            if trouble:
+                store.put(name, trouble.encode())
+            elif store.size(name) is not None:
+                store.delete(name)
 
     def _commit(self) -> None:
-        lines = [JournaledAttempt.model_validate_json(line) for line in self._episodes.read()]
-        self._episodes.close()
-        self._screens.close()
-        if not lines:
+        if self._failing is not None:
+            self._commit_batch(self._failing)
+            self._failing = None
+        batch = self._batch
+        batch.episodes.close()
+        batch.screens.close()
+        if not any(batch.episodes.read()):
             return
-        rows = judged_attempt_rows(lines)
-        files = write_tables(self._warehouse, self._at, rows)
-        screens = write_screens(self._warehouse, self._at, self._origin, made_by=self._environment)
-        commit_stage(self._warehouse, self._at, {**files, "screens": [screens]})
-        folder = self._at.staging(self._warehouse)
-        mark_done(self._warehouse, folder, self._at.name, {"episodes": len(lines)})
+        self._failing, self._batch = batch, self._begin(batch.at.attempt + 1)
+        self._commit_batch(batch)
+        self._failing = None
+        self._committed.refresh()
+
+    def _commit_batch(self, batch: _Batch) -> None:
+        at = batch.at
+        journaled = read_attempts(self._warehouse, at, self._origin, batch.episodes.read())
+        files = write_tables(self._warehouse, at, judged_attempt_rows(journaled))
+        screens = write_screens(self._warehouse, at, self._origin, made_by=self._environment)
+        commit_stage(self._warehouse, at, {**files, "screens": [screens]})
+        folder = at.staging(self._warehouse)
+        mark_done(self._warehouse, folder, at.name, {"episodes": len(journaled.finished)})
         sweep(self._warehouse, folder)
-        self._begin(self._at.attempt + 1)
+
+
+def trouble_file(warehouse: Warehouse, run_id: str) -> Path:
+    """The file that says why the environment server of a run cannot commit; there is none if it can."""
+    return warehouse.run(run_id) / "online-trouble.txt"

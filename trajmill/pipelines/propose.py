@@ -16,7 +16,7 @@ from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
 from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.queries import queries_of
-from trajmill.pipelines.rollout import AttemptJudge, JournaledAttempt, RunAttempts, judged_attempt_rows
+from trajmill.pipelines.rollout import AttemptJudge, Journaled, JournaledAttempt, RunAttempts, judged_attempt_rows
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
@@ -158,14 +158,16 @@ class TryProposals:
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
         decided: list[tuple[JournaledAttempt, DecidedProposal]] = []
         undecided: list[JournaledAttempt] = []
-        for one in self.attempts.finish(shard, attempts, self.judge):
+        journaled = self.attempts.finish(shard, attempts, self.judge)
+        for one in journaled.finished:
             query = queries[one.trajectory.query_id]
             decision = decide_proposal(query, one.trajectory, one.judgement, self.attempts.origin)
             if decision is None:
                 undecided.append(one)
             else:
                 decided.append((one, decision))
-        rows, left = judged_attempt_rows([one for one, _ in decided]), judged_attempt_rows(undecided)
+        rows = judged_attempt_rows(Journaled([one for one, _ in decided], journaled.unreadable))
+        left = judged_attempt_rows(Journaled(undecided, ()))
         refusals = [decision.refusal for _, decision in decided if decision.refusal]
         failures = [row.model_copy(update={"stage": TRIAL_STAGE}) for row in (*rows["failures"], *left["failures"])]
         rows |= {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import uuid4
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.drawing import ScreenWriter, screen_writer
@@ -27,10 +27,11 @@ from trajmill.pipelines.work.attempts import (
     attempt_to_text,
     queue_attempts,
 )
-from trajmill.pipelines.work.journals import journaled_ids, journaled_records
+from trajmill.pipelines.work.journals import journaled_id, journaled_ids, journaled_records
 from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
 from trajmill.pipelines.work.screens_beside import written_beside
-from trajmill.schemas.record import Origin, Record, Row
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.record import Origin, Record, Row, content_id
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
@@ -40,6 +41,7 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
+from trajmill.stages.environments.first_mistake import first_mistake
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.online.base import AttemptVerdicts
 from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits
@@ -95,25 +97,51 @@ class JournaledAttempt(Record):
         )
 
 
-class _WithTrajectory(BaseModel):
-    """What is read of a record of a journal to know which attempt it is of."""
+class Journaled(NamedTuple):
+    """What journals hold."""
 
-    trajectory: Trajectory
+    finished: Sequence[JournaledAttempt]
+    unreadable: Sequence[Failure]
+    """A row for each record that cannot be read; it says where the record is."""
 
 
-def attempt_rows(finished: Sequence[JournaledAttempt]) -> dict[str, list[Row]]:
+def read_attempts(warehouse: Warehouse, at: StageRun, origin: Origin, records: Iterable[bytes]) -> Journaled:
+    """Parse the records of a stage's journals; one that cannot be read is moved to the folder of the run."""
+    finished, unreadable = [], []
+    for record in records:
+        try:
+            finished.append(JournaledAttempt.model_validate_json(record))
+        except ValidationError as error:
+            mistake = first_mistake(error, "the record")[:200]
+            place = warehouse.run(at.run_id) / "unreadable" / f"{at.stage}-{content_id(record.hex())}.json"
+            warehouse.store.put(warehouse.name(place), record + b"\n")
+            failure = Failure(
+                stage=at.stage,
+                input_id=journaled_id(record),
+                failure_class=FailureClass.RECORD,
+                message=f"an episode's record cannot be read: {mistake}; it is {place}",
+                attempts=1,
+                **origin.common(made_by=at.stage),
+            )
+            unreadable.append(failure)
+    return Journaled(finished, unreadable)
+
+
+def attempt_rows(journaled: Journaled) -> dict[str, list[Row]]:
     """The rows of finished attempts, by table."""
+    finished = journaled.finished
+    failures = [failure for one in finished for failure in (one.earlier_failure, one.failure) if failure]
     return {
         "trajectories": [one.trajectory for one in finished],
         "steps": [step for one in finished for step in one.steps],
         "model_calls": [call for one in finished for call in one.calls],
-        "failures": [failure for one in finished for failure in (one.earlier_failure, one.failure) if failure],
+        "failures": [*failures, *journaled.unreadable],
     }
 
 
-def judged_attempt_rows(finished: Sequence[JournaledAttempt]) -> dict[str, list[Row]]:
+def judged_attempt_rows(journaled: Journaled) -> dict[str, list[Row]]:
     """The rows of attempts that were judged as soon as they were finished, by table."""
-    rows = attempt_rows(finished)
+    rows, finished = attempt_rows(journaled), journaled.finished
     return rows | {
         "step_verdicts": [verdict for one in finished for verdict in one.step_verdicts],
         "trajectory_verdicts": [verdict for one in finished for verdict in one.trajectory_verdicts],
@@ -156,9 +184,7 @@ class RunAttempts:
         """Run the attempts that are in no journal of the stage, then write the rows of all attempts of the shard."""
         return self._write(shard, self.finish(shard, attempts))
 
-    def finish(
-        self, shard: str, attempts: Sequence[Attempt], judge: AttemptJudge | None = None
-    ) -> Sequence[JournaledAttempt]:
+    def finish(self, shard: str, attempts: Sequence[Attempt], judge: AttemptJudge | None = None) -> Journaled:
         """Run the attempts that are in no journal of the stage; returns all attempts of the shard, in order of id.
 
         Args:
@@ -175,8 +201,10 @@ class RunAttempts:
             return list(_by_platform(left).items())
 
         self.roll(shard, remaining, judge)
-        finished = self._finished(by_id)
-        return [finished[trajectory_id] for trajectory_id in sorted(by_id)]
+        found = read_attempts(self.warehouse, self.at, self.origin, journaled_records(self._journals(), by_id))
+        finished = {one.trajectory_id: one for one in found.finished}
+        lost = {one.input_id: one for one in found.unreadable if one.input_id not in finished}
+        return Journaled([finished[name] for name in sorted(finished)], [lost[name] for name in sorted(lost)])
 
     def roll(
         self,
@@ -229,10 +257,6 @@ class RunAttempts:
                     of_platform, make_agent, factory, self.limits, self.origin, record, self.concurrency, board
                 )
 
-    def _finished(self, wanted: Collection[str]) -> dict[str, JournaledAttempt]:
-        records = map(JournaledAttempt.model_validate_json, journaled_records(self._journals(), wanted))
-        return {one.trajectory_id: one for one in records}
-
     def left(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """The attempts that are in no journal of the stage."""
         finished = self._ids()
@@ -248,17 +272,17 @@ class RunAttempts:
 
     def _ids(self) -> dict[tuple[str, Purpose, int, int, str | None], str]:
         """By the key of a finished attempt, the id of its trajectory."""
-        records = (record for path in self._journals() for record in Journal(path).read())
-        made = (_WithTrajectory.model_validate_json(record).trajectory for record in records)
-        return {_key_of(one): one.trajectory_id for one in made}
+        made = (_trajectory_of(record) for path in self._journals() for record in Journal(path).read())
+        return {_key_of(one): one.trajectory_id for one in made if one is not None}
 
     def _journals(self) -> list[Path]:
         """All journals of the stage, because an earlier try may have divided the attempts into other shards."""
         return stored_journals(self.warehouse, self.at, _JOURNALS)
 
-    def _write(self, shard: str, finished: Sequence[JournaledAttempt]) -> WrittenFiles:
-        files = write_tables(self.warehouse, self.at, attempt_rows(finished), shard)
-        return WrittenFiles(files, Counter(one.failure.failure_class.value for one in finished if one.failure))
+    def _write(self, shard: str, journaled: Journaled) -> WrittenFiles:
+        files = write_tables(self.warehouse, self.at, attempt_rows(journaled), shard)
+        failures = [*(one.failure for one in journaled.finished if one.failure), *journaled.unreadable]
+        return WrittenFiles(files, Counter(failure.failure_class.value for failure in failures))
 
 
 class Lane(NamedTuple):
@@ -326,6 +350,18 @@ def _roll_in_lanes(work: RunAttempts, attempts: Sequence[Attempt], workers: int,
     if queues:
         lanes = [Lane(number, queues) for number in range(min(workers, len(left)))]
         fan_out(work.warehouse, work.at, lanes, RollLane(work), beam, workers)
+
+
+class _WithTrajectory(BaseModel):
+    trajectory: Trajectory
+
+
+def _trajectory_of(record: bytes) -> Trajectory | None:
+    """The trajectory of a record of a journal; None if it cannot be read."""
+    try:
+        return _WithTrajectory.model_validate_json(record).trajectory
+    except ValidationError:
+        return None
 
 
 def _key_of(made: Trajectory) -> tuple[str, Purpose, int, int, str | None]:

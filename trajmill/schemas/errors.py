@@ -26,6 +26,8 @@ class FailureClass(StrEnum):
     """The query itself is wrong: its start state or goal is malformed, or its reference path fails."""
     TRAINING = "training"
     """A training gave no new policy."""
+    RECORD = "record"
+    """A stored record of a finished attempt cannot be read."""
     LIMIT = "limit"
     """A limit on steps, seconds or tokens was reached."""
 

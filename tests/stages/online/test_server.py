@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 
@@ -10,6 +11,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from tests.stages.online.toy_server import DONE, PRESS, ToyServer, ToySpec, toy_server
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment
@@ -18,7 +21,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.environments.openenv.answers import ServerBusy
+from trajmill.stages.environments.openenv.answers import ServerBusy, session_address
 from trajmill.stages.environments.openenv.client import EnvironmentClient
 from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
 from trajmill.stages.online.base import AttemptVerdicts
@@ -201,7 +204,7 @@ def test_a_silent_trainer_gives_its_environment_back() -> None:
         client.reset("press")
         client.step(CLICK)
         until(lambda: len(server.recorded) == 1)
-        with pytest.raises(EnvironmentFailure, match="no episode is under way; reset first"):
+        with pytest.raises(EnvironmentFailure, match=r"no episode is under way|connection was lost"):
             client.step(CLICK)
     assert server.recorded[0][0].episode.trajectory.failure_message == "the trainer was silent for 0.2 s"
 
@@ -305,6 +308,87 @@ def test_the_task_list_names_the_served_queries() -> None:
         assert httpx.post(f"{server.url}/trajmill/num_tasks", json={"split": "heldout_slots"}).json() == {
             "num_tasks": 0
         }
+
+
+def test_the_task_list_gives_no_goal_and_no_path() -> None:
+    with toy_server() as server:
+        asked = [("tasks", {}), ("task", {"index": 0}), ("task_range", {"start": 0, "stop": 2})]
+        answers = [
+            httpx.post(f"{server.url}/trajmill/{name}", json={"split": "train", **more}).raise_for_status().text
+            for name, more in asked
+        ]
+    for text in answers:
+        assert "Press Go" in text
+        assert not any(f'"{name}"' in text for name in ("goal", "path", "start_state", "slots", "pages"))
+
+
+# A raw socket, because no client of ours sends such numbers.
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ('"token_ids": [7, 8], "logprobs": [-0.5, NaN]', "finite"),
+        ('"token_ids": [7], "logprobs": [-Infinity]', "finite"),
+        ('"logprobs": [-1e300]', "greater than"),
+        ('"logprobs": [0.5]', "less than"),
+        ('"token_ids": [7, 8], "logprobs": [-0.5]', "1 log probabilities for 2 tokens"),
+        ('"token_ids": [99999999999999999999]', "less than"),
+        ('"token_ids": [-1]', "greater than"),
+        ('"input_tokens": NaN', "finite"),
+        ('"output_tokens": 1e30', "integer"),
+    ],
+)
+def test_a_number_that_is_none_is_refused_and_the_session_goes_on(
+    busy_server: ToyServer, fields: str, said: str
+) -> None:
+    address = session_address(busy_server.url)
+    before = len(busy_server.recorded)
+    with connect(address, proxy=None) as raw:
+
+        def ask(message: str) -> str:
+            raw.send(message)
+            return str(raw.recv(timeout=60))
+
+        ask('{"type": "reset", "data": {"query_id": "press"}}')
+        answer = json.loads(ask(f'{{"type": "step", "data": {{"reply": "x", {fields}}}}}'))
+        assert (answer["type"], answer["data"]["code"]) == ("error", "VALIDATION_ERROR")
+        assert said in json.dumps(answer["data"]["errors"])
+        click = '{"type": "step", "data": {"action": {"kind": "click", "x": 5, "y": 5}, "logprobs": [-0.5]}}'
+        assert json.loads(ask(click))["data"]["observation"]["step_index"] == 1
+        last = json.loads(ask('{"type": "step", "data": {"stop": true}}'))
+        assert (last["data"]["done"], last["data"]["reward"]) == (True, 0.0)
+    made, _ = busy_server.recorded[-1]
+    assert len(busy_server.recorded) == before + 1
+    assert [step.action_kind for step in made.episode.steps] == ["click"]
+
+
+def test_silent_sockets_lose_their_slots_and_a_trainer_at_work_keeps_its_own() -> None:
+    with toy_server(slots=3, idle_seconds=1.0) as server:
+        address = session_address(server.url)
+        with (
+            connect(address, proxy=None) as never,
+            connect(address.replace("/ws", "/mcp"), proxy=None) as other,
+            EnvironmentClient(server.url) as trainer,
+        ):
+            trainer.reset("press")
+            for _ in range(3):
+                time.sleep(0.5)
+                trainer.step(CLICK)
+            for silent in (never, other):
+                with pytest.raises(ConnectionClosed, match="1001"):
+                    silent.recv(timeout=60)
+            with EnvironmentClient(server.url) as second, EnvironmentClient(server.url) as third:
+                second.reset("press")
+                third.reset("press")
+                assert second.finish().reward == 0.0
+
+
+def test_a_trainer_whose_session_ended_in_silence_begins_a_new_one() -> None:
+    with toy_server(slots=1, idle_seconds=0.3) as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        assert client.finish().reward == 0.0
+        time.sleep(1.0)
+        client.reset("press")
+        assert client.finish().reward == 0.0
 
 
 def test_openenv_itself_finds_nothing_wrong() -> None:

@@ -46,7 +46,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 async def serve_app(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, however often it comes; then end in order."""
-    server = _Server(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2))
+    server = _Server(uvicorn.Config(app, log_level="warning", lifespan="auto", timeout_graceful_shutdown=2))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.end)

@@ -15,6 +15,7 @@ from trajmill.flows.status.flow_runs import FlowRuns, flow_runs
 from trajmill.flows.status.now import RolloutAhead, WorkingStage, rollout_ahead, working_stage
 from trajmill.flows.status.results import KAPPA, DiskUse, RunResults, Trend, disk_use, run_results
 from trajmill.flows.tasks.train import TRAIN
+from trajmill.pipelines.online import trouble_file
 from trajmill.warehouse.layout import Warehouse
 
 _ENDED_WELL = frozenset({"Collected", "Trained", "NotEnough", "NotTrained", "Skipped", "Maintained", "Completed"})
@@ -29,7 +30,7 @@ def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
     context = RoundContext(config, warehouse, 1)
     runs, now, ahead = flow_runs(warehouse.root), working_stage(context), rollout_ahead(context)
     results, disk = run_results(warehouse, context.run_id), disk_use(warehouse.root)
-    needs = list(_needs(runs, now, disk)) or ["nothing"]
+    needs = [*_uncommitted(context), *_needs(runs, now, disk)] or ["nothing"]
     lines = [
         _row("run", f"{context.run_id} in {warehouse.address}"),
         _row("now", now_line(now)),
@@ -106,6 +107,14 @@ def _trend_line(trend: Trend) -> str:
 
 def _money_line(results: RunResults) -> str:
     return f"{results.cost:,.2f} in all, {results.last_cost:,.2f} in the last round"
+
+
+def _uncommitted(context: RoundContext) -> Iterator[str]:
+    """Why the environment server of the run cannot commit its episodes."""
+    warehouse = context.warehouse
+    trouble = warehouse.store.get(warehouse.name(trouble_file(warehouse, context.run_id)))
+    if trouble is not None:
+        yield f"`trajmill env serve` cannot commit its episodes, and tries again: {trouble.decode()}"
 
 
 def _needs(runs: FlowRuns, now: WorkingStage, disk: DiskUse) -> Iterator[str]:

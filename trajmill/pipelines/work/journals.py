@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trajmill.warehouse.staging import Journal
 
-_ID = re.compile(rb'"trajectory_id":"([^"\\]+)"')
+_ID = re.compile(rb'"trajectory_id":"([^"\\\x80-\xff]+)"')
 """The first of a record is that of its trajectory; a quotation mark within a text has a backslash before it."""
 
 
@@ -38,14 +38,19 @@ def journaled_records(journals: Sequence[Path], trajectory_ids: Collection[str])
                 yield file.read(span.length)
 
 
+def journaled_id(record: bytes) -> str:
+    """The trajectory id of a record that is not parsed; empty if it has none."""
+    found = _ID.search(record)
+    return found[1].decode() if found else ""
+
+
 @lru_cache(maxsize=64)
 def _spans(path: Path, size: int) -> Mapping[str, _Span]:
     """The places of a journal's records by trajectory id; a journal of another size is looked through again."""
     spans: dict[str, _Span] = {}
     start = 0
     for line in Journal(path).read():
-        found = _ID.search(line)
-        if found is not None:
-            spans[found[1].decode()] = _Span(start, len(line))
+        if name := journaled_id(line):
+            spans[name] = _Span(start, len(line))
         start += len(line) + 1
     return spans

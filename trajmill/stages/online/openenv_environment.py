@@ -12,8 +12,9 @@ from openenv.core.env_server.types import EnvironmentMetadata
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation
+from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, WireScreen, to_screen
+from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, WireScreen, WireTask, to_screen
 from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.online.base import AGENT, EndedEpisode, EpisodeOrder, ShownStep
 from trajmill.stages.online.host import EpisodeHost, SteppedEpisode
@@ -172,8 +173,8 @@ def _order(seed: int | None, order: dict[str, Any]) -> EpisodeOrder:
     query_id, policy, record = order.get("query_id"), order.get("policy", AGENT), order.get("record", True)
     if query_id is not None and not isinstance(query_id, str):
         raise BadInputError("query_id: a text is expected")
-    if not isinstance(policy, str) or not 0 < len(policy) <= 200:
-        raise BadInputError("policy: a text of at most 200 characters is expected")
+    if not isinstance(policy, str) or not 0 < len(policy) <= 200 or storable(policy) != policy:
+        raise BadInputError("policy: a text of at most 200 characters that UTF-8 can store is expected")
     if not isinstance(record, bool):
         raise BadInputError("record: true or false is expected")
     if seed is not None and not (isinstance(seed, int) and 0 <= seed < 2**62):
@@ -198,5 +199,6 @@ def _message(message: ChatMessage) -> WireMessage:
 
 
 def _task(query: Query) -> dict[str, Any]:
-    """A query without its common columns."""
-    return query.model_dump(mode="json", exclude={"round", "run_id", "made_by", "code_version", "schema_version"})
+    """What a client may know of a query: no start state, goal, path or slots."""
+    known = query.model_dump(mode="json", include=set(WireTask.model_fields) - {"goal_id"})
+    return WireTask(**known, goal_id=query.goal_key()).model_dump()

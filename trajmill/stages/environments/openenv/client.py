@@ -56,6 +56,9 @@ class EnvironmentClient:
             EnvironmentFailure: the server cannot be reached, or the episode cannot begin.
         """
         self._last = None
+        if self._socket is not None and self._socket.close_code is not None:
+            # The server ends a session in which nobody has asked for anything for long.
+            self.close()
         if self._socket is None:
             self._socket = self._connect()
         return self._ask(reset_message(query_id, seed, policy=self.policy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,18 +58,14 @@ async def _asked(http: httpx.AsyncClient, method: str, path: str, body: object =
 
 
 def _query(task: object, split: str, url: str, origin: Origin) -> Query:
-    """The query of a task: a complete row from a trajmill server, or made from another server's description."""
-    common = origin.common(made_by=_MAKER)
-    if isinstance(task, dict) and "start_state" in task:
-        try:
-            return Query.model_validate(task | common)
-        except ValidationError as error:
-            raise ValueError(f"a task that cannot be used: {first_mistake(error, 'the task')}") from error
+    """The query of a task; what only the server needs to know is missing."""
     try:
         said = WireTask.model_validate(task)
         platform = Platform(said.platform)
     except ValidationError as error:
         raise ValueError(f"a task that cannot be used: {first_mistake(error, 'the task')}") from error
+    named = said.split or split
+    other = Split.TRAIN if split == Split.TRAIN else Split.HELDOUT_SLOTS
     return Query(
         query_id=said.query_id,
         platform=platform,
@@ -82,11 +79,12 @@ def _query(task: object, split: str, url: str, origin: Origin) -> Query:
         page_descriptions=(),
         slots=(),
         path=(),
-        start_state="{}",
+        # No environment reads it: it only tells goals apart, so that none is in two splits.
+        start_state=json.dumps({"goal_id": said.goal_id}) if said.goal_id else "{}",
         goal="{}",
         difficulty=said.difficulty,
         max_steps=said.max_steps,
-        split=Split.TRAIN if split == Split.TRAIN else Split.HELDOUT_SLOTS,
+        split=Split(named) if named in set(Split) else other,
         validation="passed",
-        **common,
+        **origin.common(made_by=_MAKER),
     )

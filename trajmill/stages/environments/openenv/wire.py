@@ -9,10 +9,11 @@ import base64
 import binascii
 import hashlib
 import io
-from typing import Any
+from typing import Annotated, Any, Self
 
 from PIL import Image, UnidentifiedImageError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box, Size
@@ -23,6 +24,10 @@ MOST_MESSAGE_BYTES = 100 << 20
 MOST_REPLY_CHARACTERS = 100_000
 _MOST_PIXELS = 64_000_000
 _MOST_SCREENSHOT_BYTES = MOST_MESSAGE_BYTES // 2
+
+
+LogProbability = Annotated[FiniteFloat, Field(ge=-1e30, le=1e-3)]
+"""A natural logarithm that a column of 32-bit floats can hold; a rounding error above 0 is allowed."""
 
 
 class WireAction(BaseModel):
@@ -37,8 +42,18 @@ class WireAction(BaseModel):
     stop: bool = Field(False, description="End the episode without a step: a limit of the trainer's is reached.")
     input_tokens: int = Field(0, ge=0, le=2**31 - 1, description="Tokens of the prompt.")
     output_tokens: int = Field(0, ge=0, le=2**31 - 1, description="Tokens of the reply.")
-    token_ids: list[int] | None = Field(None, description="The tokens of the reply.")
-    logprobs: list[float] | None = Field(None, description="Natural logarithms of their probabilities.")
+    token_ids: list[Annotated[int, Field(ge=0, le=2**31 - 1)]] | None = Field(
+        None, description="The tokens of the reply."
+    )
+    logprobs: list[LogProbability] | None = Field(None, description="Natural logarithms of their probabilities.")
+
+    @model_validator(mode="after")
+    def _one_log_probability_a_token(self) -> Self:
+        if self.token_ids is not None and self.logprobs is not None and len(self.token_ids) != len(self.logprobs):
+            counts = {"logprobs": len(self.logprobs), "tokens": len(self.token_ids)}
+            # OpenEnv cannot send the ValueError that other errors of a validator have in their context.
+            raise PydanticCustomError("length", "{logprobs} log probabilities for {tokens} tokens", counts)
+        return self
 
 
 class WireElement(BaseModel):
@@ -78,7 +93,7 @@ class WireScreen(BaseModel):
 
 
 class WireTask(BaseModel):
-    """A query in the task list of a server; missing fields get defaults."""
+    """A query in the task list of a server, without start state, goal and path; missing fields get defaults."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -89,7 +104,8 @@ class WireTask(BaseModel):
     apps: list[str] = []
     difficulty: int = 1
     max_steps: int = 20
-    split: str = "train"
+    split: str = ""
+    goal_id: str = Field("", description="Equal for queries with the same goal; empty where the server has none.")
 
 
 def to_screen(observation: Observation, png: bytes) -> WireScreen:
