@@ -30,7 +30,9 @@ def google_server(folder: Path) -> Iterator[dict[str, str]]:
     Args:
         folder: for the file of the service account, which asks for no token.
     """
+    from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from moto.s3.models import s3_backends
     from werkzeug.serving import make_server
 
     server = make_server(
@@ -39,6 +41,9 @@ def google_server(folder: Path) -> Iterator[dict[str, str]]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}"
+    # All of moto's servers in a process share their buckets; an earlier one may have left this one full.
+    if left := s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets.get(BUCKET):
+        left.keys.clear()
     urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
     account = folder / "service-account.json"
     secret = {"client_email": "", "private_key": "", "private_key_id": ""}

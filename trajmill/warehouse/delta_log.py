@@ -22,7 +22,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.checks.log_entries import LOG, LogEntry, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
+from trajmill.warehouse.store.connection import DELTA_RETRIES, CredentialsKey, ask_again, credentials_key
 
 _FIRST_ENTRY = f"{LOG}/{0:020d}.json"
 _MOST_BEHIND = 10
@@ -94,9 +94,13 @@ class KeptTable:
         return int(table.version()) >= len(entries) - 1
 
 
-@lru_cache(maxsize=4 * len(TABLES))
 def kept_table(warehouse: Warehouse, table: str) -> KeptTable:
-    """What this process keeps of a table."""
+    """What this process keeps of a table; with other credentials or another endpoint it is another table."""
+    return _kept_table(warehouse, table, credentials_key())
+
+
+@lru_cache(maxsize=4 * len(TABLES))
+def _kept_table(warehouse: Warehouse, table: str, credentials: CredentialsKey) -> KeptTable:
     return KeptTable()
 
 

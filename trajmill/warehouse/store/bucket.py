@@ -28,9 +28,11 @@ from trajmill.warehouse.store.base import CANNOT_LOCK, StoredFile
 from trajmill.warehouse.store.connection import (
     PATIENCE,
     RETRIES,
+    CredentialsKey,
     asked_again,
     check_endpoints,
     client_options,
+    credentials_key,
     says_no_bucket,
     store_error,
 )
@@ -200,24 +202,19 @@ class BucketStore:
         """A file system that reads ranges; its names begin with that of the bucket."""
         from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-        from trajmill.warehouse.store.ranges import DataFileStore
-
         parts = urlsplit(self.address)
-        return PyFileSystem(FSSpecHandler(self._ranges(DataFileStore))), f"{parts.netloc}{parts.path}/"
+        return PyFileSystem(FSSpecHandler(self._ranges(of_data_files=True))), f"{parts.netloc}{parts.path}/"
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let DuckDB read the bucket through the same library, without an extension."""
-        from trajmill.warehouse.store.ranges import RangeStore
-
-        connection.register_filesystem(self._ranges(RangeStore))
+        connection.register_filesystem(self._ranges(of_data_files=False))
 
     @property
     def _objects(self) -> ObjectStore:
-        return _opened(self.address)
+        return _opened(self.address, credentials_key())
 
-    def _ranges(self, kind: type[RangeStore]) -> RangeStore:
-        scheme: Any = urlsplit(self.address).scheme
-        return kind(scheme, client_options=client_options(), retry_config=RETRIES)
+    def _ranges(self, of_data_files: bool) -> RangeStore:
+        return _file_system(of_data_files, urlsplit(self.address).scheme, credentials_key())
 
     def _check_bucket(self, error: FileNotFoundError) -> None:
         if says_no_bucket(error):
@@ -225,9 +222,18 @@ class BucketStore:
 
 
 @lru_cache(maxsize=8)
-def _opened(address: str) -> ObjectStore:
+def _opened(address: str, credentials: CredentialsKey) -> ObjectStore:
+    """Open a store once per address and credentials: whoever changes keys or endpoint gets a new connection."""
     check_endpoints()
     try:
         return from_url(address, client_options=client_options(), retry_config=RETRIES)
     except (BaseError, ValueError) as error:
         raise BadInputError(f"{address}: cannot be opened ({str(error).splitlines()[0]}); correct run.root") from error
+
+
+@lru_cache(maxsize=8)
+def _file_system(of_data_files: bool, scheme: Any, credentials: CredentialsKey) -> RangeStore:
+    from trajmill.warehouse.store.ranges import DataFileStore, RangeStore
+
+    kind = DataFileStore if of_data_files else RangeStore
+    return kind(scheme, client_options=client_options(), retry_config=RETRIES)

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.store.base import StoreError
@@ -28,10 +29,19 @@ _DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 F
 _NO_ANSWER = "max_retries"
 """In what obstore and Delta say after they have asked again."""
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
+_CLOUDS = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class CredentialsKey(NamedTuple):
+    """Tells connections to one address apart; never stored or printed."""
+
+    variables: tuple[tuple[str, str], ...]
+    files: tuple[tuple[int, int], ...]
+    """Time and size of each file that a variable names."""
 
 
 class Patient(Protocol):
@@ -105,6 +115,13 @@ def is_unanswered(error: Exception) -> bool:
 def is_of_store(error: Exception) -> bool:
     """Whether an error of Delta, DuckDB or pyarrow that read a bucket says nothing about the file."""
     return is_unanswered(error) or any(sign in str(error) for sign in (*_NO_BUCKET, *_DENIED))
+
+
+def credentials_key() -> CredentialsKey:
+    """Return what obstore reads from the environment: keys, endpoints, and the times of the files that they name."""
+    named = sorted((name, value) for name, value in os.environ.items() if name.startswith(_CLOUDS))
+    files = (Path(value).stat() for _, value in named if Path(value).is_file())
+    return CredentialsKey(tuple(named), tuple((file.st_mtime_ns, file.st_size) for file in files))
 
 
 def client_options() -> ClientConfig:

@@ -30,6 +30,9 @@ _BEHIND_THE_END: Final = "416 "
 class RangeStore(FsspecStore):
     """A file system for reading, which asks a store that does not answer again."""
 
+    # fsspec would keep one instance for each scheme, whatever the credentials.
+    cachable = False
+
     async def _info(self, path: str, **named: Any) -> dict[str, Any]:
         return await _answered(lambda: super(RangeStore, self)._info(path, **named))
 
