@@ -68,13 +68,16 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Each worker trains with one thread: threads of several workers would wait for each other.
 # Without their environments, the tests of vLLM and of the trainers are skipped and say so.
+# Files and tests run in random order, so none can depend on another: `make pytest SEED=...` repeats an order.
+SEED := $(or $(SEED),$(shell date +%s))
 pytest: export OMP_NUM_THREADS := 1
 pytest: .venv/installed-dev
+	@echo "order of the tests: SEED=$(SEED)"
 	$(BIN)/python -m compileall -q trajmill   # once, not by each worker
-	$(BIN)/pytest -n $(WORKERS) --durations=25 -rs
+	$(BIN)/pytest -n $(WORKERS) --randomly-seed=$(SEED) --durations=25 -rs
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: under a minute
-	$(BIN)/pytest -n 2 --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
+	$(BIN)/pytest -n 2 -p no:randomly --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
