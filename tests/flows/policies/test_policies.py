@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
 from tests.flows.tasks.test_train import first_waiting, start
@@ -141,6 +143,12 @@ class AdapterRecipe(EmbeddedSftSpec):
     ) -> TrainingReport:
         folder.mkdir(parents=True)
         (folder / "adapter_config.json").write_text("{}")
+        matrices = load_file(parent.folder / "model.safetensors").items()
+        name, matrix = next((name, value) for name, value in matrices if value.ndim == 2 and name.endswith(".weight"))
+        place = f"base_model.model.{name.removesuffix('weight')}"
+        rows, columns = matrix.shape
+        factors = {f"{place}lora_A.weight": torch.zeros(2, columns), f"{place}lora_B.weight": torch.zeros(rows, 2)}
+        save_file(factors, folder / "adapter_model.safetensors")
         return TrainingReport(rows=8, skipped=0, updates=1, loss=1.0, version=f"adapter-{seed}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.models.local.folder import folder_version
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
+from trajmill.stages.training.command.spec import CommandSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
@@ -74,6 +76,44 @@ class TellingRecipe(FailingRecipe):
             progress(done, 20)
             seen.append(tuple(progress_of(folder.parent)))
         raise TrainingFailedError(f"seen: {seen}")
+
+
+class NetworkCommand(CommandSpec):
+    """A command that trains the network."""
+
+    kind: Literal["network-command"] = "network-command"  # type: ignore[assignment]
+
+    def trains(self, folder: Path) -> bool:
+        return True
+
+
+BROKEN = {
+    "nan": "has values that are NaN or infinite",
+    "shape": "has shape",
+    "name": "tensors of the parent are missing",
+    "shard": "model-2.safetensors is missing, which",
+    "cut": "broken weights",
+}
+TRAINER = """
+import json, pathlib, shutil, sys
+from safetensors.torch import load_file, save_file
+model, out, spoil = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+shutil.copy(model / "config.json", out)
+weights = {name: value + 1e-3 for name, value in load_file(model / "model.safetensors").items()}
+name = next(iter(weights))
+if spoil == "nan":
+    weights[name].view(-1)[0] = float("nan")
+if spoil == "shape":
+    weights[name] = weights[name].reshape(-1)[:1].clone()
+if spoil == "name":
+    weights["other"] = weights.pop(name)
+save_file(weights, out / "model.safetensors")
+if spoil == "shard":
+    places = dict.fromkeys(weights, "model.safetensors") | {name: "model-2.safetensors"}
+    (out / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+if spoil == "cut":
+    (out / "model.safetensors").write_bytes((out / "model.safetensors").read_bytes()[:-9])
+"""
 
 
 def tiny_config(root: Path, rounds: int = 1) -> Config:
@@ -137,6 +177,23 @@ def test_a_training_that_fails_changes_nothing_marks_the_round_and_the_next_one_
         (number, FailureClass.TRAINING, reason) for number, reason in reasons.items()
     ]
     assert [row.round for row in read_rows(context.warehouse, PolicyVersion)] == [0]
+
+
+def test_broken_weights_of_a_command_become_no_version(waiting_run: WaitingRun) -> None:
+    for number, spoil in enumerate([*BROKEN, "none"], start=1):
+        command = (sys.executable, "-c", TRAINER, "{model}", "{out}", spoil)
+        context = waiting_run.trained_by(NetworkCommand(command=command)).in_round(number)
+        assert first_waiting(context) is None
+        summary, trained = summary_of(context), report_of(context, TRAIN)
+        assert trained is not None and trained.result["trained"] is (spoil == "none")
+        if spoil != "none":
+            assert summary.policy_after == summary.policy_before
+            assert BROKEN[spoil] in trained.result["reason"]
+            assert not list(context.at(TRAIN).staging(context.warehouse).rglob("*.safetensors"))
+    versions = read_rows(context.warehouse, PolicyVersion)
+    assert [row.round for row in versions] == [0, len(BROKEN) + 1]
+    messages = [row.message for row in read_rows(context.warehouse, Failure) if row.stage == TRAIN]
+    assert len(messages) == len(BROKEN)
 
 
 def test_a_release_that_was_dropped_before_its_training_is_made_again(waiting_run: WaitingRun) -> None:

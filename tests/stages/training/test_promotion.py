@@ -45,7 +45,7 @@ def test_only_queries_with_both_outcomes_are_paired() -> None:
         ("1" * 6 + "0" * 10 + "0" * 4, True),
         ("1" * 5 + "0" * 15, False),
         ("0" * 5 + "1" * 15, True),
-        ("-" * 19 + "0", True),
+        ("-" * 19 + "0", False),
         ("-" * 20, False),
     ],
 )
@@ -133,3 +133,14 @@ def test_accepted_trajectories_that_give_no_example_are_no_missing_ones() -> Non
     reason = reason_not_to_train(0, "examples", 7, dropped, Precision.ENOUGH, False)
     said = "the release leaves out every step of 7 accepted trajectories: 30 benchmark_leak, 2 duplicate, 2 harmful"
     assert reason == said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "allowed", "promoted"),
+    [("0000", "0000", False, False), ("0000", "0000", True, True), ("0000", "0001", False, True)],
+)
+def test_where_both_achieve_nothing_there_is_no_evidence(old: str, new: str, allowed: bool, promoted: bool) -> None:
+    rival = Rival("v1", outcomes(old))
+    decided = compare(outcomes(new), rival, [rival], [ALL], 0.05, without_evidence=allowed)
+    assert decided.promoted is promoted
+    assert decided.reason.startswith("no evidence, neither achieves") is not promoted

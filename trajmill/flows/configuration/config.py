@@ -182,6 +182,9 @@ class EvaluateSection(Spec):
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Level of the paired test on the validation queries: a new policy is refused if chance alone would make it so much
     worse less often than this. A higher level refuses more; at 0.5, whatever loses more queries than it wins."""
+    promote_without_evidence: bool = False
+    """Whether a new policy is promoted where neither it nor the policy in force achieves a validation query. For
+    trials with models that cannot learn the task."""
 
 
 class BeamSection(Spec):

@@ -32,6 +32,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import folder_version, model_folder
+from trajmill.stages.training.admission import admit
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.checks.sealed import seal_folder
 from trajmill.warehouse.checks.weights import publish_weights
@@ -180,6 +181,9 @@ def _model(context: RoundContext, name: str) -> Policy:
     folder = model_folder(Path(name).absolute())
     # Its trajectories have the version that the model itself says.
     version = EmbeddedSpec(model=folder).version if spec.kind == EMBEDDED else folder_version(folder)
+    in_force = policy_before(context)
+    # The folder in force may be named again: then nothing is added.
+    admit(folder, None if version == in_force.version else in_force.folder)
     is_local = context.warehouse.store.is_local
     return Policy(version, spec.kind, folder if is_local else _stored(context.warehouse, folder, version))
 
@@ -187,6 +191,7 @@ def _model(context: RoundContext, name: str) -> Policy:
 def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
     """The policy in force with the adapter, which is copied so that nobody changes it while it acts."""
     spec = context.config.endpoints[context.config.models.policy]
+    admit(adapter, policy_before(context).folder)
     version = folder_version(adapter)
     stored = _stored(context.warehouse, adapter, version)
     return Policy(version, spec.kind, policy_before(context).folder, stored)

@@ -24,6 +24,7 @@ from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.stages.training.admission import NOT_ADMITTED
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
@@ -34,8 +35,10 @@ def promote_by_hand(context: RoundContext, version: str) -> StageReport:
     Raises:
         BadInputError: the run has no such version, it is in force already, or a rollout has begun and is not finished.
     """
-    in_force = policy_before(context).version
-    return _choose(context, _known(context, version), f"promoted by hand in place of {in_force}")
+    in_force, known = policy_before(context).version, _known(context, version)
+    if known.reason.startswith(NOT_ADMITTED):
+        raise BadInputError(f"{version} is {known.reason}")
+    return _choose(context, known, f"promoted by hand in place of {in_force}")
 
 
 def roll_back(context: RoundContext) -> StageReport:

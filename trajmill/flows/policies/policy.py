@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Iterable, Mapping
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from PIL import Image
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
@@ -15,10 +20,16 @@ from trajmill.flows.serving.policy_servers import RefusedPolicyError, serve_poli
 from trajmill.flows.stage import StageReport, finished, report_of
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
+from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.training.admission import NOT_ADMITTED
 from trajmill.warehouse.checks.weights import checked_weights
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
@@ -28,6 +39,8 @@ PROMOTE = "promote"
 BASELINE = "baseline"
 """The stage of round 0 that measures the policy that the run starts with."""
 
+
+_SCREEN = Size(112, 112)
 
 CHOICE = "policy_"
 """How the stages of choices begin, by hand or by the configuration; their rows of `models` say so in `made_by`."""
@@ -199,6 +212,46 @@ def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
         serve_policy(spec, policy.version, policy.folder, policy.adapter)
     exchanged = spec.with_version(policy.version, policy.folder, policy.adapter)
     return Endpoint(exchanged, configured.request_cache, policy.version)
+
+
+def score_prompt(endpoint: Endpoint) -> None:
+    """Have a version score one prompt before it is measured, where that loads no weights: a network, or a server.
+
+    A model in a worker's process scores its prompt when the worker loads it.
+
+    Raises:
+        RefusedPolicyError: it gives no answer, or log probabilities that are no numbers.
+    """
+    if isinstance(endpoint.spec, EmbeddedSpec | OpenAiSpec):
+        try:
+            asyncio.run(_scored(endpoint))
+        except ModelFailure as error:
+            raise RefusedPolicyError(f"{NOT_ADMITTED}a prompt cannot be scored: {error}") from error
+
+
+async def _scored(endpoint: Endpoint) -> None:
+    seen = Observation(ScreenHandle("admission", _SCREEN, _blank), (UIElement("button", "Go", Box(8, 8, 48, 32)),), "")
+    messages = (
+        ChatMessage("system", ("You use a phone.",)),
+        ChatMessage("user", (compose("Press Go", None, []), seen)),
+    )
+    model = Endpoint(endpoint.spec, None, endpoint.version).connect()
+    try:
+        try:
+            await model.complete(ChatRequest("policy", messages, max_tokens=1, top_logprobs=1))
+        except ModelFailure as error:
+            if not re.search(r": 4\d\d ", str(error)):
+                raise
+            # Some servers give no log probabilities, and refuse to be asked.
+            await model.complete(ChatRequest("policy", messages, max_tokens=1))
+    finally:
+        await model.close()
+
+
+def _blank() -> bytes:
+    file = BytesIO()
+    Image.new("RGB", _SCREEN, "white").save(file, "PNG")
+    return file.getvalue()
 
 
 def is_embedded(config: Config) -> bool:

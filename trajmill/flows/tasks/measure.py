@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import Policy, acting, policy_row
+from trajmill.flows.policies.policy import Policy, acting, policy_row, score_prompt
 from trajmill.flows.stage import StageOutcome
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
@@ -39,10 +39,16 @@ class Measurement(NamedTuple):
 
 
 def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool) -> Measurement:
-    """Let a policy act greedily, once on each query of the measured sample."""
+    """Let a policy act greedily, once on each query of the measured sample.
+
+    Raises:
+        RefusedPolicyError: it is refused, or scores no prompt.
+    """
     queries = measured_queries(context)
     attempts = plan_once(queries, Purpose.EVALUATE, context.config.run.seed, context.round)
     agent = acting(context, policy, temperature=0.0, untrained=untrained)
+    if agent.endpoint is not None:
+        score_prompt(agent.endpoint)
     outcome = attempt_all(context, at, attempts, agent)
     return _measurement(context, outcome)
 

@@ -110,7 +110,10 @@ def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome])
         QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
     ]
     old = rivals[before.version]
-    return compare(_by_query(new), old, list(rivals.values()), groups, context.config.evaluate.level)
+    evaluate = context.config.evaluate
+    return compare(
+        _by_query(new), old, list(rivals.values()), groups, evaluate.level, evaluate.promote_without_evidence
+    )
 
 
 def release_unused(context: RoundContext, unused: Policy) -> None:

@@ -18,6 +18,7 @@ from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
+from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import reason_not_to_train
@@ -143,13 +144,15 @@ def _weights(context: RoundContext, at: StageRun) -> Path:
 def _trained(context: RoundContext, at: StageRun, parent: Policy) -> TrainingReport:
     assert parent.folder is not None
     frozen = {role: context.config.endpoints[name] for role, name in context.config.train.roles().items()}
-    return context.config.train.train(
+    report = context.config.train.train(
         parent=ParentPolicy(parent.folder, parent.adapter, policy_family(context.config), frozen),
         release=_training_set(context, at),
         seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
         folder=_weights(context, at),
         progress=_counted(at.staging(context.warehouse)),
     )
+    admit(_weights(context, at), parent.folder)
+    return report
 
 
 def _counted(folder: Path) -> Progress:

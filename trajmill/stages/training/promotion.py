@@ -70,9 +70,14 @@ def paired_counts(before: Outcomes, after: Outcomes, query_ids: Collection[str])
 
 
 def compare(
-    new: Outcomes, old: Rival, promoted: Sequence[Rival], groups: Sequence[QueryGroup], level: float
+    new: Outcomes,
+    old: Rival,
+    promoted: Sequence[Rival],
+    groups: Sequence[QueryGroup],
+    level: float,
+    without_evidence: bool = False,
 ) -> Promotion:
-    """Promote a new policy unless it is significantly worse on a group of validation queries, or unmeasured.
+    """Promote a new policy unless it is significantly worse on a group of validation queries, unmeasured, or both fail.
 
     It is compared with the policy in force, and with the best one so far: many small losses in a row, none of which is
     significant, add up to one that is. Ties are promoted: where nearly every query is achieved, no policy can be
@@ -84,6 +89,7 @@ def compare(
         promoted: all policies promoted so far; in each group the best of them is a rival, too.
         groups: of validation queries.
         level: the new policy is refused if the p-value of its losses is at most this.
+        without_evidence: whether it is promoted where neither it nor the policy in force achieves any query.
     """
     said: list[str] = []
     for group in groups:
@@ -101,6 +107,9 @@ def compare(
             said.append(line)
     if not said:
         return Promotion(True, "not compared: no validation query has a score")
+    both = paired_counts(old.outcomes, new, {query for group in groups for query in group.query_ids})
+    if not without_evidence and both.queries and not both.successes_before + both.successes_after:
+        return Promotion(False, f"no evidence, neither achieves a validation query: {'; '.join(said)}")
     return Promotion(True, f"not significantly worse on validation: {'; '.join(said)}")
 
 

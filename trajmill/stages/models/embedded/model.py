@@ -153,6 +153,8 @@ class EmbeddedModel:
 
 
 def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
+    if any(math.isnan(logit) for logit in logits):
+        raise ModelFailure("the scores of the network are no numbers")
     chosen = _choose(logits, asked.temperature, content_id("sample", asked.seed, asked.user_text))
     reply = reply_for(asked.policy_input, chosen, asked.user, phone=asked.phone)
     dialect = GuiOwlMobile() if asked.phone else GuiOwlDesktop()

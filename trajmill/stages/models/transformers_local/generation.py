@@ -173,4 +173,9 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
     use_template(tokenizer, folder)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     context = int(config.get_text_config().max_position_embeddings)
-    return LoadedModel(network.to(device).eval(), tokenizer, reader, context)
+    network = network.to(device).eval()
+    with torch.inference_mode():
+        scores = network(input_ids=torch.tensor([tokenizer("Go")["input_ids"] or [0]], device=device)).logits
+    if not scores.isfinite().all():
+        raise BadInputError(f"not admitted: {folder} scores a prompt with numbers that are none")
+    return LoadedModel(network, tokenizer, reader, context)

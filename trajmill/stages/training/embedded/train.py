@@ -27,7 +27,6 @@ from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
-from trajmill.stages.training.finite import check_finite
 from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
 
 
@@ -43,14 +42,13 @@ def train_policy(
 
     Raises:
         BadInputError: `parent` holds no embedded policy, or the release is not complete.
-        TrainingFailedError: the loss or a new weight is no number.
+        TrainingFailedError: the loss is no number.
     """
     network = load_network(parent.folder)
     lessons = _lessons(release, recipe, seed)
     report = train_network(network, lessons, recipe, seed, progress)
     if not math.isfinite(report.loss):
         raise TrainingFailedError(f"the loss is {report.loss}: lower train.learning_rate")
-    check_finite(network)
     report = report._replace(version=save_network(network, folder))
     rows = [release / RL_FILE] if isinstance(recipe, EmbeddedRlSpec) else files_of(release, SFT_FILE)
     files = [*rows, *screen_files(release)]

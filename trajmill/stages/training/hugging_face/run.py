@@ -12,7 +12,6 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.training.base import TrainingReport
-from trajmill.stages.training.finite import check_finite
 from trajmill.stages.training.hugging_face.job import TrainingJob
 from trajmill.stages.training.hugging_face.loading import TrainedModel
 from trajmill.stages.training.hugging_face.trainer import CHECKPOINTS
@@ -48,13 +47,12 @@ def finish(job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, versi
     """Train from the last checkpoint on, and save the new version.
 
     Raises:
-        TrainingFailedError: the loss or a new weight is NaN, or memory ran out.
+        TrainingFailedError: the loss is NaN, or memory ran out.
     """
     last = _last_whole_checkpoint(job.folder / CHECKPOINTS)
     if last is not None:
         _restore(model.network, last)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
-    check_finite(model.network)
     history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
     losses = [each["loss"] for each in history]
     report = TrainingReport(rows, 0, len(history), tail_mean(losses), version)
