@@ -21,7 +21,6 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import StageReport
-from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.layout import Warehouse
@@ -112,9 +111,9 @@ def test_bad_input_gives_exit_status_1_and_one_error_line(folder: Path, capsys: 
     assert shown.out == ""
 
 
-def test_traceback_is_shown_when_asked_for(folder: Path) -> None:
-    with pytest.raises(BadInputError):
-        run(["evolve", "--config", "missing.toml", "--traceback"])
+def test_traceback_is_shown_when_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evolve", "--config", "missing.toml", "--traceback"]) == 1
+    assert capsys.readouterr().err.startswith("Traceback (most recent call last):")
 
 
 def test_an_unexpected_error_gives_one_error_line(

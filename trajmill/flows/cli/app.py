@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
+from traceback import format_exception
 from typing import Annotated
 
 import typer
@@ -37,6 +38,7 @@ from trajmill.flows.cli import (
 )
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.secrets import Secrets
 from trajmill.warehouse.store.base import LeaseLostError
 
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
@@ -162,9 +164,8 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
         except Exception as error:
             if interrupt.number is not None and not isinstance(error, LeaseLostError):
                 return _interrupted(interrupt)
-            if with_traceback:
-                raise
-            print(_message_of(error), file=sys.stderr)
+            text = "".join(format_exception(error)) if with_traceback else f"{_message_of(error)}\n"
+            print(Secrets.of(os.environ).scrub(text), end="", file=sys.stderr)
             return 1
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import urllib.request
 from collections.abc import Awaitable
@@ -17,6 +18,7 @@ from prefect.client.schemas.objects import FlowRun, State
 
 from trajmill.flows.configuration.serve import NotifySection
 from trajmill.flows.nights.ending import NEEDS_PERSON
+from trajmill.schemas.secrets import Secrets
 
 _SECONDS_TO_SEND = 15.0
 _BEFORE_ERROR = re.compile(r"^Flow run encountered an exception: (\w+: )?")
@@ -63,6 +65,8 @@ def _notice_of_failure(flow: str, flow_run: FlowRun, state: State[Any]) -> Notic
 
 def send(message: Notice, notify: NotifySection) -> list[str]:
     """Send a message to the webhook and to all blocks; returns a line for each that could not be reached."""
+    secrets = Secrets.of(os.environ, notify.webhook)
+    message = Notice(*map(secrets.scrub, message))
     problems = []
     if notify.webhook:
         try:
@@ -77,7 +81,7 @@ def send(message: Notice, notify: NotifySection) -> list[str]:
             _notify(block, message)
         except Exception as error:  # A block may raise anything; a message that is not sent must not end a flow.
             problems.append(f"notify.blocks: {name}: {error}")
-    return problems
+    return [secrets.scrub(problem) for problem in problems]
 
 
 def _notify(block: NotificationBlock, message: Notice) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.secrets import Secrets
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import MANIFEST, read_release, verify_release
 
@@ -86,5 +87,7 @@ def push(plan: PushPlan, private: bool) -> str:
 
 
 def _one_line(plan: PushPlan, error: Exception) -> str:
-    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    from huggingface_hub import get_token
+
+    reason = Secrets.of(os.environ, get_token() or "").scrub(" ".join(str(error).split()))[:300] or type(error).__name__
     return f"{plan.repository}: {reason}; nothing is half there, push again after mending it (HF_TOKEN, HF_ENDPOINT)"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
 import urllib.request
 from http.client import HTTPException
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from trajmill.schemas.secrets import Secrets
 
 _MOST_BYTES = 1_000_000
 
@@ -31,7 +34,15 @@ class ServerAnswer(NamedTuple):
 
 
 def ask_server(url: str, body: object = None, api_key: str = "", seconds: float = 10.0) -> ServerAnswer:
-    """Send one request: GET, or POST of a JSON `body`; errors become an answer, and nothing is raised."""
+    """Send one request: GET, or POST of a JSON `body`; errors become an answer, and nothing is raised.
+
+    Keys that the server echoes are removed from its answer.
+    """
+    answer = _ask(url, body, api_key, seconds)
+    return answer._replace(text=Secrets.of(os.environ, api_key, urls=[url]).scrub(answer.text))
+
+
+def _ask(url: str, body: object, api_key: str, seconds: float) -> ServerAnswer:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     if api_key:

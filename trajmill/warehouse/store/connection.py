@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.secrets import Secrets
 from trajmill.warehouse.store.base import StoreError
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def store_error(where: str, error: Exception) -> BadInputError | StoreError:
     if any(sign in text for sign in _DENIED):
         return BadInputError(f"{where}: the store denies access; check the credentials in the environment")
     said = _DECORATION.sub("", text.split("\n\nDebug source", maxsplit=1)[0])
-    reason = " ".join(said.split())[:300]
+    reason = Secrets.of(os.environ).scrub(" ".join(said.split()))[:300]
     return StoreError(f"{where}: the store does not answer ({reason}); nothing was lost, run the same command again")
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import aiohttp
 
+from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.openai_api.answers import error_message
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
 from trajmill.stages.models.openai_api.retry import retry_after_seconds
@@ -42,8 +43,10 @@ def open_session(spec: OpenAiSpec, api_key: str) -> aiohttp.ClientSession:
     )
 
 
-async def exchange(session: aiohttp.ClientSession, method: str, url: str, body: bytes | None = None) -> bytes:
-    """Send a request and read the body of its answer.
+async def exchange(
+    session: aiohttp.ClientSession, secrets: Secrets, method: str, url: str, body: bytes | None = None
+) -> bytes:
+    """Send a request and read the body of its answer, without the keys that the server echoes in it or in an error.
 
     Raises:
         ExchangeFailure: no connection, a time-out, an error status, or more than `MOST_BYTES`.
@@ -51,15 +54,15 @@ async def exchange(session: aiohttp.ClientSession, method: str, url: str, body: 
     data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
     try:
         async with session.request(method, url, data=data, allow_redirects=False) as response:
-            received = await _bounded(response)
+            received = secrets.scrub_bytes(await _bounded(response))
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise ExchangeFailure(FailureReason.UNREACHABLE, f"no connection ({_reason(error)})") from None
+        raise ExchangeFailure(FailureReason.UNREACHABLE, f"no connection ({_reason(error, secrets)})") from None
     except TimeoutError:
         raise ExchangeFailure(FailureReason.BROKEN, "timed out before the whole answer was there") from None
     except aiohttp.InvalidURL:
         raise ExchangeFailure(FailureReason.REFUSED, "not a URL") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise ExchangeFailure(FailureReason.BROKEN, f"connection cut ({_reason(error)})") from None
+        raise ExchangeFailure(FailureReason.BROKEN, f"connection cut ({_reason(error, secrets)})") from None
     if response.status != 200:
         raise _refusal(response, received)
     return received
@@ -92,5 +95,5 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ExchangeFailure:
     return ExchangeFailure(FailureReason.REFUSED, message)
 
 
-def _reason(error: BaseException) -> str:
-    return one_line(str(error), 120) or type(error).__name__
+def _reason(error: BaseException, secrets: Secrets) -> str:
+    return one_line(secrets.scrub(str(error)), 120) or type(error).__name__

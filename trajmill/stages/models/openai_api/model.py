@@ -12,6 +12,7 @@ import aiohttp
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.models.embedding import Vector
 from trajmill.stages.models.openai_api.answers import completion, embeddings
@@ -40,9 +41,10 @@ class OpenAiModel:
     It can be used in one event loop after another, since it opens new connections in each, but not in two at a time.
     """
 
-    def __init__(self, spec: OpenAiSpec, api_key: str = "") -> None:
+    def __init__(self, spec: OpenAiSpec, api_key: str = "", secrets: Secrets | None = None) -> None:
         self._spec = spec
         self._api_key = api_key
+        self._secrets = secrets or Secrets([api_key])
         self._family = spec.vision_family
         self._connection: _Connection | None = None
 
@@ -102,7 +104,9 @@ class OpenAiModel:
             try:
                 # The body is made after a server is assigned, so that waiting callers keep no images in memory.
                 body = body or await make_body()
-                received = await exchange(connection.session, "POST", under(lease.server.url, path), body)
+                received = await exchange(
+                    connection.session, self._secrets, "POST", under(lease.server.url, path), body
+                )
                 connection.router.answered(lease.server)
                 return read(received)
             except ExchangeFailure as failure:
@@ -121,7 +125,9 @@ class OpenAiModel:
         """
         urls = self._spec.addresses
         connection = await self._connected()
-        reasons = await asyncio.gather(*(reason_for_no_answer(connection.session, url, self.version) for url in urls))
+        reasons = await asyncio.gather(
+            *(reason_for_no_answer(connection.session, self._secrets, url, self.version) for url in urls)
+        )
         if all(reasons):
             raise BadInputError(f"no model server answers: {reasons[0]}; start it or correct its URL")
 
@@ -143,7 +149,7 @@ class OpenAiModel:
                 self._spec.addresses,
                 self._spec.max_in_flight,
                 self._spec.probe_seconds,
-                lambda url: is_there(session, url),
+                lambda url: is_there(session, self._secrets, url),
             )
             self._connection = _Connection(loop, session, router)
         return self._connection

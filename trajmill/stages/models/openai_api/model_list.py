@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.openai_api.answers import model_names
 from trajmill.stages.models.openai_api.exchange import exchange, under
 from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason
@@ -16,7 +17,7 @@ _SECONDS = 10.0
 """Time limit of the request in seconds; a server lists its models at once."""
 
 
-async def reason_for_no_answer(session: aiohttp.ClientSession, url: str, model: str) -> str | None:
+async def reason_for_no_answer(session: aiohttp.ClientSession, secrets: Secrets, url: str, model: str) -> str | None:
     """Why a server does not answer; None if it answers and knows the model.
 
     Raises:
@@ -24,7 +25,7 @@ async def reason_for_no_answer(session: aiohttp.ClientSession, url: str, model: 
     """
     try:
         async with asyncio.timeout(_SECONDS):
-            names = model_names(await exchange(session, "GET", under(url, "models")))
+            names = model_names(await exchange(session, secrets, "GET", under(url, "models")))
     except TimeoutError:
         return f"{shown(url)}: no answer within {_SECONDS:.0f} s"
     except ExchangeFailure as failure:
@@ -40,11 +41,11 @@ async def reason_for_no_answer(session: aiohttp.ClientSession, url: str, model: 
     return None
 
 
-async def is_there(session: aiohttp.ClientSession, url: str) -> bool:
+async def is_there(session: aiohttp.ClientSession, secrets: Secrets, url: str) -> bool:
     """Whether a server answers at all; a refusal counts as an answer."""
     try:
         async with asyncio.timeout(_SECONDS):
-            await exchange(session, "GET", under(url, "models"))
+            await exchange(session, secrets, "GET", under(url, "models"))
     except TimeoutError:
         return False
     except ExchangeFailure as failure:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, Pos
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.secrets import Secrets
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.models.spec import ModelSpec
 
@@ -131,7 +132,8 @@ class OpenAiSpec(ModelSpec):
 
         if not self.addresses:
             raise BadInputError(f"no address of a server with model {self.model!r}: name one in urls")
-        return OpenAiModel(self, self.api_key(variables))
+        key = self.api_key(variables)
+        return OpenAiModel(self, key, Secrets.of(variables, key, urls=self.addresses))
 
     def api_key(self, variables: Mapping[str, str]) -> str:
         """The key for the servers; empty if they need none.
