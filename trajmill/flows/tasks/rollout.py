@@ -8,12 +8,12 @@ from trajmill.flows.configuration.model_specs import policy_gives_tokens
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.queries.fresh import without_solved
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.curate.history import History
 from trajmill.stages.curate.reweight import plan_attempts
 from trajmill.stages.environments.pool.leased import EnvironmentLimits
 from trajmill.stages.rollout.attempts import plan_rollouts
@@ -54,6 +54,15 @@ def rollout(context: RoundContext) -> StageReport:
 def training_queries(context: RoundContext) -> list[Query]:
     """The queries of the training split, in order of id."""
     return [query for query in context.queries.values() if query.split is Split.TRAIN]
+
+
+def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:
+    """Leave out queries that were solved `retire_after` times in a row, unless nothing else is left; 0 keeps all."""
+    if retire_after == 0:
+        return queries
+    streaks = history.streaks()
+    left = [query for query in queries if streaks.get(query.query_id, 0) < retire_after]
+    return left or queries
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:

@@ -1,10 +1,10 @@
-"""Adds new training queries to each round after the first, and leaves out what is solved, if it is asked for."""
+"""Adds new training queries to each round after the first, if it is asked for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from trajmill.flows.configuration.config import Config
@@ -14,7 +14,6 @@ from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.round_summary import StageCount
-from trajmill.stages.curate.history import History
 from trajmill.stages.queries.causal.fresh import fresh_pathways
 from trajmill.stages.queries.difficulty import level_within_reach
 from trajmill.stages.queries.graph.fresh import FreshRequest, fresh_queries
@@ -69,15 +68,6 @@ async def _new_queries(context: RoundContext, request: FreshRequest) -> tuple[Qu
         share = -(-(request.wanted - len(made)) // left)
         made += await source(request._replace(wanted=share))
     return tuple(made)
-
-
-def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:
-    """The queries without those that were solved so often in a row; all of them if nothing else is left."""
-    if retire_after == 0:
-        return queries
-    streaks = history.streaks()
-    left = [query for query in queries if streaks.get(query.query_id, 0) < retire_after]
-    return left or queries
 
 
 def _level(context: RoundContext) -> int:

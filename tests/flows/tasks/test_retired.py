@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.warehouse.samples import query, stage_run
-from trajmill.flows.tasks.queries.fresh import without_solved
+from trajmill.flows.tasks.rollout import without_solved
 from trajmill.stages.curate.history import History, JudgedAttempt
 
 
