@@ -1,4 +1,4 @@
-"""Another package adds an environment: one spec and one entry point, and no change here."""
+"""Another package adds an environment or a family: one object and one entry point, and no change here."""
 
 from __future__ import annotations
 
@@ -90,6 +90,20 @@ class LampsSpec(EnvironmentSpec):
         )
         return ImportedQueries([task.query(Split.TRAIN, origin, "lamps") for task in tasks], [])
 '''
+FAMILY = """
+from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.dialects.families import FAMILIES
+
+BRIGHT = FAMILIES["qwen2.5-vl"]._replace(name="bright-vl", space=CoordinateSpace.PER_MILLE, past_screens=2)
+"""
+ENTRY_POINTS = """
+[trajmill.environments]
+lamps = bright_lamps:LampsSpec
+[trajmill.families]
+bright-vl = bright_family:BRIGHT
+dim-vl = bright_family:BRIGHT
+gone-vl = bright_family:GONE
+"""
 CONFIG = """
 [run]
 root = "warehouse"
@@ -108,7 +122,8 @@ def installed(tmp_path: Path) -> dict[str, str]:
     information.mkdir(parents=True)
     (packages / "bright_lamps.py").write_text(LAMPS)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: bright-lamps\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[trajmill.environments]\nlamps = bright_lamps:LampsSpec\n")
+    (packages / "bright_family.py").write_text(FAMILY)
+    (information / "entry_points.txt").write_text(ENTRY_POINTS)
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), *sys.path])}
 
 
@@ -132,3 +147,34 @@ def test_its_keys_are_checked_like_any_others(tmp_path: Path, installed: dict[st
     assert done.stderr.endswith("trajmill.toml:6: unknown key environment.brigth; did you mean environment.bright?\n")
     without = {**installed, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert "there is no environment of kind 'lamps'" in trajmill(tmp_path, without, "config").stderr
+
+
+def test_replies_are_parsed_in_a_family_of_another_package(tmp_path: Path, installed: dict[str, str]) -> None:
+    code = """
+from trajmill import FAMILIES, family_named
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.tables.query import Platform
+family = family_named("bright-vl")
+reply = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 250]}}</tool_call>'
+action = family.dialect(Platform.PHONE).parse(reply, family.frame(Size(1080, 2400))).action
+print(family.past_screens, action.x, action.y, "bright-vl" in FAMILIES)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True)
+    assert done.stdout == "2 540 600 False\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("brigth-vl", "no model family is named 'brigth-vl'; did you mean bright-vl?"),
+        ("dim-vl", "trajmill.families: dim-vl = bright_family:BRIGHT is not a Family named 'dim-vl'"),
+        ("gone-vl", "trajmill.families: gone-vl = bright_family:GONE cannot be loaded: module"),
+    ],
+)
+def test_a_family_that_cannot_be_used_is_refused(
+    tmp_path: Path, installed: dict[str, str], family: str, reason: str
+) -> None:
+    done = trajmill(tmp_path, installed, "export", "--format", "trl", "--family", family, "--out", "rows")
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -85,15 +86,39 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         )
     }
 )
-"""All families by their names."""
+"""The built-in families by their names."""
+
+
+def family_names() -> tuple[str, ...]:
+    """All families that can be named, the built-in ones first."""
+    return (*FAMILIES, *sorted(set(_added()) - set(FAMILIES)))
 
 
 def family_named(name: str) -> Family:
-    """The family with a name.
+    """Return the family of a name: a built-in one, or one of an installed package.
+
+    A package adds a family as an entry point of the group `trajmill.families` that names a `Family`.
 
     Raises:
-        BadInputError: there is none with this name; the message names the nearest one.
+        BadInputError: there is none with this name, and the message names the nearest one; or its package cannot be
+            imported.
     """
     if family := FAMILIES.get(name):
         return family
-    raise BadInputError(f"no model family is named {name!r:.60}; {instead_of(name.lower(), FAMILIES)}")
+    if point := _added().get(name):
+        return _loaded(point)
+    raise BadInputError(f"no model family is named {name!r:.60}; {instead_of(name.lower(), family_names())}")
+
+
+def _added() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="trajmill.families")}
+
+
+def _loaded(point: EntryPoint) -> Family:
+    try:
+        family = point.load()
+    except (ImportError, AttributeError) as error:
+        raise BadInputError(f"{point.group}: {point.name} = {point.value} cannot be loaded: {error}") from error
+    if not (isinstance(family, Family) and family.name == point.name):
+        raise BadInputError(f"{point.group}: {point.name} = {point.value} is not a Family named {point.name!r}")
+    return family
