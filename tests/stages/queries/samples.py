@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trajmill.stages.environments.simulated.annotations.base import PathMetadata
-from trajmill.stages.environments.simulated.annotations.path_metadata import path_metadata
+from trajmill.stages.environments.simulated.annotations import PathMetadata, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.graph.sampling import Path, SlotChoice, TaskSample, paths

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from trajmill.flows.configuration.config import Config
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake
+from trajmill.stages.environments.simulated.app_files.loader import Mistake
 from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.file import GraphFile, parse_graph
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph

@@ -11,8 +11,7 @@ from trajmill.schemas.actions import Action, SwitchDevice, Terminate
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
-from trajmill.stages.environments.simulated.goals.reference_path import LAUNCHER
-from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.reference_path import LAUNCHER, Position, Walker
 
 
 class PathwayPosition(NamedTuple):

@@ -11,7 +11,7 @@ from trajmill.schemas.tables.query import PathStep, Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.pathway_walk import PathwayPosition, next_pathway_move
 from trajmill.stages.agents.rows import rows_before
-from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.reference_path import Position, Walker
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
 _IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC, Source.GRAPH, Source.CAUSAL})

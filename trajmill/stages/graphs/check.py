@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import networkx as nx
 
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake
+from trajmill.stages.environments.simulated.app_files.loader import Mistake
 from trajmill.stages.graphs.base import ANSWER, OUTSIDE, VALUE, AppGraph, GraphPage, Recogniser, SlotKind
 from trajmill.stages.graphs.file import GraphFile
 from trajmill.stages.graphs.network import network, walkable

@@ -11,8 +11,14 @@ from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
-from trajmill.stages.environments.simulated.app_files.loader import WritersGuide, record_keys, record_mistakes
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, YamlFile, read_yaml
+from trajmill.stages.environments.simulated.app_files.loader import (
+    Mistake,
+    WritersGuide,
+    YamlFile,
+    read_yaml,
+    record_keys,
+    record_mistakes,
+)
 from trajmill.stages.graphs import base
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage
 from trajmill.stages.graphs.operations import staying

@@ -18,11 +18,12 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     Text,
     Toggle,
 )
-from trajmill.stages.environments.simulated.app_files.binding import names_in, shown
-from trajmill.stages.environments.simulated.app_files.pages import (
+from trajmill.stages.environments.simulated.app_files.references import (
     BACK,
     menu_of,
+    names_in,
     offered,
+    shown,
     start_values,
     variable_of,
 )

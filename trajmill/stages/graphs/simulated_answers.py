@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item, ItemList, Scalar, ScreenSpec
-from trajmill.stages.environments.simulated.app_files.binding import shown
-from trajmill.stages.environments.simulated.app_files.pages import all_lists, state_lists
+from trajmill.stages.environments.simulated.app_files.references import all_lists, shown, state_lists
 from trajmill.stages.graphs.base import ANSWER, GraphAnswer
 
 _ONE_FIELD = re.compile(r"([^{}]*)\{(\w+)\}")

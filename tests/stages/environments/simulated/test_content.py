@@ -11,10 +11,9 @@ from tests.stages.environments.simulated.worlds import NO_FAULTS, paths_of, task
 from trajmill.schemas.actions import Terminate
 from trajmill.schemas.observation import Observation
 from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
-from trajmill.stages.environments.simulated.app_files.binding import shown
+from trajmill.stages.environments.simulated.app_files.references import shown
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.goals.reference_path import resolve_slots
-from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.reference_path import Position, Walker, resolve_slots
 from trajmill.stages.environments.simulated.world import TaskGraph, shared_world
 
 WORLD = shared_world(())

@@ -12,11 +12,15 @@ from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
-from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
-from trajmill.stages.environments.simulated.app_files.yaml_file import YamlFile, parse_yaml
+from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, YamlFile, parse_yaml, read_spec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.goals.reference_path import goal_json, reference_path, start_state_json
-from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.reference_path import (
+    Position,
+    Walker,
+    goal_json,
+    reference_path,
+    start_state_json,
+)
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 

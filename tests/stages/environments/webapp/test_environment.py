@@ -31,7 +31,7 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.reference_path import Position, Walker
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 
 pytestmark = pytest.mark.browser

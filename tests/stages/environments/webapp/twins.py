@@ -11,8 +11,8 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.page.observation import make_observation
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.goals.walker import Move, Position, Walker
-from trajmill.stages.environments.simulated.layout.metrics import metrics_of
+from trajmill.stages.environments.simulated.layout.profile import metrics_of
+from trajmill.stages.environments.simulated.reference_path import Move, Position, Walker
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment

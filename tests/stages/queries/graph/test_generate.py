@@ -8,7 +8,7 @@ import pytest
 from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.simulated.annotations.base import PathMetadata
+from trajmill.stages.environments.simulated.annotations import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import Written

@@ -4,7 +4,7 @@ import pytest
 
 from tests.stages.queries.samples import chosen, described
 from trajmill.schemas.errors import StageError
-from trajmill.stages.environments.simulated.annotations.base import PathMetadata
+from trajmill.stages.environments.simulated.annotations import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.graph.base import Phrasing

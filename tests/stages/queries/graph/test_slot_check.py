@@ -6,8 +6,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import task_of
 from tests.stages.queries.samples import chosen, described
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot
-from trajmill.stages.environments.simulated.annotations.known_slots import known_slots
+from trajmill.stages.environments.simulated.annotations import KnownSlot, known_slots
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.graph.grammar import GrammarWriter

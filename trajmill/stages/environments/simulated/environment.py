@@ -18,17 +18,16 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.simulated.device.device import Device
-from trajmill.stages.environments.simulated.device.effects import Store
-from trajmill.stages.environments.simulated.device.surprises import episode_chance, surprises
-from trajmill.stages.environments.simulated.goals.goal import (
+from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
+from trajmill.stages.environments.simulated.layout.profile import profile_of
+from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
+from trajmill.stages.environments.simulated.state import (
     Difference,
     EpisodeGoal,
+    Store,
     prepared_store,
     read_episode_goal,
 )
-from trajmill.stages.environments.simulated.layout.profile import profile_of
-from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 _SHORTEST_SWIPE = 40

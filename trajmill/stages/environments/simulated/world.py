@@ -22,7 +22,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     TaskSpec,
 )
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
-from trajmill.stages.environments.simulated.app_files.pages import (
+from trajmill.stages.environments.simulated.app_files.references import (
     AppPlace,
     find_widget,
     offered,
@@ -30,8 +30,7 @@ from trajmill.stages.environments.simulated.app_files.pages import (
     start_values,
     variable_of,
 )
-from trajmill.stages.environments.simulated.layout.prepared_app import PreparedApp, prepare_app
-from trajmill.stages.environments.simulated.layout.view import ViewCache
+from trajmill.stages.environments.simulated.layout.view import PreparedApp, ViewCache, prepare_app
 
 
 class TaskSlot(NamedTuple):

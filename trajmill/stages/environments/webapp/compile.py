@@ -13,8 +13,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.app_files.check import builtin_files
-from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, read_spec
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, read_yaml
+from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, Mistake, read_spec, read_yaml
 from trajmill.stages.environments.simulated.layout.profile import PROFILES, DeviceProfile
 from trajmill.stages.environments.simulated.world import World, load_world
 

@@ -18,11 +18,10 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
 from trajmill.stages.environments.browser.page.observation import make_observation, open_session
-from trajmill.stages.environments.simulated.app_files.pages import place_of
-from trajmill.stages.environments.simulated.device.surprises import Surprise, episode_chance, surprises
-from trajmill.stages.environments.simulated.goals.goal import EpisodeGoal, read_episode_goal
-from trajmill.stages.environments.simulated.layout.metrics import metrics_of
-from trajmill.stages.environments.simulated.layout.profile import profile_of
+from trajmill.stages.environments.simulated.app_files.references import place_of
+from trajmill.stages.environments.simulated.device import Surprise, episode_chance, surprises
+from trajmill.stages.environments.simulated.layout.profile import metrics_of, profile_of
+from trajmill.stages.environments.simulated.state import EpisodeGoal, read_episode_goal
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
 from trajmill.stages.environments.webapp.input import WebAppInput

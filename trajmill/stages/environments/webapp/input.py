@@ -21,7 +21,7 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.page.input import perform
 from trajmill.stages.environments.browser.page.touch import perform_by_touch
-from trajmill.stages.environments.simulated.layout.metrics import metrics_of
+from trajmill.stages.environments.simulated.layout.profile import metrics_of
 
 _OPEN = "(name) => window.trajmill.open(name)"
 _SHORTEST_SWIPE = 40

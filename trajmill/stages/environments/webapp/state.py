@@ -6,7 +6,7 @@ from pydantic import StrictBool, StrictInt, StrictStr, ValidationError
 
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.record import Record
-from trajmill.stages.environments.simulated.device.effects import Store, make_records
+from trajmill.stages.environments.simulated.state import Store, make_records
 
 Value = StrictBool | StrictInt | StrictStr
 

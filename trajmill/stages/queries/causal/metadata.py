@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Slot
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.queries.causal.base import CausalPathway, PathwayNode
 from trajmill.stages.queries.live.base import Setting
 from trajmill.stages.queries.live.metadata import app_name, known_slot, path_metadata

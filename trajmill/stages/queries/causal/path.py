@@ -9,7 +9,7 @@ from typing import Any
 
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.pathway_goal import PATHWAY
-from trajmill.stages.environments.simulated.goals.reference_path import LAUNCHER
+from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.queries.causal.base import CausalPathway, PathwayNode
 from trajmill.stages.queries.live.drafting import steps_of

@@ -6,7 +6,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.tables.query import CausalTask
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PathMetadata
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.causal.base import CausalPathway, PathwayNode
 from trajmill.stages.queries.causal.metadata import pathway_metadata, pathway_slots

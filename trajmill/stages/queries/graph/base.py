@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.simulated.annotations.base import PathMetadata
+from trajmill.stages.environments.simulated.annotations import PathMetadata
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.base import Variant, Written
 from trajmill.stages.queries.graph.sampling import TaskSample

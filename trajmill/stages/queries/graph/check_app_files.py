@@ -12,10 +12,10 @@ from trajmill.schemas.errors import BadInputError, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
-from trajmill.stages.environments.simulated.app_files.binding import names_in
 from trajmill.stages.environments.simulated.app_files.check import ReadFiles, read_with_builtin
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
-from trajmill.stages.environments.simulated.drawing.font import undrawn
+from trajmill.stages.environments.simulated.app_files.loader import Mistake, NodePath, YamlFile
+from trajmill.stages.environments.simulated.app_files.references import names_in
+from trajmill.stages.environments.simulated.drawing.canvas import undrawn
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
 from trajmill.stages.queries.graph.drafting import draft
 from trajmill.stages.queries.graph.grammar import GrammarWriter

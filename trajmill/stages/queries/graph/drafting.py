@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Slot, Source, Split
-from trajmill.stages.environments.simulated.annotations.base import PathMetadata
-from trajmill.stages.environments.simulated.annotations.path_metadata import path_metadata
-from trajmill.stages.environments.simulated.goals.reference_path import goal_json, reference_path, start_state_json
+from trajmill.stages.environments.simulated.annotations import PathMetadata, path_metadata
+from trajmill.stages.environments.simulated.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.difficulty import difficulty, step_limit
 from trajmill.stages.queries.graph.base import Brief, QueryWriter

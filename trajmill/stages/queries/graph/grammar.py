@@ -7,7 +7,7 @@ from itertools import groupby
 from random import Random
 
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.annotations.base import PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.annotations import PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.graph.base import Brief, Phrasing
 from trajmill.stages.queries.graph.phrasing import CLAUSES, draw_phrasing

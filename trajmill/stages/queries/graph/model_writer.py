@@ -18,8 +18,7 @@ from pydantic import StringConstraints
 
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PathMetadata
-from trajmill.stages.environments.simulated.annotations.known_slots import known_slots
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata, known_slots
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 from trajmill.stages.models.prompted import PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt, own_or_packaged, packaged_prompt, read_prompt

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.stages.environments.simulated.annotations.base import PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.annotations import PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.app_files.app_spec import TaskSpec
 from trajmill.stages.queries.base import Variant
 from trajmill.stages.queries.graph.base import Clause, Phrasing

@@ -11,7 +11,7 @@ import networkx as nx
 
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
-from trajmill.stages.environments.simulated.app_files.pages import place_of
+from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
 
 PATH_CAP = 1000

@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PathMetadata
-from trajmill.stages.environments.simulated.annotations.known_slots import NUMBER_WORDS
+from trajmill.stages.environments.simulated.annotations import NUMBER_WORDS, KnownSlot, PathMetadata
 
 LONGEST_INSTRUCTION = 400
 """Most characters of an instruction."""

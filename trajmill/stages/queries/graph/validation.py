@@ -6,7 +6,7 @@ from trajmill.schemas.actions import Terminate
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.goals.walker import Position, Walker
+from trajmill.stages.environments.simulated.reference_path import Position, Walker
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PathMetadata
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
 from trajmill.stages.graphs.base import AppGraph, GraphSlot, GraphTransition
 
 STAGE = "generate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.graphs.base import AppGraph, GraphTransition, SlotKind
 from trajmill.stages.graphs.operations import OFF, ON
 from trajmill.stages.queries.live.base import LiveBrief, LiveSample, Setting

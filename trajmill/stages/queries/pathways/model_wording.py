@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trajmill.schemas.tables.pathway import EndKind
-from trajmill.stages.environments.simulated.annotations.base import KnownSlot, PageMetadata, PathMetadata
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata
 from trajmill.stages.queries.base import Written
 from trajmill.stages.queries.graph.model_writer import ModelWriter
 from trajmill.stages.queries.pathways.elements import plain_name

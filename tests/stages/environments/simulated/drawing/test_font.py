@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.stages.environments.simulated.drawing.font import font_of, undrawn
+from trajmill.stages.environments.simulated.drawing.canvas import font_of, undrawn
 
 
 @pytest.mark.parametrize("text", ["Núñez in Málaga", "Łódź", "Привет", "Ελλάδα", "5 € → ½"])

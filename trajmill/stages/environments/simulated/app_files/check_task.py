@@ -22,11 +22,12 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     TaskSpec,
     Toggle,
 )
-from trajmill.stages.environments.simulated.app_files.binding import names_in
-from trajmill.stages.environments.simulated.app_files.pages import (
+from trajmill.stages.environments.simulated.app_files.loader import Mistake, NodePath, YamlFile
+from trajmill.stages.environments.simulated.app_files.references import (
     AppPlace,
     all_lists,
     find_widget,
+    names_in,
     offered,
     place_of,
     start_values,
@@ -35,7 +36,6 @@ from trajmill.stages.environments.simulated.app_files.pages import (
     variable_of,
     widgets_of,
 )
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, NodePath, YamlFile
 
 _SLOT_NAME = re.compile(r"\{(\w+)\}")
 _CLAUSES = "clauses"

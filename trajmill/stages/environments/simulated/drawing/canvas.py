@@ -6,17 +6,29 @@ image is encoded without a copy.
 
 from __future__ import annotations
 
+import struct
+import zlib
+from collections.abc import Sequence
 from functools import lru_cache
+from importlib.resources import files
+from io import BytesIO
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from trajmill.schemas.geometry import Box, Size
-from trajmill.stages.environments.simulated.drawing.font import font_of
-from trajmill.stages.environments.simulated.drawing.palette import RAMP_LEVELS, Palette, Rgb
-from trajmill.stages.environments.simulated.drawing.png import encode_png
 
+RAMP_LEVELS = 8
+"""Steps from background to foreground; more cannot be distinguished, and fewer look rough."""
+PALETTE_SIZE = 256
+_NO_LETTER = "\U0010ffff"
+"""No font has it; what is drawn for it is drawn for all that a font lacks."""
+_TEST_SIZE = 16
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PALETTE_COLOR_TYPE = 3
+_COMPRESSION_LEVEL = 1
 Pixels = NDArray[np.uint8]
 """Height x width: palette indices, or ramp levels (0 to `RAMP_LEVELS` - 1) of a mask."""
 
@@ -24,6 +36,144 @@ _ELLIPSIS = "..."
 _SMALLEST_PART = 0.8
 """Text that is too wide is drawn smaller, down to this share of its size, then cut."""
 _OVERSAMPLING = 4
+
+
+class Rgb(NamedTuple):
+    """A colour, each part 0 to 255."""
+
+    red: int
+    green: int
+    blue: int
+
+    @property
+    def is_light(self) -> bool:
+        """Whether dark text is easier to read on it than light text."""
+        return 299 * self.red + 587 * self.green + 114 * self.blue > 150_000
+
+
+class Theme(NamedTuple):
+    """The colours that all apps share."""
+
+    page: Rgb
+    surface: Rgb
+    text: Rgb
+    muted: Rgb
+    line: Rgb
+
+
+LIGHT = Theme(Rgb(244, 245, 248), Rgb(255, 255, 255), Rgb(29, 32, 38), Rgb(101, 108, 120), Rgb(214, 218, 225))
+DARK = Theme(Rgb(18, 20, 24), Rgb(33, 36, 42), Rgb(236, 238, 242), Rgb(160, 167, 179), Rgb(62, 67, 77))
+WHITE = Rgb(255, 255, 255)
+BLACK = Rgb(0, 0, 0)
+
+
+def parse_color(text: str) -> Rgb:
+    """`#RRGGBB` as a colour."""
+    return Rgb(int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16))
+
+
+def mix(start: Rgb, end: Rgb, part: float) -> Rgb:
+    """The colour between `start` (`part` 0) and `end` (`part` 1)."""
+    return Rgb(
+        round(start.red + (end.red - start.red) * part),
+        round(start.green + (end.green - start.green) * part),
+        round(start.blue + (end.blue - start.blue) * part),
+    )
+
+
+class Palette:
+    """Gives each colour an index of an 8-bit image."""
+
+    def __init__(self) -> None:
+        self.colors: list[Rgb] = []
+        self._index: dict[Rgb, int] = {}
+        self._ramps: dict[tuple[Rgb, Rgb], NDArray[np.uint8]] = {}
+
+    def index(self, color: Rgb) -> int:
+        """The index of a colour; if all 256 are taken, that of the nearest colour."""
+        known = self._index.get(color)
+        if known is not None:
+            return known
+        if len(self.colors) < PALETTE_SIZE:
+            found = len(self.colors)
+            self.colors.append(color)
+        else:
+            found = min(range(PALETTE_SIZE), key=lambda at: _distance(self.colors[at], color))
+        self._index[color] = found
+        return found
+
+    def ramp(self, background: Rgb, foreground: Rgb) -> NDArray[np.uint8]:
+        """The indices of `RAMP_LEVELS` colours from one colour to the other."""
+        known = self._ramps.get((background, foreground))
+        if known is None:
+            last = RAMP_LEVELS - 1
+            levels = [self.index(mix(background, foreground, step / last)) for step in range(RAMP_LEVELS)]
+            known = self._ramps[background, foreground] = np.array(levels, np.uint8)
+        return known
+
+    def darken(self, part: float) -> None:
+        """Darken all colours so far, and with them every pixel that is painted already."""
+        self.colors = [mix(color, BLACK, part) for color in self.colors]
+        self._index.clear()
+        self._ramps.clear()
+
+
+def _distance(first: Rgb, second: Rgb) -> int:
+    return sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
+
+
+def font_of(text: str, size: int) -> ImageFont.FreeTypeFont:
+    """The font of a text: Pillow's own, or DejaVu Sans (Latin, Greek, Cyrillic, symbols) if that lacks a letter."""
+    return _pillow(size) if all(map(_is_in_pillow, text)) else _dejavu(size)
+
+
+def undrawn(text: str) -> str:
+    """The letters of a text that no font has, each once, in order; they are drawn as boxes."""
+    return "".join(dict.fromkeys(letter for letter in text if not _is_in_pillow(letter) and not _is_in_dejavu(letter)))
+
+
+@lru_cache(maxsize=64)
+def _pillow(size: int) -> ImageFont.FreeTypeFont:
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
+    # The basic layout engine is in every build.
+    return font.font_variant(layout_engine=ImageFont.Layout.BASIC)
+
+
+@lru_cache(maxsize=64)
+def _dejavu(size: int) -> ImageFont.FreeTypeFont:
+    content = files(__package__).joinpath("fonts", "DejaVuSans.ttf").read_bytes()
+    return ImageFont.truetype(BytesIO(content), size, layout_engine=ImageFont.Layout.BASIC)
+
+
+@lru_cache(maxsize=4096)
+def _is_in_pillow(letter: str) -> bool:
+    return _has(_pillow(_TEST_SIZE), letter)
+
+
+@lru_cache(maxsize=4096)
+def _is_in_dejavu(letter: str) -> bool:
+    return _has(_dejavu(_TEST_SIZE), letter)
+
+
+def _has(font: ImageFont.FreeTypeFont, letter: str) -> bool:
+    return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(_NO_LETTER))
+
+
+def encode_png(size: Size, scan_lines: bytes | memoryview, colors: Sequence[Rgb]) -> bytes:
+    """PNG bytes of an 8-bit palette image.
+
+    `scan_lines` has `height` rows of 1 + `width` bytes: the row's filter type (0, none), then an index for each pixel.
+    """
+    header = struct.pack(">IIBBBBB", size.width, size.height, 8, _PALETTE_COLOR_TYPE, 0, 0, 0)
+    palette = bytes(part for color in colors for part in color)
+    pixels = zlib.compress(scan_lines, _COMPRESSION_LEVEL)
+    chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", pixels), (b"IEND", b""))
+    return _SIGNATURE + b"".join(_chunk(name, data) for name, data in chunks)
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(name)))
 
 
 @lru_cache(maxsize=8192)
@@ -151,3 +301,9 @@ def inset(box: Box, horizontal: int, vertical: int | None = None) -> Box:
     """The box made smaller on all sides."""
     tall = horizontal if vertical is None else vertical
     return Box(box.left + horizontal, box.top + tall, box.right - horizontal, box.bottom - tall)
+
+
+def square(box: Box, side: int, left: int) -> Box:
+    """A square in the vertical middle of a box, beginning at `left`."""
+    top = (box.top + box.bottom - side) // 2
+    return Box(left, top, left + side, top + side)

@@ -10,12 +10,16 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item, Menu, Scalar, ScreenSpec
-from trajmill.stages.environments.simulated.app_files.binding import bind_text
+from trajmill.stages.environments.simulated.app_files.references import bind_text
 from trajmill.stages.environments.simulated.drawing.scene import Scene, Shape
-from trajmill.stages.environments.simulated.layout.metrics import KEYBOARD_TOP, Metrics, metrics_of
-from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
-from trajmill.stages.environments.simulated.layout.scrolling import PlacedRows, ScrollState, place_rows
-from trajmill.stages.environments.simulated.layout.view import ScreenView, make_view
+from trajmill.stages.environments.simulated.layout.profile import KEYBOARD_TOP, DeviceProfile, Metrics, metrics_of
+from trajmill.stages.environments.simulated.layout.view import (
+    PlacedRows,
+    ScreenView,
+    ScrollState,
+    make_view,
+    place_rows,
+)
 from trajmill.stages.environments.simulated.layout.widgets import (
     DrawnPart,
     PageContext,

@@ -21,9 +21,9 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     Text,
     Toggle,
 )
-from trajmill.stages.environments.simulated.app_files.binding import bind_record, bind_text, shown
+from trajmill.stages.environments.simulated.app_files.references import bind_record, bind_text, shown
 from trajmill.stages.environments.simulated.drawing.scene import Shape
-from trajmill.stages.environments.simulated.layout.metrics import Metrics
+from trajmill.stages.environments.simulated.layout.profile import Metrics
 
 _EDITABLE = ("field", "search")
 _MOST_COLUMNS = 3

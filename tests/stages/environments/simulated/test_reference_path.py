@@ -20,13 +20,14 @@ from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.goals.reference_path import (
+from trajmill.stages.environments.simulated.reference_path import (
+    Position,
+    Walker,
     goal_json,
     reference_path,
     resolve_slots,
     start_state_json,
 )
-from trajmill.stages.environments.simulated.goals.walker import Position, Walker
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World, shared_world
 

@@ -5,7 +5,7 @@ import pytest
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, ScreenOperator, garden, world_of
 from trajmill.schemas.actions import Click, LongPress, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText, Wait
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.layout.metrics import KEYBOARD_TOP
+from trajmill.stages.environments.simulated.layout.profile import KEYBOARD_TOP
 
 PHONE = world_of(garden(), SHELF)
 DESKTOP = world_of(PAPER)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.simulated.drawing.scene import Shape
-from trajmill.stages.environments.simulated.layout.scrolling import place_rows
+from trajmill.stages.environments.simulated.layout.view import place_rows
 from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, WidgetRow
 
 

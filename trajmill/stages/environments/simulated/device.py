@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import NamedTuple
 
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import (
     AppSpec,
@@ -19,10 +21,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     Stepper,
     Toggle,
 )
-from trajmill.stages.environments.simulated.app_files.pages import BACK
-from trajmill.stages.environments.simulated.device.effects import Store, apply_effects, make_store
-from trajmill.stages.environments.simulated.device.surprises import NO_SURPRISE, Surprise
-from trajmill.stages.environments.simulated.layout.prepared_app import PreparedApp
+from trajmill.stages.environments.simulated.app_files.references import BACK
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 from trajmill.stages.environments.simulated.layout.screens import (
     AppState,
@@ -32,14 +31,45 @@ from trajmill.stages.environments.simulated.layout.screens import (
     launcher_view,
     loading_view,
 )
-from trajmill.stages.environments.simulated.layout.view import ScreenView
+from trajmill.stages.environments.simulated.layout.view import PreparedApp, ScreenView
 from trajmill.stages.environments.simulated.layout.widgets import Target, list_items
+from trajmill.stages.environments.simulated.state import Store, apply_effects, make_store
 from trajmill.stages.environments.simulated.world import World
 
 LONGEST_INPUT = 200
 """Most characters in an input."""
 
 _OFFER = Popup("Try Plus for free", "One month on us, then 4.99 a month.", ("Close", "Learn more"))
+
+
+class Surprise(NamedTuple):
+    """What may appear when an app is opened."""
+
+    rating: bool
+    """A dialog that asks to rate the app."""
+    sponsored: bool
+    """An advertisement in its lists."""
+
+
+NO_SURPRISE = Surprise(False, False)
+
+
+def episode_chance(seed: int, query_id: str) -> random.Random:
+    """The random numbers that decide an episode's faults; the first one decides its surprises."""
+    return random.Random(int(content_id("faults", seed, query_id), 16))
+
+
+def surprises(decided_by: float, rate: float) -> Iterator[Surprise]:
+    """The surprise of each opening of an app; the iterator never ends.
+
+    Args:
+        decided_by: the first number of `episode_chance`.
+        rate: share of the openings with a surprise, as `FaultRates.popup`.
+    """
+    drawn = random.Random(decided_by)
+    while True:
+        happens, which = drawn.random() < rate, drawn.random()
+        yield Surprise(rating=happens and which < 0.5, sponsored=happens and which >= 0.5)
 
 
 class StackedPage(NamedTuple):

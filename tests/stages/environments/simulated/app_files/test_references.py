@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN
-from trajmill.stages.environments.simulated.app_files.texts import texts_of
+from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.models.untrained.vocabulary import words_of

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from trajmill.stages.environments.simulated.app_files.yaml_file import Mistake, YamlFile, parse_yaml, read_yaml
+from trajmill.stages.environments.simulated.app_files.loader import Mistake, YamlFile, parse_yaml, read_yaml
 
 
 def read(text: str) -> YamlFile:

@@ -1,1 +1,0 @@
-"""The goal of a query, its check, and the annotated path that reaches it."""
