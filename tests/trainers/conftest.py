@@ -79,7 +79,7 @@ def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Callable[[st
     """Exports walks in some formats, and has a trainer load all of them."""
 
     def load(trainer: str, *formats: str) -> list[Loaded]:
-        process, templates = trainer_process(trainer), _packages("trl") / TEMPLATES
+        process, templates = trainer_process(trainer), packages_of("trl") / TEMPLATES
         folder = tmp_path_factory.mktemp(trainer)
         made = exports(folder, formats, templates)
         jobs, answers = folder / "jobs.json", folder / "answers.json"
@@ -103,6 +103,7 @@ def python_of(trainer: str) -> Path:
     return ENVIRONMENTS / trainer / "bin" / "python"
 
 
-def _packages(trainer: str) -> Path:
+def packages_of(trainer: str) -> Path:
+    """The folder of a trainer's installed packages."""
     python_of(trainer)
     return next((ENVIRONMENTS / trainer).glob("lib/python*/site-packages"))

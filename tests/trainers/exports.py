@@ -15,14 +15,14 @@ from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.stages.export.formats.card import ExportedRelease
 from trajmill.stages.export.formats.exported import ReleaseSteps
 from trajmill.stages.export.formats.kinds import format_spec
-from trajmill.stages.export.formats.repetition import repeated_by_weight
+from trajmill.stages.export.formats.repetition import repeat_by_weight
 from trajmill.stages.export.formats.rows.kind_example import kind_example
 from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
 from trajmill.stages.export.formats.write import write_folder
 
 FAMILIES: Final = (family_named("qwen2.5-vl"), family_named("gui-owl-1.5"))
 """One that is a Qwen2.5-VL and is shown one screen, one that is a Qwen3-VL and is shown up to five."""
-WEIGHTS: Final = (1.0, 2.0, 0.0)
+WEIGHTS: Final = (1.0, 2.0, 0.0, 0.25)
 """Of the first steps of each walk; all others weigh 1."""
 _STEPS: Final = 5
 """Steps of each walk: so many that the last prompt shows all past screens that a family is shown."""
@@ -81,7 +81,7 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
             given = [example for example in examples if example.target is not None or form.rl_steps is None]
             write_folder(path, form, family, _SOURCE, ReleaseSteps(given), screens)
             weighty = [example for example in given if example.loss_weight]
-            rows = list(repeated_by_weight(given)) if form.weights_as_rows else weighty
+            rows = list(repeat_by_weight(weighty)) if form.weights_as_rows else weighty
             figures = json.loads((path / "export.json").read_text())
             job = Job(
                 format=kind,

@@ -21,7 +21,7 @@ def test_sft_learns_replies_with_their_weights(load: Load) -> None:
         assert_conversations(loaded.exported, loaded.rows)
         weights = [example.loss_weight for example in loaded.exported.examples]
         assert loaded.told["scales"] == [[weight] for weight in weights]
-        assert {1.0, 2.0} == set(weights)
+        assert {0.25, 1.0, 2.0} == set(weights)
 
 
 @pytest.mark.slow

@@ -52,7 +52,10 @@ def export(
     name = release if release is not None else newest_release(warehouse)
     exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out, kind))
     written, tally = exported.written, exported.tally
-    print(f"{name}: {written.rows:,} rows of {tally.examples:,} steps in {len(written.shards)} shards, {out}")
+    print(
+        f"{name}: {written.rows:,} rows in {len(written.shards)} shards ({tally.examples:,} distinct steps, "
+        f"{exported.repeated_rows:,} repeated rows), {out}"
+    )
     if exported.rl_written.rows:
         groups = len(exported.rl_tally.group_sizes)
         print(f"{exported.rl_written.rows:,} stored replies of {groups:,} groups with their advantages, {out}/rl_steps")

@@ -98,17 +98,27 @@ def test_the_columns_are_the_fields_of_the_lineage() -> None:
 
 @kinds
 def test_the_weight_of_a_step_has_effect(kind: str, tmp_path: Path) -> None:
-    weights = {0: 0.0, 1: 2.0, 2: 0.4, 3: 0.4}
-    rows = read(write(kind, "gui-owl", tmp_path / "out", walked()[:1], weights).folder)
+    weights = {0: 0.0, 1: 2.6, 2: 0.4, 3: 0.15}
+    written = write(kind, "gui-owl", tmp_path / "out", walked()[:1], weights)
+    rows = read(written.folder)
+    assert written.exported.tally.left_out == {"weight_zero": 1}
     if kind == "swift":
         scales = {row.columns["step_index"]: row.columns["messages"][-1]["loss_scale"] for row in rows}
-        assert scales == {1: 2.0, 2: 0.4, 3: 0.4, 4: 1, 5: 1, 6: 1}
+        assert scales == {1: 2.6, 2: 0.4, 3: 0.15, 4: 1, 5: 1, 6: 1}
         assert all("loss_scale" not in message for row in rows for message in row.columns["messages"][:-1])
     else:
-        assert [(row.columns["step_index"], row.columns["copy"]) for row in rows] == [
-            *((1, 0), (1, 1)),
-            *((3, 0), (4, 0), (5, 0), (6, 0)),
+        assert [(row.columns["step_index"], row.columns["copy"], row.columns["loss_weight"]) for row in rows] == [
+            *((1, copy, pytest.approx(2.6 / 3)) for copy in range(3)),
+            *((2, 0, 0.4), (3, 0, 0.15), (4, 0, 1), (5, 0, 1), (6, 0, 1)),
         ]
+        assert written.exported.repeated_rows == 2
+        assert "6 distinct steps and 2 repeated rows" in (written.folder / "README.md").read_text()
+
+
+def test_no_weight_drops_a_step(tmp_path: Path) -> None:
+    light = write("trl", "gui-owl", tmp_path / "out", walked(), dict.fromkeys(range(7), 0.15))
+    assert light.exported.written.rows == light.exported.tally.examples == 10
+    assert not light.exported.tally.left_out
 
 
 @pytest.mark.parametrize("kind", ["grpo", "verl"])

@@ -101,10 +101,13 @@ def _origin(tally: Tally) -> str:
 
 def _weights(form: TrainerFormat, tally: Tally, written: WrittenRows) -> str:
     if not form.weights_as_rows:
-        return "Every step that weighs anything is one row; `loss_scale` of its reply is its weight."
+        return "Every step is one row, whose `loss_weight` is its weight."
+    repeated = written.rows - tally.examples
     return (
-        "The trainer reads no weights, so a step has as many rows as it weighs (`loss_weight`; `copy` numbers them): "
-        f"{tally.examples:,} steps are {written.rows:,} rows, and some steps have none."
+        f"Every step is at least one row: {tally.examples:,} distinct steps and {repeated:,} repeated rows. The "
+        "trainer itself reads no weights, so a step is repeated as often as it weighs, rounded (`copy` numbers its "
+        "rows). The `loss_weight` of its rows sums to its weight, for trainers that read it; without it, a step that "
+        "weighs less than 1 counts as 1."
     )
 
 

@@ -28,3 +28,8 @@ class ExportedFolder(NamedTuple):
     rl_written: WrittenRows
     """The RL steps; a supervised format writes none."""
     rl_tally: RLTally
+
+    @property
+    def repeated_rows(self) -> int:
+        """Rows beside the first one of each step."""
+        return self.written.rows - self.tally.examples

@@ -27,10 +27,8 @@ class SwiftFormat:
     rl_steps: None = None
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows with a weight above 0, and their images as files."""
-        # The scale does not apply to the token that ends the turn: ms-swift would learn it even in replies of weight 0.
-        weighty = (example for example in examples if example.loss_weight)
-        return JsonLinesWriter(_values, self.shard_bytes).write(folder, weighty, screens)
+        """Write all rows, and their images as files."""
+        return JsonLinesWriter(_values, self.shard_bytes).write(folder, examples, screens)
 
     def finish(self, folder: Path, settings: TrainerSettings) -> None:
         """Write nothing: the rows are enough."""

@@ -40,7 +40,9 @@ class TrlFormat:
         """How to call `SFTTrainer`."""
         return (
             f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "
-            "two. `SFTTrainer` reads `prompt`, `completion` and `images`, and learns the completion alone."
+            "two. `SFTTrainer` reads `prompt`, `completion` and `images`, and learns the completion alone. It ignores "
+            "`loss_weight`; `WeightedSFTTrainer` of `trajmill.stages.training.trl_sft.weighted` takes the same "
+            "arguments and weighs each row."
         )
 
 

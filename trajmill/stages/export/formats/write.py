@@ -12,7 +12,7 @@ from trajmill.stages.export.base import BulkScreenReader
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.card import ExportedRelease, export_card
 from trajmill.stages.export.formats.exported import ExportedFolder, ReleaseSteps
-from trajmill.stages.export.formats.repetition import repeated_by_weight
+from trajmill.stages.export.formats.repetition import repeat_by_weight, without_weightless
 from trajmill.stages.export.formats.rows.written import WrittenRows
 from trajmill.stages.export.formats.tally import RLTally, Tally
 
@@ -35,8 +35,8 @@ def write_folder(
         OSError: the disk is full, or the folder cannot be written.
     """
     tally, rl_tally = Tally(), RLTally()
-    examples = tally.counted(steps.supervised)
-    written = form.write(folder, repeated_by_weight(examples) if form.weights_as_rows else examples, screens)
+    examples = tally.counted(without_weightless(steps.supervised))
+    written = form.write(folder, repeat_by_weight(examples) if form.weights_as_rows else examples, screens)
     rl_written = WrittenRows(0, ())
     if form.rl_steps is not None:
         rl_written = form.rl_steps.write(folder, rl_tally.counted(steps.rl), screens)
@@ -63,6 +63,7 @@ def _figures(
         "max_length": settings.max_length,
         "rows": exported.written.rows,
         "steps": tally.examples,
+        "repeated_rows": exported.repeated_rows,
         "shards": list(exported.written.shards),
         "left_out": dict(sorted(tally.left_out.items())),
         "rl_rows": exported.rl_written.rows,

@@ -90,11 +90,15 @@ class WholeUpdateLoss:
     """Makes `transformers.Trainer` not divide the loss by the number of batches of an update."""
     accelerator: Any
 
-    def batch_sum(self, model: Any, batch: ReplyBatch) -> Tensor:
+    def batch_of(self, inputs: dict[str, Any]) -> Any:
+        """Return the batch that `batch_sum` and `divisor` take, from the output of the collator."""
+        return ReplyBatch(**inputs)
+
+    def batch_sum(self, model: Any, batch: Any) -> Tensor:
         """The sum of the objective over a batch."""
         raise NotImplementedError
 
-    def divisor(self, batch: ReplyBatch) -> Tensor:
+    def divisor(self, batch: Any) -> Tensor:
         """The part of a batch in the divisor of its update."""
         raise NotImplementedError
 
@@ -104,7 +108,7 @@ class WholeUpdateLoss:
         """The batches of one update, and the divisor of their loss over all devices."""
         batches: list[dict[str, Any]]
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)  # type: ignore[misc]
-        own = sum((self.divisor(ReplyBatch(**batch)) for batch in batches), torch.zeros(()))
+        own = sum((self.divisor(self.batch_of(batch)) for batch in batches), torch.zeros(()))
         whole = self.accelerator.gather(own.to(device)).sum()
         # Where nothing is learned, the sum is 0, too.
         return batches, torch.where(whole > 0, whole, torch.ones_like(whole))
@@ -118,7 +122,7 @@ class WholeUpdateLoss:
     ) -> Tensor:
         """The share of a batch in the loss of its update."""
         assert num_items_in_batch is not None
-        loss = self.batch_sum(model, ReplyBatch(**inputs)) / num_items_in_batch
+        loss = self.batch_sum(model, self.batch_of(inputs)) / num_items_in_batch
         # The devices average gradients, but their sum is needed.
         share: Tensor = loss * self.accelerator.num_processes
         return share

@@ -1,0 +1,65 @@
+"""TRL's `SFTTrainer` with a weight for each row, for the rows of `trajmill export --format trl`.
+
+TRL 1.16 has no weights. Its vision collator drops the column `loss_weight`, and its loss is the mean over all tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from trl import SFTTrainer
+
+from trajmill.stages.training.hugging_face.losses import supervised_sum, token_log_probs
+from trajmill.stages.training.hugging_face.trainer import WholeUpdateLoss
+
+WEIGHT: Final = "loss_weight"
+_IGNORED: Final = -100
+"""The label of a token that is not learned."""
+
+
+@dataclass(frozen=True)
+class _WeightedCollator:
+    collate: Callable[[Sequence[dict[str, Any]]], Any]
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        weights = torch.tensor([row[WEIGHT] for row in rows], dtype=torch.float32)
+        return {**self.collate(rows), WEIGHT: weights}
+
+
+class WeightedSFTTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
+    """`SFTTrainer` whose loss is the mean over the learned tokens of an update, weighted by the rows' `loss_weight`.
+
+    It takes the arguments of `SFTTrainer`; the rows need the column `loss_weight`. The loss does not depend on how an
+    update is divided between batches and devices.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.data_collator = _WeightedCollator(self.data_collator)
+
+    def batch_of(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the output of TRL's collator with the weights."""
+        return inputs
+
+    def batch_sum(self, model: Any, batch: dict[str, Any]) -> Tensor:
+        """Return the weighted sum of the cross entropy of the learned tokens."""
+        inputs = {name: value for name, value in batch.items() if name not in {"labels", WEIGHT}}
+        learned = batch["labels"] != _IGNORED
+        first = int(learned.any(0).int().argmax())
+        tokens, mask = batch["labels"][:, first:].clamp(min=0), learned[:, first:]
+        # Logits of the prompts are not computed: they would be gigabytes.
+        logits = model(**inputs, logits_to_keep=mask.shape[1] + 1, use_cache=False).logits[:, :-1]
+        return supervised_sum(token_log_probs(logits, tokens), mask, batch[WEIGHT])
+
+    def divisor(self, batch: dict[str, Any]) -> Tensor:
+        """Return the weight of the learned tokens."""
+        return ((batch["labels"] != _IGNORED) * batch[WEIGHT][:, None]).sum()
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        if WEIGHT not in self._signature_columns:
+            self._signature_columns = [*self._signature_columns, WEIGHT]
