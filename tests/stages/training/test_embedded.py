@@ -29,9 +29,8 @@ from trajmill.stages.models.embedded.storage import (
 )
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy
-from trajmill.stages.training.embedded.lesson_batch import Lessons
 from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, chosen_candidate
-from trajmill.stages.training.embedded.lessons import lessons, rl_lessons, sft_lessons
+from trajmill.stages.training.embedded.lessons import Lessons, lessons, rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import select, train_network, train_policy
 

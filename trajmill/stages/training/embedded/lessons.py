@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from torch import Tensor
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
@@ -17,16 +19,39 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.export.selection import released_rows, screen_files
 from trajmill.stages.export.trl.exporter import SFT_FILE
 from trajmill.stages.export.verl.exporter import RL_FILE
-from trajmill.stages.models.embedded.network.batch import bags, collate
+from trajmill.stages.models.embedded.network.batch import Bags, Batch, bags, collate
 from trajmill.stages.models.embedded.reading.situation import InputReader, empty_situation
 from trajmill.stages.training.embedded.detours import detours
-from trajmill.stages.training.embedded.lesson_apps import apps_of
-from trajmill.stages.training.embedded.lesson_batch import Lessons
+from trajmill.stages.training.embedded.lesson_apps import App, apps_of
 from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, lesson_steps
 
 _STEP_COLUMNS = ["prompt", "screen_ids", "trajectory_id", "step_index"]
 _SFT_COLUMNS = [*_STEP_COLUMNS, "completion", "loss_weight"]
 _RL_COLUMNS = [*_STEP_COLUMNS, "response", "advantage", "step_weight"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """Situations with the action to learn in each."""
+
+    situations: Batch
+    labels: Tensor
+    """(rows,) index of the candidate that was chosen."""
+    weights: Tensor
+    """(rows,) loss weight; in RL it is the advantage times the step weight."""
+    bags: Bags
+    """The words of all situations."""
+    apps: tuple[App, ...]
+    """The apps on the launchers of all situations."""
+    left_apps: Tensor
+    """(rows,) code of the icon of the app that a detour leaves; 0 for every other lesson."""
+    detours: int
+    """Number of lessons, the last ones, that are detours and no row of the release."""
+    skipped: int
+    """Rows whose action is none of the candidates."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
 
 
 def sft_lessons(release: Path, detour_share: float = 0.0, seed: int = 0) -> Lessons:

@@ -22,8 +22,7 @@ from trajmill.stages.models.embedded.network.pairs import Hidden
 from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
 from trajmill.stages.models.embedded.storage import load_network, save_network
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.embedded.lesson_batch import Lessons
-from trajmill.stages.training.embedded.lessons import rl_lessons, sft_lessons
+from trajmill.stages.training.embedded.lessons import Lessons, rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
