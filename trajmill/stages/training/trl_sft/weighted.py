@@ -37,6 +37,9 @@ class WeightedSFTTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
     update is divided between batches and devices.
     """
 
+    data_collator: Any
+    _signature_columns: list[str]
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.data_collator = _WeightedCollator(self.data_collator)
@@ -57,7 +60,8 @@ class WeightedSFTTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
 
     def divisor(self, batch: dict[str, Any]) -> Tensor:
         """Return the weight of the learned tokens."""
-        return ((batch["labels"] != _IGNORED) * batch[WEIGHT][:, None]).sum()
+        weight: Tensor = ((batch["labels"] != _IGNORED) * batch[WEIGHT][:, None]).sum()
+        return weight
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
