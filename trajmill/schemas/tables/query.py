@@ -132,7 +132,8 @@ class Query(Row):
     start_state: str
     """The start state, as JSON for the environment's reset; `{}` for its default state."""
     goal: str
-    """JSON of the programmatic goal check, which only the environment reads; `{}` without one."""
+    """JSON of the programmatic goal check; `{}` without one. Agents never see it; a judge by app graphs reads what it
+    says about screens."""
     difficulty: int
     """1 to 3 as in NaturalGAIA 3.4: by path length and number of apps."""
     max_steps: int

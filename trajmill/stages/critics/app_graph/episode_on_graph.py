@@ -1,23 +1,32 @@
-"""Follows an episode on the graph of its app: pages, operated elements, transitions."""
+"""Follows an episode on the graph of its app: pages, operated elements, transitions, and the values of slots."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from trajmill.schemas.actions import PressKeys, pressed_point
+from trajmill.schemas.actions import PressKeys, TypeText, pressed_point
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader, UIElement
+from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader
 from trajmill.schemas.tables.query import Query
+from trajmill.stages.critics.app_graph.path_on_graph import Act, is_act, name_of, slots_of
+from trajmill.stages.critics.app_graph.slot_values import pressed_value, values_on
 from trajmill.stages.critics.trees.replay import SeenStep, replay
 from trajmill.stages.environments.element_names import targets
 from trajmill.stages.graphs.base import AppGraph, GraphTransition, Mark
 from trajmill.stages.graphs.network import marks_on_way
-from trajmill.stages.graphs.recognise import page_on
+from trajmill.stages.graphs.recognise import filled, is_on, page_on
 
 _FROM_GRAPHS_AT = "."
+
+
+class Setting(NamedTuple):
+    """A slot that a step has given another value, without any further act."""
+
+    slot: str
+    old: str
 
 
 class GraphStep(NamedTuple):
@@ -33,14 +42,11 @@ class GraphStep(NamedTuple):
     """Whether the graph tells what the operated element is for."""
     marks: frozenset[Mark]
     """Warnings on what was operated."""
-
-    @property
-    def act(self) -> str:
-        """What was done, whatever page it was done on; empty for going to a page, or for what changed nothing."""
-        transition = self.transition
-        if transition is None or self.seen.outcome.same:
-            return ""
-        return act_of(self.page or "", transition)
+    act: Act | None = None
+    """What was done; None for going to a page, or for what changed nothing."""
+    undone: bool = False
+    """Whether it took back what the act does."""
+    settings: tuple[Setting, ...] = ()
 
 
 class GraphEpisode(NamedTuple):
@@ -49,19 +55,22 @@ class GraphEpisode(NamedTuple):
     graph: AppGraph
     query: Query
     steps: tuple[GraphStep, ...]
-    last: Observation
-    """The last screen."""
+    screens: tuple[Observation, ...]
+    """The first screen, then the screen after each step."""
+    opened: Mapping[str, str]
+    """By slot of kind list, the item that was opened last."""
+    held: Mapping[str, str]
+    """By slot, the value that was seen last."""
+
+    @property
+    def last(self) -> Observation:
+        """The last screen."""
+        return self.screens[-1]
 
     @property
     def end(self) -> str:
         """The page on which the query's path ends."""
-        return self.query.pages[-1].partition(".")[2]
-
-
-def act_of(page: str, transition: GraphTransition) -> str:
-    """Names what a transition does beside going to another page; empty if it does nothing else."""
-    stays = transition.to == page and bool(transition.shows or transition.lacks or transition.goal)
-    return (transition.by or transition.keys) if transition.slots or stays else ""
+        return self.query.pages[-1].partition(_FROM_GRAPHS_AT)[2]
 
 
 def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGraph]) -> GraphEpisode:
@@ -77,8 +86,84 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
     replayed = replay(episode, screens)
     if not replayed:
         raise JudgeFailure(f"{query.task}: the agent did nothing")
-    steps = tuple(_graph_step(graph, step, screens) for step in replayed)
-    return GraphEpisode(graph, query, steps, _observation(episode.steps[-1].screen_after, screens))
+    follower = _Follower(graph, screens)
+    steps = tuple(map(follower.step, replayed))
+    ids = (episode.steps[0].screen_before, *(step.screen_after for step in episode.steps))
+    seen = tuple(_observation(screen_id, screens) for screen_id in ids)
+    return GraphEpisode(graph, query, steps, seen, follower.opened, follower.held)
+
+
+class _Follower:
+    """Follows the steps of one episode, and remembers the values that its screens showed."""
+
+    def __init__(self, graph: AppGraph, screens: ScreenReader) -> None:
+        self._graph, self._screens = graph, screens
+        self.held: dict[str, str] = {}
+        self.opened: dict[str, str] = {}
+
+    def step(self, step: SeenStep) -> GraphStep:
+        """Follow the next step."""
+        before, after = (_observation(s.screen_id, self._screens) for s in (step.outcome.before, step.outcome.after))
+        page = page_on(self._graph, before)
+        page_after = page if step.outcome.same else page_on(self._graph, after)
+        self._look(page, before)
+        found = self._operated(step, page, page_after, before)
+        held = dict(self.held)
+        self._look(page_after, after)
+        if step.outcome.same or page is None:
+            return found
+        if found.transition is None:
+            changed = [name for name, value in held.items() if self.held[name] != value]
+            return found._replace(settings=tuple(Setting(name, held[name]) for name in changed if page == page_after))
+        return self._with_act(found, page, held, before, after)
+
+    def _look(self, page: str | None, observation: Observation) -> None:
+        if page is not None:
+            self.held |= values_on(self._graph.pages[page], targets(observation.elements or ()))
+
+    def _with_act(
+        self, step: GraphStep, page: str, held: Mapping[str, str], before: Observation, after: Observation
+    ) -> GraphStep:
+        transition = step.transition
+        assert transition is not None
+        pressed = self._pressed(page, transition, _names_at(before, step.seen))
+        if not is_act(page, transition):
+            self.opened |= pressed
+            return step
+        own = {name: held[name] for name in slots_of(transition) if name in held} | pressed
+        action = step.seen.action.parsed
+        if isinstance(action, TypeText) and transition.by in own:  # typed and sent in one action
+            own[transition.by] = action.text if action.clear else own[transition.by] + action.text
+        act = Act(name_of(transition), {**self.opened, **own})
+        undone = _stands(transition, own, before) and not _stands(transition, own, after)
+        return step._replace(act=act, undone=undone)
+
+    def _pressed(self, page: str, transition: GraphTransition, names: set[str]) -> dict[str, str]:
+        slot = self._graph.pages[page].slots.get(transition.by)
+        value = pressed_value(slot, names) if slot else None
+        return {} if value is None else {transition.by: value}
+
+    def _operated(self, step: SeenStep, page: str | None, page_after: str | None, before: Observation) -> GraphStep:
+        """The step with the transition that it took."""
+        graph, action = self._graph, step.action.parsed
+        point = pressed_point(action) if action is not None else None
+        names = _names_at(before, step)
+        if page is None:
+            opens = bool(names & {each.target for each in graph.opening})
+            return GraphStep(step, None, page_after, None, opens or step.outcome.same, frozenset())
+        keys = _keys(step)
+        if keys:
+            taken = _by_keys(graph, page, keys, before)
+            marks = marks_on_way(graph, page, taken) if taken else frozenset()
+            known = taken is not None or not isinstance(action, PressKeys) or _moves_slider(graph, page, keys)
+            return GraphStep(step, page, page_after, taken, known, marks)
+        if not names:
+            return GraphStep(step, page, page_after, None, point is None, frozenset())
+        parts = _parts_named(graph, page, names)
+        able = [each for each in graph.pages[page].transitions if each.by in parts and not each.keys]
+        taken = next((each for each in able if each.to == page_after), able[0] if able else None)
+        marks = _marks(graph, page, parts) | (marks_on_way(graph, page, taken) if taken else frozenset())
+        return GraphStep(step, page, page_after, taken, bool(parts), marks)
 
 
 def _is_page(graph: AppGraph, page: str) -> bool:
@@ -86,43 +171,47 @@ def _is_page(graph: AppGraph, page: str) -> bool:
     return app == graph.app and name in graph.pages
 
 
-def _graph_step(graph: AppGraph, step: SeenStep, screens: ScreenReader) -> GraphStep:
-    before = _observation(step.outcome.before.screen_id, screens)
-    page = page_on(graph, before)
-    after = page if step.outcome.same else page_on(graph, _observation(step.outcome.after.screen_id, screens))
-    action = step.action.parsed
-    point = pressed_point(action) if action is not None else None
-    names = _names_at(before.elements or (), point) if point is not None else set()
-    if page is None:
-        opens = bool(names & {each.target for each in graph.opening})
-        return GraphStep(step, None, after, None, opens or step.outcome.same, frozenset())
-    if isinstance(action, PressKeys):
-        taken = _by_keys(graph, page, action.keys)
-        marks = marks_on_way(graph, page, taken) if taken else frozenset()
-        known = taken is not None or _moves_slider(graph, page, action.keys)
-        return GraphStep(step, page, after, taken, known, marks)
-    if not names:
-        return GraphStep(step, page, after, None, point is None, frozenset())
-    parts = _parts_named(graph, page, names)
-    taken = next((each for each in graph.pages[page].transitions if each.by in parts and not each.keys), None)
-    marks = _marks(graph, page, parts) | (marks_on_way(graph, page, taken) if taken else frozenset())
-    return GraphStep(step, page, after, taken, bool(parts), marks)
+def _stands(transition: GraphTransition, values: Mapping[str, str], observation: Observation) -> bool:
+    """Whether a screen shows all effects of a transition; False without any effect."""
+    elements = observation.elements or ()
+    shows = all(is_on(filled(each, values), elements) for each in transition.shows)
+    lacks = not any(is_on(filled(each, values), elements) for each in transition.lacks)
+    return bool(transition.shows or transition.lacks) and shows and lacks
 
 
-def _by_keys(graph: AppGraph, page: str, keys: Sequence[str]) -> GraphTransition | None:
-    pressed = "+".join(key.casefold() for key in keys)
-    transitions = graph.pages[page].transitions
-    return next((each for each in transitions if each.operation == "key" and each.keys.casefold() == pressed), None)
+def _keys(step: SeenStep) -> str:
+    """The keys that a step presses; empty for none."""
+    match step.action.parsed:
+        case PressKeys(keys=keys):
+            return "+".join(keys).casefold()
+        case TypeText(enter=True):
+            return "enter"
+        case _:
+            return ""
 
 
-def _moves_slider(graph: AppGraph, page: str, keys: Sequence[str]) -> bool:
+def _by_keys(graph: AppGraph, page: str, keys: str, before: Observation) -> GraphTransition | None:
+    """The transition that keys take; of several, the one of the element that has the focus."""
+    spec = graph.pages[page]
+    found = [each for each in spec.transitions if each.operation == "key" and each.keys.casefold() == keys]
+    named = targets(before.elements or ())
+    focused = {name for name, element in named.items() if "focused" in element.states}
+    own = {name: part.target for name, part in (*spec.elements.items(), *spec.slots.items())}
+    return next((each for each in found if own.get(each.by, "") in focused), found[0] if found else None)
+
+
+def _moves_slider(graph: AppGraph, page: str, keys: str) -> bool:
     """Whether keys give a slider of the page a value."""
-    return "+".join(keys).casefold() in {key for slot in graph.pages[page].slots.values() for key in slot.keys.values()}
+    return keys in {key for slot in graph.pages[page].slots.values() for key in slot.keys.values()}
 
 
-def _names_at(elements: tuple[UIElement, ...], point: tuple[int, int]) -> set[str]:
-    """The names in paths of all elements at a point; a label and its button may both be there."""
-    return {name for name, element in targets(elements).items() if element.bounds.contains(*point)}
+def _names_at(before: Observation, step: SeenStep) -> set[str]:
+    """The names in paths of all elements at the pressed point; a label and its button may both be there."""
+    point = pressed_point(step.action.parsed) if step.action.parsed is not None else None
+    if point is None:
+        return set()
+    named = targets(before.elements or ())
+    return {name for name, element in named.items() if element.bounds.contains(*point)}
 
 
 def _parts_named(graph: AppGraph, page: str, names: set[str]) -> set[str]:

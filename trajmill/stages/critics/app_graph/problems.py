@@ -1,28 +1,27 @@
-"""Finds what is wrong with an episode by the graph of its app.
+"""Finds what is wrong with an episode by the graph of its app, and by what its query asks for.
 
-A problem is something that the graph says for certain. Where the graph does not tell, `JudgeFailure` says so, and the
-trajectory stays unjudged.
+A problem is certain. Where the graph does not tell, `JudgeFailure` says so, and the trajectory stays unjudged.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
 
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.tables.query import Slot
-from trajmill.stages.critics.annotated.wording import mentions
-from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphStep, act_of
-from trajmill.stages.critics.app_graph.path_on_graph import transitions_of, wanted_features
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphStep
+from trajmill.stages.critics.app_graph.path_on_graph import Act, asked_for, transitions_of, wanted_features
+from trajmill.stages.critics.app_graph.slot_values import is_same, value_on
 from trajmill.stages.environments.element_names import targets
-from trajmill.stages.graphs.base import GraphSlot, Mark, SlotKind
-from trajmill.stages.graphs.operations import OFF
+from trajmill.stages.environments.pathway_goal import PATHWAY, Checkpoint
+from trajmill.stages.environments.screen_goal import KEY, LACKING, ScreenGoal, Showing, holds_on, is_shown
+from trajmill.stages.graphs.base import Mark
 from trajmill.stages.graphs.recognise import is_on, page_on, recognises
-
-_MARKED = frozenset({"checked", "selected"})
-_NUMBER = re.compile(r"_\d+$")
-_PAGE = "page"
 
 
 class GraphProblem(NamedTuple):
@@ -34,27 +33,31 @@ class GraphProblem(NamedTuple):
 
 
 def way_problems(episode: GraphEpisode) -> list[GraphProblem]:
-    """What was done on the way and is no part of the task; the agent may take any way to the pages of the task.
+    """What was done on the way and is no part of the task, and what the task asks for and was never done.
+
+    The agent may take any way to the pages of the task. Each act must be done with the values that the task asks for.
 
     Raises:
         JudgeFailure: nothing is wrong for certain, and a step did something that the graph does not know.
     """
     problems = [found for step in episode.steps if (found := _forbidden(step)) is not None]
-    wanted = Counter(_acts_of_path(episode))
-    for step in episode.steps:
-        if step.act and not wanted[step.act]:
-            problems.append(GraphProblem(f"it did {step.act!r}, which nobody asked for", step.seen.index))
-        wanted[step.act] -= 1
+    asked = asked_for(episode.graph, episode.query.path)
+    problems += _act_problems(episode.steps, asked.acts)
+    for slot, item in asked.opened.items():
+        if episode.opened.get(slot) != item:
+            problems.append(GraphProblem(f"it did not open {item!r} last", None))
+    problems += _changed_settings(episode, asked.given)
     if not problems:
         _refuse_unknown(episode)
     return problems
 
 
 def end_problems(episode: GraphEpisode) -> list[GraphProblem]:
-    """What is missing on the last screen: the page, a value, or the word that the task is done.
+    """What is missing at the end: the page, a value in its place, an effect, or the word that the task is done.
 
     Raises:
-        JudgeFailure: the graph does not know the last screen, or a value's slot.
+        JudgeFailure: the graph does not know the last screen, or the goal cannot be read or is about something that no
+            screen shows.
     """
     if not episode.steps[-1].seen.action.ends:
         return [GraphProblem("the agent did not say that it was done", None)]
@@ -64,13 +67,7 @@ def end_problems(episode: GraphEpisode) -> list[GraphProblem]:
         if other is None:
             raise JudgeFailure(f"{episode.query.task}: the graph does not know the last screen")
         return [GraphProblem(f"it ended on the page {other!r}, not on {end!r}", None)]
-    missing = [slot for slot in episode.query.slots if not _stands(episode, slot)]
-    elements = episode.last.elements or ()
-    undone = [each for each in wanted_features(graph, episode.query.path, end) if not is_on(each, elements)]
-    return [
-        *(GraphProblem(f"{slot.name} is not {slot.value!r} at the end", None) for slot in missing),
-        *(GraphProblem(f"{each.text or each.id or each.role!r} does not stand at the end", None) for each in undone),
-    ]
+    return [GraphProblem(text, None) for text in chain(_unset(episode), _lacking_effects(episode), _unmet(episode))]
 
 
 def _forbidden(step: GraphStep) -> GraphProblem | None:
@@ -79,37 +76,122 @@ def _forbidden(step: GraphStep) -> GraphProblem | None:
     return None
 
 
+def _act_problems(steps: Sequence[GraphStep], asked: Sequence[Act]) -> Iterator[GraphProblem]:
+    """The acts that nobody asked for, and those that were asked for and never done."""
+    left, done = list(asked), dict[int, Act]()
+    for step in steps:
+        if step.act is None:
+            continue
+        taken_back = next((at for at, act in reversed(done.items()) if act.name == step.act.name), None)
+        if step.undone and taken_back is not None:
+            del done[taken_back]
+        else:
+            done[step.seen.index] = step.act
+    for index, act in done.items():
+        match = next((each for each in left if _is_done(each, act)), None)
+        if match is None:
+            yield GraphProblem(f"it did {_shown(act)}, which nobody asked for", index)
+        else:
+            left.remove(match)
+    yield from (GraphProblem(f"it did not do {_shown(act)}", None) for act in left)
+
+
+def _is_done(asked: Act, done: Act) -> bool:
+    """Whether an act is the wanted one; its values stood where they belong when it was done."""
+    values = done.values
+    return asked.name == done.name and all(
+        name in values and is_same(values[name], value) for name, value in asked.values.items()
+    )
+
+
+def _shown(act: Act) -> str:
+    values = ", ".join(f"{name} {value!r}" for name, value in act.values.items())
+    return f"{act.name!r} with {values}" if values else repr(act.name)
+
+
+def _changed_settings(episode: GraphEpisode, asked: frozenset[tuple[str, str]]) -> Iterator[GraphProblem]:
+    """The slots that were given another value, which nobody asked for and which stands at the end."""
+    first: dict[str, GraphStep] = {}
+    old: dict[str, str] = {}
+    for step in episode.steps:
+        for setting in step.settings:
+            first.setdefault(setting.slot, step)
+            old.setdefault(setting.slot, setting.old)
+    for slot, step in first.items():
+        value = episode.held[slot]
+        if value != old[slot] and (slot, value.strip()) not in asked:
+            yield GraphProblem(f"it set {slot} to {value!r}, which nobody asked for", step.seen.index)
+
+
 def _refuse_unknown(episode: GraphEpisode) -> None:
     for step in episode.steps:
         if not step.known and not step.seen.outcome.same:
             raise JudgeFailure(f"{episode.query.task}: the graph does not know what step {step.seen.index} did")
 
 
-def _acts_of_path(episode: GraphEpisode) -> list[str]:
-    """What the annotated path does beside going from page to page."""
-    taken = transitions_of(episode.graph, episode.query.path)
-    return [act for each in taken if (act := act_of(each.page, each.transition))]
-
-
-def _stands(episode: GraphEpisode, slot: Slot) -> bool:
-    """Whether the value of a slot stands on the last screen."""
-    page = episode.graph.pages[slot.page.partition(".")[2]]
-    name = slot.name if slot.name in page.slots else _NUMBER.sub("", slot.name)
-    spec = page.slots.get(name) or page.slots.get(name.replace("_", "-"))
-    if spec is None:
-        if slot.name == _PAGE:
-            return True
-        raise JudgeFailure(f"{episode.query.task}: the graph does not know the slot {slot.name}")
+def _unset(episode: GraphEpisode) -> Iterator[str]:
+    """The values that do not stand where they were to be set."""
     elements = targets(episode.last.elements or ())
-    if spec.kind is SlotKind.SLIDER:
-        return spec.target in elements and elements[spec.target].value == slot.value
-    if spec.kind is SlotKind.SWITCH or (spec.kind is SlotKind.CHOICE and not spec.opens):
-        found = elements.get(spec.target_of(slot.value))
-        marked = found is not None and not _MARKED.isdisjoint(found.states)
-        return marked is not _is_off(spec, slot)
-    shown = spec.shown_for(slot.value)
-    return any(mentions(each.text, shown) or mentions(each.value, shown) for each in elements.values())
+    slots = episode.graph.pages[episode.end].slots
+    for name, wanted in asked_for(episode.graph, episode.query.path).settings.items():
+        value = value_on(slots[name], elements) if name in slots else None
+        if value is None or not is_same(value, wanted):
+            yield f"{name} is not {wanted!r} at the end"
 
 
-def _is_off(spec: GraphSlot, slot: Slot) -> bool:
-    return spec.kind is SlotKind.SWITCH and slot.value == OFF
+def _lacking_effects(episode: GraphEpisode) -> Iterator[str]:
+    elements = episode.last.elements or ()
+    for each in wanted_features(episode.graph, episode.query.path, episode.end):
+        if not is_on(each, elements):
+            yield f"{each.text or each.id or each.role!r} does not stand at the end"
+
+
+def _unmet(episode: GraphEpisode) -> Iterator[str]:
+    """What the goal says of the screens and is not so."""
+    goal = _goal_of(episode.query)
+    if goal.own and not any(each.transition.goal for each in transitions_of(episode.graph, episode.query.path)):
+        raise JudgeFailure(f"{episode.query.task}: its goal is about more than screens; judge it by its own check")
+    last = episode.last
+    yield from (f"{_named(each)} does not stand at the end" for each in goal.last.showing if not is_shown(last, each))
+    yield from (f"{_named(each)} still stands at the end" for each in goal.last.lacking if is_shown(last, each))
+    seen = _checkpoints_seen(goal.pathway, episode.screens, episode.query)
+    if seen < len(goal.pathway):
+        yield f"answer {seen + 1} of {len(goal.pathway)} was not seen in its turn"
+
+
+class _Goal(NamedTuple):
+    """What the goal of a query says of screens, and what else it says."""
+
+    last: ScreenGoal
+    pathway: tuple[Checkpoint, ...]
+    own: Mapping[str, Any]
+
+
+def _goal_of(query: Query) -> _Goal:
+    try:
+        goal: dict[str, Any] = _ANY_GOAL.validate_json(query.goal)
+        pathway = _CHECKPOINTS.validate_python(goal.pop(PATHWAY, ()))
+        last = ScreenGoal.model_validate({key: goal.pop(key) for key in (KEY, LACKING) if key in goal})
+    except ValidationError as error:
+        raise JudgeFailure(f"{query.task}: goal: {error.errors()[0]['msg']}") from error
+    return _Goal(last, pathway, goal)
+
+
+def _checkpoints_seen(pathway: Sequence[Checkpoint], screens: Sequence[Observation], query: Query) -> int:
+    """How many answers of a causal pathway were seen, one after the other."""
+    seen = 0
+    for screen in screens:
+        while (
+            seen < len(pathway) and pathway[seen].device in (None, query.platform) and holds_on(screen, pathway[seen])
+        ):
+            seen += 1
+    return seen
+
+
+def _named(wanted: Showing) -> str:
+    name = wanted.text or wanted.target or wanted.id or wanted.role
+    return f"{name} = {wanted.value!r}" if wanted.value is not None else repr(name)
+
+
+_CHECKPOINTS = TypeAdapter(tuple[Checkpoint, ...])
+_ANY_GOAL = TypeAdapter(dict[str, Any])
