@@ -196,7 +196,8 @@ def _by_keys(graph: AppGraph, page: str, keys: str, before: Observation) -> Grap
     found = [each for each in spec.transitions if each.operation == "key" and each.keys.casefold() == keys]
     named = targets(before.elements or ())
     focused = {name for name, element in named.items() if "focused" in element.states}
-    own = {name: part.target for name, part in (*spec.elements.items(), *spec.slots.items())}
+    own = {name: element.target for name, element in spec.elements.items()}
+    own |= {name: slot.target for name, slot in spec.slots.items()}
     return next((each for each in found if own.get(each.by, "") in focused), found[0] if found else None)
 
 
