@@ -15,7 +15,7 @@ from benchmarks.judge_populations import MISTAKES, ORIGIN, Population, Seen, exp
 from benchmarks.policy_queries import benchmark_queries
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.round_summary import JudgeQuality
-from trajmill.stages.critics.annotated.judge import annotated_judge
+from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import Rate, agreement, calibrate
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.trees.replay import SeenScreens, replay

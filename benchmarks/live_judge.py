@@ -30,11 +30,8 @@ from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.critics.app_graph.channels import end_channel, way_channel
-from trajmill.stages.critics.app_graph.step_critic import GraphStepCritic
-from trajmill.stages.critics.consensus import Judge
+from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.critics.voting import single_vote
 from trajmill.stages.environments.browser.spec import BrowserSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.base import AppGraph, SlotKind
@@ -216,18 +213,15 @@ class Judged(NamedTuple):
 
 async def judged(tried: Sequence[Tried], graph: AppGraph) -> list[Judged]:
     """The decisions of the graph judge."""
-    graphs = {graph.app: graph}
-    channels = (single_vote(way_channel(graphs)), single_vote(end_channel(graphs)))
+    judge = annotated_judge({graph.app: graph})
     screens = ObservedScreens({key: value for each in tried for key, value in each.screens.items()})
-    found = await judge_episodes(
-        [each.episode for each in tried], Judge(GraphStepCritic(graphs), channels), screens, ORIGIN
-    )
+    found = await judge_episodes([each.episode for each in tried], judge, screens, ORIGIN)
     failed = {failure.input_id: failure.message for failure in found.failures}
     return [
         Judged(
             each,
             episode.judgement.correct if episode.judgement else None,
-            "; ".join(verdict.reason for verdict in episode.trajectory_verdicts if not verdict.correct)
+            next((verdict.reason for verdict in episode.trajectory_verdicts if not verdict.correct), "")
             or failed.get(episode.trajectory.trajectory_id, ""),
         )
         for each, episode in zip(tried, found.episodes, strict=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.tables.trajectory import Purpose, Trajectory
     from trajmill.stages.agents.base import AgentModel
     from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec, ReferenceSpec
-    from trajmill.stages.critics.annotated.judge import annotated_judge
+    from trajmill.stages.critics.app_graph.channels import annotated_judge
     from trajmill.stages.critics.judge import judge_episode
     from trajmill.stages.critics.spec import CriticModels, JudgeSpec
     from trajmill.stages.derive.end_to_end import end_to_end_examples
@@ -92,7 +92,7 @@ _HOMES = {
     "ObservedScreens": "schemas.observed_screens",
     # Judging, guiding, deriving, exporting
     "write_guidance": "stages.guidance.write",
-    "annotated_judge": "stages.critics.annotated.judge",
+    "annotated_judge": "stages.critics.app_graph.channels",
     "judge_episode": "stages.critics.judge",
     "JudgeSpec": "stages.critics.spec",
     "CriticModels": "stages.critics.spec",

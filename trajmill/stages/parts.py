@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
@@ -48,17 +50,23 @@ class PartGroup:
             raise BadInputError(f"there is no {self.word} of kind {kind!r}; {instead_of(kind, self.kinds())}")
         return _load(added[kind])
 
-    def default_spec(self, kind: str, base: type[S]) -> S:
+    def default_spec(self, kind: str, base: type[S], settings: Mapping[str, Any] | None = None) -> S:
         """The spec of a kind with the values that it has by default.
 
         Args:
             kind: what the user names.
             base: what all specs of the group are.
+            settings: values that differ from the defaults.
 
         Raises:
-            BadInputError: there is no such kind, the package that adds it cannot be imported, or its spec is no `base`.
+            BadInputError: there is no such kind, the package that adds it cannot be imported, its spec is no `base`, or
+                a setting is wrong.
         """
-        spec = self.spec_class(kind)()
+        try:
+            spec = self.spec_class(kind).model_validate(dict(settings or {}))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise BadInputError(f"{kind}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
         if not isinstance(spec, base):
             raise BadInputError(f"{self.name}: {kind} is no {base.__module__}.{base.__qualname__}")
         return spec

@@ -26,10 +26,8 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.query import PathStep
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.annotated.judge import annotated_judge
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel, report_of
-from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
+from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge, graph_channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, at_most_words, vote_of
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
@@ -158,9 +156,9 @@ def test_counts_against_the_programmatic_check() -> None:
         assert counts == (1, 1, 1, 1)
 
 
-@pytest.mark.parametrize("others", [(), (AnnotatedTextChannel(),)])
+@pytest.mark.parametrize("others", [(), (graph_channel(Channel.TEXT, {}),)])
 def test_a_judge_that_asks_the_programmatic_check_is_not_measured_by_it(
-    others: tuple[AnnotatedTextChannel, ...],
+    others: tuple[GraphChannel, ...],
 ) -> None:
     trees = Trees()
     critics: list[TrajectoryCritic] = [*others, ProgrammaticChannel()]
@@ -221,17 +219,6 @@ def test_screens_are_read_once_and_memory_is_bounded() -> None:
     small = SeenScreens(counting, capacity=2)
     first = asyncio.run(judge_episodes([episode], judge, small, ORIGIN))
     assert first.episodes[0].judgement is not None and first.episodes[0].judgement.correct
-
-
-def test_the_text_channel_reads_words_only() -> None:
-    trees = Trees()
-    report = report_of(right_walk(trees).end(), trees)
-    assert all(isinstance(line, str) for line in report)
-    assert any(
-        line.startswith('Tapped radio "Large" in "Size": choice "Size" is now "Large" instead of "Medium"')
-        for line in report
-    )
-    assert AnnotatedTextChannel().channel is Channel.TEXT and AnnotatedTreeChannel().channel is Channel.MULTIMODAL
 
 
 def test_on_screen_text_cannot_speak_for_the_caption() -> None:

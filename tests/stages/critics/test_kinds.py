@@ -27,15 +27,19 @@ from trajmill.stages.critics.kinds import StepCriticSpec, TrajectoryCriticSpec
 class Strict:
     channel, resolution, version = Channel.TEXT, "full", "strict-1"
 
+    def __init__(self, merciful):
+        self.merciful = merciful
+
     async def judge(self, episode, screens, steps, draw=0):
-        return vote_of(self, False, "nothing is ever good enough")
+        return vote_of(self, self.merciful, "nothing is ever good enough")
 
 
 class StrictSpec(TrajectoryCriticSpec):
     kind: Literal["strict"] = "strict"
+    merciful: bool = False
 
-    def open(self):
-        return Strict()
+    def open(self, graphs):
+        return Strict(self.merciful)
 
 
 class StrictSteps:
@@ -48,7 +52,7 @@ class StrictSteps:
 class StrictStepsSpec(StepCriticSpec):
     kind: Literal["strict_steps"] = "strict_steps"
 
-    def open(self):
+    def open(self, graphs):
         return StrictSteps()
 """
 
@@ -96,6 +100,13 @@ def test_a_critic_of_another_package_votes_in_its_channel() -> None:
 def test_a_step_critic_of_another_package_judges_the_steps() -> None:
     assert StepLabel.HARMFUL not in step_labels(JudgeSpec())
     assert step_labels(JudgeSpec(step_critic="strict_steps")) == {StepLabel.HARMFUL}
+
+
+@pytest.mark.usefixtures("other_package")
+def test_a_critic_of_another_package_has_settings_of_its_own() -> None:
+    assert is_correct(JudgeSpec(text_critic="strict", critics={"strict": {"merciful": True}}))
+    with pytest.raises(ValidationError, match="strict: mercy: "):
+        JudgeSpec(critics={"strict": {"mercy": 1}})
 
 
 @pytest.mark.usefixtures("other_package")

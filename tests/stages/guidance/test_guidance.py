@@ -25,7 +25,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
-from trajmill.stages.critics.annotated.judge import annotated_judge
+from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episode
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
 from trajmill.stages.guidance.strip import quotes_guidance

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
 from trajmill.stages.critics.calibration.noisy import NoisyChannel
@@ -22,8 +21,6 @@ from trajmill.stages.critics.voting import ChannelCritics
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import Sampling
-
-SpecT = TypeVar("SpecT", bound=Spec)
 
 
 class JudgeConstruction(NamedTuple):
@@ -47,9 +44,9 @@ class JudgeConstruction(NamedTuple):
         return ChannelCritics(rule, critics, self.spec.tries)
 
     def _step_critic(self) -> StepCritic:
-        model = self.models.step
+        model, spec = self.models.step, self.spec
         if model is None:
-            return self._knowing_graphs(step_critic_spec(self.spec.step_critic)).open()
+            return step_critic_spec(spec.step_critic, spec.critics.get(spec.step_critic)).open(spec.graphs)
         return ModelStepCritic(
             self.connect(model), self.models.prompts.step, Sampling(seed=self.models.seed), model.budget
         )
@@ -72,16 +69,14 @@ class JudgeConstruction(NamedTuple):
                     for model, budget in models
                 ]
             case Channel.TEXT:
-                return [self._knowing_graphs(trajectory_critic_spec(self.spec.text_critic)).open()]
+                return [self._without_model(self.spec.text_critic)]
             case Channel.MULTIMODAL:
-                return [self._knowing_graphs(trajectory_critic_spec(self.spec.multimodal_critic)).open()]
+                return [self._without_model(self.spec.multimodal_critic)]
             case Channel.PROGRAMMATIC:
                 return [ProgrammaticChannel()]
 
-    def _knowing_graphs(self, critic: SpecT) -> SpecT:
-        """The spec of a critic with the graphs of the judge, if it judges by graphs."""
-        asks = "graphs" in type(critic).model_fields
-        return critic.model_copy(update={"graphs": self.spec.graphs}) if asks else critic
+    def _without_model(self, kind: str) -> TrajectoryCritic:
+        return trajectory_critic_spec(kind, self.spec.critics.get(kind)).open(self.spec.graphs)
 
     def _captioner(self) -> ScreenCaptioner:
         if self.models.describer is None:

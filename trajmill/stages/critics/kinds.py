@@ -1,26 +1,30 @@
-"""The kinds of critics that ask no model."""
+"""The kinds of critics that ask no model: ours, and those of other packages."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from trajmill.schemas.spec import Spec
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.stages.critics.base import StepCritic, TrajectoryCritic
+    from trajmill.stages.graphs.base import AppGraph
 
+_HERE = "trajmill.stages.critics.kinds"
 CRITICS: Final = PartGroup(
     "trajmill.critics",
     "critic",
     {
-        "annotated_step": "trajmill.stages.critics.annotated.spec:AnnotatedStepSpec",
-        "annotated_text": "trajmill.stages.critics.annotated.spec:AnnotatedTextSpec",
-        "annotated_tree": "trajmill.stages.critics.annotated.spec:AnnotatedTreeSpec",
-        "graph_step": "trajmill.stages.critics.app_graph.spec:GraphStepSpec",
-        "graph_way": "trajmill.stages.critics.app_graph.spec:GraphWaySpec",
-        "graph_end": "trajmill.stages.critics.app_graph.spec:GraphEndSpec",
+        "annotated_step": f"{_HERE}:GraphStepSpec",
+        "annotated_text": f"{_HERE}:GraphTextSpec",
+        "annotated_tree": f"{_HERE}:GraphTreeSpec",
+        "graph_step": f"{_HERE}:GraphStepSpec",
+        "graph_way": f"{_HERE}:GraphTextSpec",
+        "graph_end": f"{_HERE}:GraphTreeSpec",
     },
 )
 
@@ -29,31 +33,70 @@ class StepCriticSpec(Spec):
     """A critic of steps that asks no model; `judge.step_critic` names its kind."""
 
     @abstractmethod
-    def open(self) -> StepCritic:
-        """The critic."""
+    def open(self, graphs: tuple[Path, ...]) -> StepCritic:
+        """The critic; `graphs` are the files of the graphs of the run's apps."""
 
 
 class TrajectoryCriticSpec(Spec):
     """A critic of trajectories that asks no model; `judge.text_critic` or `judge.multimodal_critic` names its kind."""
 
     @abstractmethod
-    def open(self) -> TrajectoryCritic:
-        """The critic."""
+    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
+        """The critic; `graphs` are the files of the graphs of the run's apps."""
 
 
-def step_critic_spec(kind: str) -> StepCriticSpec:
-    """The spec of a kind with its defaults.
+class GraphStepSpec(StepCriticSpec):
+    """Compares each step with the annotations of its query, or with the graph of its app."""
+
+    kind: Literal["graph_step", "annotated_step"] = "graph_step"
+
+    def open(self, graphs: tuple[Path, ...]) -> StepCritic:
+        """The critic. Raises BadInputError if a file is no graph."""
+        from trajmill.stages.critics.app_graph.channels import StepCriticByGraph
+
+        return StepCriticByGraph(_by_app(graphs))
+
+
+class GraphTextSpec(TrajectoryCriticSpec):
+    """Votes in the text channel by the annotations of a query, or by the graph of its app."""
+
+    kind: Literal["graph_way", "annotated_text"] = "graph_way"
+
+    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
+        """The critic. Raises BadInputError if a file is no graph."""
+        from trajmill.stages.critics.app_graph.channels import graph_channel
+
+        return graph_channel(Channel.TEXT, _by_app(graphs))
+
+
+class GraphTreeSpec(TrajectoryCriticSpec):
+    """Votes in the multimodal channel by the annotations of a query, or by the graph of its app."""
+
+    kind: Literal["graph_end", "annotated_tree"] = "graph_end"
+
+    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
+        """The critic. Raises BadInputError if a file is no graph."""
+        from trajmill.stages.critics.app_graph.channels import graph_channel
+
+        return graph_channel(Channel.MULTIMODAL, _by_app(graphs))
+
+
+def step_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> StepCriticSpec:
+    """The spec of a kind with its settings, or with its defaults.
 
     Raises:
-        BadInputError: there is no such kind, and the message names the nearest; or it is no critic of steps.
+        BadInputError: there is no such kind, and the message names the nearest; or it is no critic of steps; or a
+            setting is wrong.
     """
-    return CRITICS.default_spec(kind, StepCriticSpec)
+    return CRITICS.default_spec(kind, StepCriticSpec, settings)
 
 
-def trajectory_critic_spec(kind: str) -> TrajectoryCriticSpec:
-    """The spec of a kind with its defaults.
+def trajectory_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> TrajectoryCriticSpec:
+    """The spec of a kind with its settings, or with its defaults; raises as `step_critic_spec`."""
+    return CRITICS.default_spec(kind, TrajectoryCriticSpec, settings)
 
-    Raises:
-        BadInputError: there is no such kind, and the message names the nearest; or it is no critic of trajectories.
-    """
-    return CRITICS.default_spec(kind, TrajectoryCriticSpec)
+
+def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:
+    from trajmill.stages.graphs.file import read_graph
+
+    return {graph.app: graph for graph in map(read_graph, files)}

@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask
-from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
+from trajmill.stages.critics.kinds import CRITICS, step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, resolution_of
 from trajmill.stages.models.openable import OpenableModel
 
@@ -92,12 +93,24 @@ class JudgeSpec(Spec):
     multimodal_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_tree"
     """Kind of the critic that votes in the multimodal channel if `models.critic.multimodal` names no model."""
     graphs: tuple[Path, ...] = ()
-    """Files of the graphs that critics of the kinds `graph_step`, `graph_way` (text channel) and `graph_end`
-    (multimodal channel) judge by; those of `[graphs]` if empty."""
+    """Files of the graphs of apps that critics without a model judge by; those of `[graphs]` if empty."""
+    critics: dict[str, dict[str, Any]] = {}
+    """By kind of a critic without a model, its settings, e.g. `[judge.critics.my_critic]` for a critic of your own
+    package."""
     false_positive: Fraction = 0.0
     """For studies of calibration: share of wrong trajectories that each channel calls correct at random."""
     false_negative: Fraction = 0.0
     """For studies of calibration: share of correct trajectories that each channel calls wrong at random."""
+
+    @field_validator("critics")
+    @classmethod
+    def _known_settings(cls, critics: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for kind, settings in critics.items():
+            try:
+                CRITICS.default_spec(kind, Spec, settings)
+            except BadInputError as error:
+                raise PydanticCustomError("critic", "{message}", {"message": str(error)}) from None
+        return critics
 
     @field_validator("quorum")
     @classmethod

@@ -23,7 +23,7 @@ from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.annotated.judge import annotated_judge
+from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episode
 
 RECEIPT = ("1 x Margherita", "Size: Large", "Note: ring twice")

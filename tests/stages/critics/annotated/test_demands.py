@@ -23,8 +23,8 @@ from trajmill.schemas.actions import SystemButton
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Query, Slot
-from trajmill.stages.critics.annotated.judge import annotated_judge
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episode, judge_episodes
 
 ON = ("clickable", "checked")

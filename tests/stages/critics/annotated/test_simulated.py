@@ -13,7 +13,7 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.critics.annotated.judge import annotated_judge
+from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment

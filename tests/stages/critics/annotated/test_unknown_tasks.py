@@ -9,10 +9,9 @@ import pytest
 from tests.stages.critics.little_app import ORIGIN, Trees, food_query, right_walk
 from trajmill.schemas.errors import FailureClass, JudgeFailure
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
-from trajmill.stages.critics.annotated.judge import annotated_judge
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
-from trajmill.stages.critics.annotated.text_channel import AnnotatedTextChannel
-from trajmill.stages.critics.annotated.tree_channel import AnnotatedTreeChannel
+from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge, graph_channel
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.imported import ImportedTask
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
@@ -53,8 +52,8 @@ def test_their_trajectories_stay_unjudged_and_are_failures() -> None:
     assert all("not those of an annotated app" in failure.message for failure in judged.failures)
 
 
-@pytest.mark.parametrize("channel", [AnnotatedTextChannel(), AnnotatedTreeChannel()])
-def test_no_channel_votes_on_tasks_without_annotations(channel: AnnotatedTextChannel | AnnotatedTreeChannel) -> None:
+@pytest.mark.parametrize("channel", [graph_channel(each, {}) for each in (Channel.TEXT, Channel.MULTIMODAL)])
+def test_no_channel_votes_on_tasks_without_annotations(channel: GraphChannel) -> None:
     trees = Trees()
     with pytest.raises(JudgeFailure):
         asyncio.run(channel.judge(right_walk(trees).end(android()), trees, []))

@@ -12,7 +12,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform, Query, Split
-from trajmill.stages.critics.app_graph.channels import end_channel, way_channel
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.app_graph.channels import graph_channel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.queries.live.drafting import draft_live
@@ -92,17 +93,12 @@ def query(task: str, value: str = "") -> Query:
     return asyncio.run(draft_live(sample, Split.TRAIN, False, LiveGrammar(), ORIGIN, 0))
 
 
-def votes(episode: Episode, trees: Trees) -> tuple[Vote, Vote]:
-    async def ask() -> tuple[Vote, Vote]:
-        way, end = (channel({GRAPH.app: GRAPH}) for channel in (way_channel, end_channel))
-        return await way.judge(episode, trees, []), await end.judge(episode, trees, [])
-
-    return asyncio.run(ask())
+def vote(episode: Episode, trees: Trees) -> Vote:
+    return asyncio.run(graph_channel(Channel.TEXT, {GRAPH.app: GRAPH}).judge(episode, trees, []))
 
 
-def judged(walk: Walk, asked: Query) -> tuple[bool, bool]:
-    way, end = votes(walk.end(asked), walk.trees)
-    return way.correct, end.correct
+def judged(walk: Walk, asked: Query) -> bool:
+    return vote(walk.end(asked), walk.trees).correct
 
 
 def start() -> Walk:
@@ -112,29 +108,29 @@ def start() -> Walk:
 def test_an_item_of_a_list_is_no_entered_value() -> None:
     asked = query("machines-set-filter", "Lathe")
     early = start().tap("Machines", machines())
-    _, end = votes(early.end(asked), early.trees)
+    end = vote(early.end(asked), early.trees)
     assert not end.correct and "filter is not 'Lathe' at the end" in end.reason
     done = start().tap("Machines", machines()).tap("Filter", machines()).write("Lathe", machines(text="Lathe"))
-    assert judged(done, asked) == (True, True)
+    assert judged(done, asked)
 
 
-def test_one_of_two_presses_is_not_enough_in_either_channel() -> None:
+def test_one_of_two_presses_is_not_enough() -> None:
     asked = query("machines-like-1-like-2")
     half = start().tap("Machines", machines()).tap("Like 1", machines(1))
-    way, end = votes(half.end(asked), half.trees)
-    assert (way.correct, end.correct) == (False, False)
-    assert "did not do 'like-2'" in way.reason and "Like 2 still stands" in end.reason.replace("'", "")
-    assert judged(half.tap("Like 2", machines(1, 2)), asked) == (True, True)
+    found = vote(half.end(asked), half.trees)
+    assert not found.correct
+    assert "did not do 'like-2'" in found.reason and "Like 2 still stands" in found.reason.replace("'", "")
+    assert judged(half.tap("Like 2", machines(1, 2)), asked)
 
 
 def test_what_was_taken_back_is_not_done_and_may_be_done_again() -> None:
     asked = query("machines-like-1")
     back = start().tap("Machines", machines()).tap("Like 1", machines(1)).tap("Liked 1", machines())
-    assert judged(back, asked) == (False, False)
+    assert not judged(back, asked)
     again = start().tap("Machines", machines()).tap("Like 1", machines(1)).tap("Liked 1", machines())
-    assert judged(again.tap("Like 1", machines(1)), asked) == (True, True)
+    assert judged(again.tap("Like 1", machines(1)), asked)
     both = start().tap("Machines", machines()).tap("Like 2", machines(2)).tap("Like 1", machines(1, 2))
-    assert judged(both, asked) == (False, True)
+    assert not judged(both, asked)
 
 
 def test_an_act_needs_the_value_in_its_own_field() -> None:
@@ -144,17 +140,17 @@ def test_an_act_needs_the_value_in_its_own_field() -> None:
         typed = start().do(TypeText(text=text), notes(text))
         return typed.do(PressKeys(keys=("enter",)), notes("", text))
 
-    assert judged(sent("Lathe"), asked) == (True, True)
-    assert judged(sent("oil"), asked) == (False, False)
+    assert judged(sent("Lathe"), asked)
+    assert not judged(sent("oil"), asked)
     with_enter = start().do(TypeText(text="Lathe", enter=True), notes("", "Lathe"))
-    assert judged(with_enter, asked) == (True, True)
+    assert judged(with_enter, asked)
 
 
 def test_a_setting_that_nobody_asked_for_is_an_error_until_it_is_put_back() -> None:
     asked = query("machines-like-1")
     changed = start().tap("Machines", machines()).tap("Dark", machines(dark=True)).tap("Like 1", machines(1, dark=True))
-    way, end = votes(changed.end(asked), changed.trees)
-    assert (way.correct, end.correct) == (False, True) and "dark" in way.reason
+    found = vote(changed.end(asked), changed.trees)
+    assert not found.correct and "dark" in found.reason
     put_back = (
         start()
         .tap("Machines", machines())
@@ -162,7 +158,7 @@ def test_a_setting_that_nobody_asked_for_is_an_error_until_it_is_put_back() -> N
         .tap("Dark", machines())
         .tap("Like 1", machines(1))
     )
-    assert judged(put_back, asked) == (True, True)
+    assert judged(put_back, asked)
 
 
 def test_what_no_screen_shows_or_nobody_can_read_is_unjudged() -> None:
@@ -171,14 +167,14 @@ def test_what_no_screen_shows_or_nobody_can_read_is_unjudged() -> None:
     for goal in ('{"all": [{"check": "url", "contains": "/x"}]}', '{"showing": [{}]}', "[]"):
         episode = done.end(asked.model_copy(update={"goal": goal}))
         with pytest.raises(JudgeFailure, match="goal"):
-            votes(episode, done.trees)
+            vote(episode, done.trees)
 
 
 def test_the_answers_of_a_causal_chain_must_have_been_seen_in_their_turn() -> None:
     asked = query("machines-like-1")
     chain = '{"pathway": [{"showing": [{"role": "list_item", "text": "Mill"}]}]}'
     done = start().tap("Machines", machines()).tap("Like 1", machines(1))
-    assert votes(done.end(asked.model_copy(update={"goal": chain})), done.trees)[1].correct
+    assert vote(done.end(asked.model_copy(update={"goal": chain})), done.trees).correct
     never = chain.replace("Mill", "Saw")
-    end = votes(done.end(asked.model_copy(update={"goal": never})), done.trees)[1]
+    end = vote(done.end(asked.model_copy(update={"goal": never})), done.trees)
     assert not end.correct and "answer 1 of 1" in end.reason

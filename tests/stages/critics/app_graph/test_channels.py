@@ -13,10 +13,9 @@ from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.critics.app_graph.channels import end_channel, way_channel
-from trajmill.stages.critics.app_graph.step_critic import GraphStepCritic
+from trajmill.stages.critics.app_graph.channels import StepCriticByGraph, graph_channel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World, shared_world
@@ -65,38 +64,33 @@ def played(world: World, query: Query, path: tuple[PathStep, ...] | None = None)
     return asyncio.run(play())
 
 
-def votes(clock: AppGraph, played: Played) -> tuple[Vote, Vote]:
+def vote(clock: AppGraph, played: Played) -> Vote:
     graphs = {clock.app: clock}
-
-    async def ask() -> tuple[Vote, Vote]:
-        steps = await GraphStepCritic(graphs).judge(*played)
-        return (
-            await way_channel(graphs).judge(*played, steps),
-            await end_channel(graphs).judge(*played, steps),
-        )
-
-    return asyncio.run(ask())
+    text, multimodal = (
+        asyncio.run(graph_channel(channel, graphs).judge(*played, [])) for channel in (Channel.TEXT, Channel.MULTIMODAL)
+    )
+    assert text.correct is multimodal.correct, "each channel judges alone"
+    return text
 
 
 def test_what_the_reference_agent_does_is_correct(world: World, clock: AppGraph) -> None:
     for task, value in (("options-set-snooze", "5 minutes"), ("running-lengths", "3 minutes")):
         episode = played(world, query_for(clock, task, value))
         assert episode.episode.trajectory.reward == 1.0
-        assert [vote.correct for vote in votes(clock, episode)] == [True, True]
+        assert vote(clock, episode).correct
 
 
 def test_another_value_is_wrong_at_the_end(world: World, clock: AppGraph) -> None:
     asked, done = (query_for(clock, "options-set-snooze", value) for value in ("5 minutes", "20 minutes"))
-    way, end = votes(clock, played(world, asked, done.path))
-    assert (way.correct, end.correct) == (False, False)
-    assert "20 minutes" in way.reason and "5 minutes" in end.reason
+    found = vote(clock, played(world, asked, done.path))
+    assert not found.correct and "20 minutes" in found.reason and "5 minutes" in found.reason
 
 
 def test_another_page_and_an_early_end_are_wrong(world: World, clock: AppGraph) -> None:
     asked, other = (query_for(clock, "options-set-snooze", "5 minutes"), query_for(clock, "timer-set-sound", "Gong"))
-    assert "timer" in votes(clock, played(world, asked, other.path))[1].reason
+    assert "timer" in vote(clock, played(world, asked, other.path)).reason
     gave_up = played(world, asked, asked.path[:-1])
-    assert not votes(clock, gave_up)[1].correct
+    assert not vote(clock, gave_up).correct
 
 
 def test_something_destructive_is_wrong_on_the_way(world: World, clock: AppGraph) -> None:
@@ -106,20 +100,20 @@ def test_something_destructive_is_wrong_on_the_way(world: World, clock: AppGraph
         name: element.model_copy(update={"marks": (Mark.DESTRUCTIVE,)}) for name, element in page.elements.items()
     }
     marked = clock.model_copy(update={"pages": {**clock.pages, "home": page.model_copy(update={"elements": elements})}})
-    way, _ = votes(marked, played(world, query))
-    assert not way.correct and "destructive" in way.reason and way.first_error_step is not None
+    found = vote(marked, played(world, query))
+    assert not found.correct and "destructive" in found.reason and found.first_error_step is not None
 
 
 def test_an_unknown_end_or_query_is_unjudged(world: World, clock: AppGraph) -> None:
     query = query_for(clock, "options-set-snooze", "5 minutes")
     unknown = {name: page.model_copy(update={"recognise": Recogniser()}) for name, page in clock.pages.items()}
     with pytest.raises(JudgeFailure, match="does not know"):
-        votes(clock.model_copy(update={"pages": unknown}), played(world, query))
-    with pytest.raises(JudgeFailure, match="no graph has its pages"):
-        votes(clock.model_copy(update={"app": "other"}), played(world, query))
+        vote(clock.model_copy(update={"pages": unknown}), played(world, query))
+    with pytest.raises(JudgeFailure, match="not those of an annotated app"):
+        vote(clock.model_copy(update={"app": "other"}), played(world, query))
 
 
 def test_steps_that_do_something_of_the_task_are_good(world: World, clock: AppGraph) -> None:
     episode = played(world, query_for(clock, "options-set-snooze", "5 minutes"))
-    labels = [step.label for step in asyncio.run(GraphStepCritic({clock.app: clock}).judge(*episode))]
+    labels = [step.label for step in asyncio.run(StepCriticByGraph({clock.app: clock}).judge(*episode))]
     assert labels[-2:] == [StepLabel.GOOD, StepLabel.GOOD] and StepLabel.HARMFUL not in labels

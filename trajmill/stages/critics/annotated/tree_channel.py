@@ -1,67 +1,52 @@
-"""The multimodal channel without a model: reads the accessibility trees of all screens, but no pixels (paper 6.3).
+"""Finds the problems of an episode by the annotations of its query and the trees of all screens, without any pixels.
 
-It checks whether each constraint was met when something was submitted, whether anything else was changed, and whether
-the receipt of each part of the task was shown once.
+The moments that matter are those at which something is submitted, and the end: each constraint must be met then, and
+nothing else may be changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.schemas.episode import Episode
-from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Slot
-from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.annotated.channel import AnnotatedChannel
 from trajmill.stages.critics.annotated.episode_state import EpisodeState
-from trajmill.stages.critics.annotated.problem_finder import ProblemFinder
-from trajmill.stages.critics.annotated.slots import holds, slots_on, wanted
+from trajmill.stages.critics.annotated.slots import holds, same_value, slots_on, wanted
 from trajmill.stages.critics.annotated.task import (
     AnnotatedTask,
     TaskPart,
     asked_in_words,
     changes_page_in_place,
     does_something_else,
+    is_about,
     pages_from,
+    parts_of,
     replaces_value,
     submits,
 )
-from trajmill.stages.critics.annotated.wording import is_said, mentions, says_no
-from trajmill.stages.critics.trees.replay import SeenStep, replay
+from trajmill.stages.critics.annotated.wording import is_said, mentions, repeats_harmlessly, says_no
+from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.critics.trees.screen_state import OFF, ON, Control
 
 
-class AnnotatedTreeChannel(AnnotatedChannel):
-    """Votes by accessibility trees."""
-
-    channel = Channel.MULTIMODAL
-    version = "state-channel-1"
-    reason_if_correct = "every constraint stood as asked when it counted, and nothing else was changed"
-
-    def problems(self, task: AnnotatedTask, episode: Episode, screens: ScreenReader) -> list[str]:
-        """The problems that the trees of the episode's screens show.
-
-        Raises:
-            JudgeFailure: a screen is missing.
-        """
-        return find_problems(task, replay(episode, screens))
-
-
 def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[str]:
-    """The reasons why steps do not do what the task asks; empty if they do."""
+    """The reasons why steps do not do what the task asks, as sentences; empty if they do."""
     if not steps or not steps[-1].action.ends:
         return ["the agent did not say that it was done"]
-    finder = _TreeProblems(task, steps[0])
+    finder = _ProblemFinder(task, steps[0])
     for step in steps:
         finder.observe(step)
-    return finder.problems + finder.problems_at_end()
+    finder.finish()
+    return finder.found
 
 
-class _TreeProblems(ProblemFinder):
-    """Finds problems in the screens of one episode."""
+class _ProblemFinder:
+    """Follows the screens of one episode."""
 
     def __init__(self, task: AnnotatedTask, first: SeenStep) -> None:
-        super().__init__(task)
+        self.found: list[str] = []
+        self._task = task
+        self._parts = parts_of(task)
+        self._submitted: dict[str, list[str]] = {}
         self._state = EpisodeState()
         self._state.enter(first.outcome.before)
 
@@ -69,7 +54,7 @@ class _TreeProblems(ProblemFinder):
         """Read one step."""
         self._state.observe(step)
         if does_something_else(step, self._task):
-            self.problems.append(f'something else was done: "{step.outcome.after.title}"')
+            self.found.append(f'something else was done: "{step.outcome.after.title}"')
         page, element = step.outcome.before.page, step.action.element
         for part in self._parts:
             if submits(step, part.receipt):
@@ -77,14 +62,59 @@ class _TreeProblems(ProblemFinder):
             elif changes_page_in_place(step) and page in part.pages and element is not None:
                 self._press(page, element.text, part, replaces_value(step) and element.role == "list_item")
 
-    def _problems_of(self, part: TaskPart) -> list[str]:
-        unmet = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
+    def finish(self) -> None:
+        """Read the end of the episode, when the agent has said that it is done."""
+        for part in self._parts:
+            if self._submitted.get(part.pages[-1]):
+                continue
+            if part.receipt is not None and part.receipt not in self._state.pages:
+                self.found.append(f"{part.receipt} was never reached")
+            else:
+                self._check(part)
+            changed = {page for page, _ in self._state.changed_controls()}
+            if part.open_page is not None and part.open_page not in changed:
+                self.found.append(f"nothing was done on {part.open_page}")
+        known = {page for part in self._parts for page in part.pages}
+        self.found += [
+            f'"{control.label}" stands at "{control.value}" on {page}'
+            for page, control in self._state.changed_controls()
+            if page not in known and page not in self._state.forms
+        ]
+
+    def _press(self, page: str, label: str, part: TaskPart, swaps_item: bool) -> None:
+        """Handle a press that changed the content of its page; `swaps_item`: a list item has replaced another one."""
+        slots = slots_on(page, self._task.slots)
+        if any(same_value(label, slot.value) for slot in slots):
+            return
+        asked = page == part.open_page and is_about(label, self._task)
+        if asked or self._submits_typed_text(page, part):
+            self._submit(part, label)
+        elif not (swaps_item and slots):
+            self.found.append(f'"{label}" was pressed')
+
+    def _submit(self, part: TaskPart, what: str) -> None:
+        """Handle a submission: everything must be as asked now, and nothing may be submitted twice."""
+        before = self._submitted.setdefault(part.pages[-1], [])
+        if before and (what not in before or not repeats_harmlessly(what)):
+            self.found.append(f'"{what}" was done after "{before[-1]}"')
+        before.append(what)
+        self._check(part)
+
+    def _check(self, part: TaskPart) -> None:
+        """Compare the controls of a part's pages with what was asked."""
+        self.found += [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
         changed = [place for place in self._state.changed_controls() if place[0] in part.pages]
-        unasked = [control for page, control in changed if not self._asked(page, control, part)]
-        for (page, _), seen in self._state.controls.items():
-            if page in part.pages and not seen.changed and self._contradicts_instruction(page, seen.control):
-                unasked.append(seen.control)
-        return unmet + [f'"{control.label}" stands at "{control.value}"' for control in unasked]
+        unasked = [control for page, control in changed if not is_asked(page, control, self._task, part)]
+        self.found += [f'"{control.label}" stands at "{control.value}"' for control in unasked]
+        self.found += [
+            f'"{seen.control.label}" stands at "{seen.control.value}"'
+            for (page, _), seen in self._state.controls.items()
+            if page in part.pages and not seen.changed and self._contradicts_instruction(page, seen.control)
+        ]
+
+    def _submits_typed_text(self, page: str, part: TaskPart) -> bool:
+        """Whether a press on a page submits typed text: it is the last page of its part, and no receipt follows."""
+        return part.receipt is None and page == part.pages[-1] and page in self._state.typed
 
     def _contradicts_instruction(self, page: str, control: Control) -> bool:
         """Whether the instruction names a switch without a constraint and wants its other position."""
@@ -107,23 +137,8 @@ class _TreeProblems(ProblemFinder):
         pages = pages_from(slot, self._task)
         return any(mentions(text, slot.value) for page in pages for text in self._state.shown.get(page, ()))
 
-    def _asked(self, page: str, control: Control, part: TaskPart) -> bool:
-        slot = wanted(control, slots_on(page, self._task.slots))
-        return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
 
-    def _was_reached(self, receipt: str) -> bool:
-        return receipt in self._state.pages
-
-    def _is_changed(self, page: str) -> bool:
-        return any(place == page for place, _ in self._state.changed_controls())
-
-    def _is_typed_on(self, page: str) -> bool:
-        return page in self._state.typed
-
-    def _changed_elsewhere(self) -> list[str]:
-        known = {page for part in self._parts for page in part.pages}
-        return [
-            f'"{control.label}" stands at "{control.value}" on {page}'
-            for page, control in self._state.changed_controls()
-            if page not in known and page not in self._state.forms
-        ]
+def is_asked(page: str, control: Control, task: AnnotatedTask, part: TaskPart) -> bool:
+    """Whether a control has a value that a constraint or the instruction asks for."""
+    slot = wanted(control, slots_on(page, task.slots))
+    return holds(control, slot) if slot is not None else asked_in_words(control, page, task, part)

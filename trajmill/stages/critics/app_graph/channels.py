@@ -1,18 +1,30 @@
-"""The two channels that judge by the graph of a live app: one reads the way, the other the end."""
+"""The channels that judge by annotations and ask no model.
+
+A query that was made from a graph with annotated pages has its annotations itself; other queries are judged by the
+graph of their app. Each channel looks at the whole episode, so that either can judge alone. Both read the same trees
+and the same annotations, so they are no independent evidence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, follow
-from trajmill.stages.critics.app_graph.problems import GraphProblem, end_problems, way_problems
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, vote_of
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
+from trajmill.stages.critics.annotated.tree_channel import find_problems
+from trajmill.stages.critics.app_graph.episode_on_graph import follow
+from trajmill.stages.critics.app_graph.problems import GraphProblem, problems_of
+from trajmill.stages.critics.app_graph.step_critic import GraphStepCritic
+from trajmill.stages.critics.base import StepResult, Vote, vote_of
+from trajmill.stages.critics.consensus import Judge
 from trajmill.stages.critics.rule import FULL
+from trajmill.stages.critics.trees.replay import replay
+from trajmill.stages.critics.voting import single_vote
 from trajmill.stages.graphs.base import AppGraph
 
 
@@ -20,41 +32,75 @@ from trajmill.stages.graphs.base import AppGraph
 class GraphChannel:
     """Votes Correct if it finds no problem."""
 
-    graphs: Mapping[str, AppGraph]
-    """By app, its graph."""
     channel: Channel
     version: str
-    problems: Callable[[GraphEpisode], Sequence[GraphProblem]]
-    """Finds what is wrong; raises JudgeFailure if the graph does not tell."""
-    praise: str
-    """What it says of an episode without a problem."""
+    graphs: Mapping[str, AppGraph]
+    """By app, its graph; without it, only queries with annotated pages are judged."""
     resolution: ClassVar[str] = FULL
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode.
 
+        In a correct trajectory, the steps that did not help are redundant. In an incorrect one, the first step with a
+        problem is the error, else the first harmful step, else the last one, because it ended an unfinished task.
+
         Raises:
-            JudgeFailure: the graph does not tell, or a screen is missing.
+            JudgeFailure: the annotations of the query are not known or do not tell, or a screen is missing.
         """
-        return _vote(self, self.problems(follow(episode, screens, self.graphs)), steps, self.praise)
+        problems = self._problems(episode, screens)
+        harmful = [step.index for step in steps if step.label is StepLabel.HARMFUL]
+        neutral = [step.index for step in steps if step.label is StepLabel.NEUTRAL]
+        if not problems:
+            return vote_of(
+                self,
+                True,
+                "all that was asked was done where it belongs, and nothing else",
+                tuple(sorted(harmful + neutral)),
+            )
+        last = steps[-1].index if steps else None
+        first = min((problem.step for problem in problems if problem.step is not None), default=None)
+        error = first if first is not None else harmful[0] if harmful else last
+        return vote_of(self, False, "; ".join(problem.text for problem in problems), tuple(neutral), error)
+
+    def _problems(self, episode: Episode, screens: ScreenReader) -> Sequence[GraphProblem]:
+        query = episode.query
+        if not is_annotated(query) and any(app in self.graphs for app in query.apps):
+            return problems_of(follow(episode, screens, self.graphs))
+        return [GraphProblem(text, None) for text in find_problems(annotated_task(query), replay(episode, screens))]
 
 
-def way_channel(graphs: Mapping[str, AppGraph]) -> GraphChannel:
-    """Votes Correct if nothing destructive, and nothing that nobody asked for, was done on any way to the end."""
-    praise = "every step belongs to the task or leads to its pages"
-    return GraphChannel(graphs, Channel.TEXT, "graph-way-1", way_problems, praise)
+@dataclass(frozen=True)
+class StepCriticByGraph:
+    """Judges single steps by the annotations of the query, or by the graph of its app."""
+
+    graphs: Mapping[str, AppGraph]
+
+    @property
+    def version(self) -> str:
+        """The versions of both critics."""
+        return (
+            f"{AnnotatedStepCritic.version}|{GraphStepCritic.version}" if self.graphs else AnnotatedStepCritic.version
+        )
+
+    async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
+        """Judge each step of an episode.
+
+        Raises:
+            JudgeFailure: a screen is missing, or the graph has not the pages of the query.
+        """
+        query = episode.query
+        if not is_annotated(query) and any(app in self.graphs for app in query.apps):
+            return await GraphStepCritic(self.graphs).judge(episode, screens)
+        return await AnnotatedStepCritic().judge(episode, screens)
 
 
-def end_channel(graphs: Mapping[str, AppGraph]) -> GraphChannel:
-    """Votes Correct if the page of the task is reached and its values stand there."""
-    praise = "the page of the task is reached, and its values stand there"
-    return GraphChannel(graphs, Channel.MULTIMODAL, "graph-end-1", end_problems, praise)
+def graph_channel(channel: Channel, graphs: Mapping[str, AppGraph]) -> GraphChannel:
+    """The critic of a channel."""
+    return GraphChannel(channel, f"graph-{channel}-2", graphs)
 
 
-def _vote(critic: TrajectoryCritic, problems: Sequence[GraphProblem], steps: Sequence[StepResult], reason: str) -> Vote:
-    neutral = tuple(step.index for step in steps if step.label is StepLabel.NEUTRAL)
-    if not problems:
-        return vote_of(critic, True, reason, neutral)
-    last = steps[-1].index if steps else None
-    first = min((problem.step for problem in problems if problem.step is not None), default=last)
-    return vote_of(critic, False, "; ".join(problem.text for problem in problems), neutral, first)
+def annotated_judge(graphs: Mapping[str, AppGraph] | None = None) -> Judge:
+    """The judge that needs no model: it reads the annotations of a query, or the graph of its app."""
+    known = graphs or {}
+    channels = (graph_channel(channel, known) for channel in (Channel.TEXT, Channel.MULTIMODAL))
+    return Judge(StepCriticByGraph(known), tuple(map(single_vote, channels)))

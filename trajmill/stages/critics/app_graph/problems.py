@@ -32,13 +32,28 @@ class GraphProblem(NamedTuple):
     """Index of the step; None for what is missing at the end."""
 
 
+def problems_of(episode: GraphEpisode) -> list[GraphProblem]:
+    """All that is wrong with an episode; empty if it did what its query asks.
+
+    Raises:
+        JudgeFailure: nothing is wrong for certain, but a step did something that the graph does not know, or the end
+            cannot be judged (see `end_problems`).
+    """
+    problems = way_problems(episode)
+    try:
+        problems += end_problems(episode)
+    except JudgeFailure:
+        if not problems:
+            raise
+    if not problems:
+        _refuse_unknown(episode)
+    return problems
+
+
 def way_problems(episode: GraphEpisode) -> list[GraphProblem]:
     """What was done on the way and is no part of the task, and what the task asks for and was never done.
 
     The agent may take any way to the pages of the task. Each act must be done with the values that the task asks for.
-
-    Raises:
-        JudgeFailure: nothing is wrong for certain, and a step did something that the graph does not know.
     """
     problems = [found for step in episode.steps if (found := _forbidden(step)) is not None]
     asked = asked_for(episode.graph, episode.query.path)
@@ -46,10 +61,7 @@ def way_problems(episode: GraphEpisode) -> list[GraphProblem]:
     for slot, item in asked.opened.items():
         if episode.opened.get(slot) != item:
             problems.append(GraphProblem(f"it did not open {item!r} last", None))
-    problems += _changed_settings(episode, asked.given)
-    if not problems:
-        _refuse_unknown(episode)
-    return problems
+    return [*problems, *_changed_settings(episode, asked.given)]
 
 
 def end_problems(episode: GraphEpisode) -> list[GraphProblem]:
