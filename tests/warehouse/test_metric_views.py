@@ -110,28 +110,20 @@ def wpsr_share(count: int, outcomes: list[int]) -> tuple[float, int]:
 
 
 @pytest.mark.slow
-def test_matcr_and_p_atsr_are_those_of_the_stage_and_of_the_paper(warehouse: Warehouse) -> None:
-    made: list[Row] = []
-    for number, walked in enumerate(LEVEL_2):
-        done = all(walked.solved)
-        current = len(walked.solved) - 1 if done else walked.completed
-        attempt = trajectory(number, AT, f"q{number}", reward=float(done), agent="light_manus", steps=1)
-        outputs = json.dumps({"atomic_tasks": "\n".join("[phone] x" for _ in walked.solved), "current": str(current)})
-        last = stored(attempt.trajectory_id, 0, Terminate(status="success")).model_copy(
-            update={"role_outputs": outputs}
-        )
-        made += [query(f"q{number}", AT, Split.HELDOUT_SLOTS), attempt, last]
-    # What another agent does says nothing of atomic tasks.
-    made += [query("other", AT, Split.TRAIN), trajectory(99, AT, "other", reward=1.0)]
-    commit_rows(warehouse, AT, *made)
-    heldout, other = ask(warehouse, "FROM metrics_by_round ORDER BY split")
-    assert (heldout["matcr"], heldout["p_atsr"]) == pytest.approx((matcr(LEVEL_2), p_atsr(LEVEL_2)))
-    assert (round(100 * heldout["matcr"], 1), round(100 * heldout["p_atsr"], 1)) == (57.5, 52.1)
-    assert (other["matcr"], other["p_atsr"]) == (None, None)
+def test_an_agents_own_division_is_no_measure(warehouse: Warehouse) -> None:
+    """Whoever divides a task into more atomic tasks would else be the better agent."""
+    attempt = trajectory(0, AT, "q0", reward=1.0, agent="light_manus", steps=1)
+    outputs = json.dumps({"atomic_tasks": "[phone] a\n[phone] b\n[phone] c", "current": "2"})
+    last = stored(attempt.trajectory_id, 0, Terminate(status="success")).model_copy(update={"role_outputs": outputs})
+    none = query("q1", AT).model_copy(update={"atomic_tasks": ()})
+    commit_rows(warehouse, AT, query("q0", AT), attempt, last, none, trajectory(1, AT, "q1", reward=1.0, atomic_done=0))
+    for found in ask(warehouse, "FROM metrics_by_round"):
+        assert (found["success_rate"], found["matcr"], found["p_atsr"]) == (1.0, None, None)
+    assert ask(warehouse, "FROM atomic_outcomes") == []
 
 
 @pytest.mark.slow
-def test_of_causal_pathways_the_environment_says_what_was_done(warehouse: Warehouse) -> None:
+def test_matcr_and_p_atsr_are_those_of_the_stage_and_of_the_paper(warehouse: Warehouse) -> None:
     made: list[Row] = []
     pairs: list[tuple[Query, Trajectory]] = []
     for number, walked in enumerate(LEVEL_2):
@@ -149,6 +141,7 @@ def test_of_causal_pathways_the_environment_says_what_was_done(warehouse: Wareho
     level = [walked_pathway(asked, attempt) for asked, attempt in pairs]
     assert level == LEVEL_2
     assert (found["wpsr"], found["matcr"], found["p_atsr"]) == pytest.approx((wpsr(level), matcr(level), p_atsr(level)))
+    assert (round(100 * found["matcr"], 1), round(100 * found["p_atsr"], 1)) == (57.5, 52.1)
     assert {row["said_by"] for row in ask(warehouse, "FROM atomic_outcomes")} == {"environment"}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.families import ANY
 from trajmill.stages.agents.base import AgentMaker, AgentModel
-from trajmill.stages.agents.roles.embedded_role import EmbeddedRole
+from trajmill.stages.agents.roles import EmbeddedRole
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.spec import ModelSpec

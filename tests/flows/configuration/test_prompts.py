@@ -17,6 +17,7 @@ from trajmill.flows.serving.models_ready import models_ready
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.base import AgentModel
+from trajmill.stages.agents.roles import Role
 from trajmill.stages.models.prompts import Prompt
 
 STAGES = Path(__file__).parents[3] / "trajmill/stages"
@@ -95,7 +96,8 @@ def _opened(config: Config) -> Iterator[Prompt]:
     agent = config.agent.open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
     roles = [getattr(agent, field.name) for field in fields(agent)]  # type: ignore[arg-type]
     for role in roles:
-        yield from (each for name in getattr(role, "__slots__", ()) if isinstance(each := getattr(role, name), Prompt))
+        # The Manager is two roles, one for each of its prompts.
+        yield from (each.prompt for each in (role if isinstance(role, tuple) else (role,)) if isinstance(each, Role))
 
 
 def test_a_file_for_another_role_is_another_run(tmp_path: Path) -> None:

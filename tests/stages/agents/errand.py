@@ -19,7 +19,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentModel
-from trajmill.stages.agents.roles.sections import numbered, read_items, read_sections
+from trajmill.stages.agents.replies import numbered, read_items, read_sections
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment

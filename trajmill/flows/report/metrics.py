@@ -34,6 +34,12 @@ GROUP BY ALL ORDER BY 2 DESC, 1
 """
 
 
+_MALFORMED = """
+SELECT agent, role, count(*)::BIGINT, count(malformed)::BIGINT, mode(malformed) FROM role_calls
+WHERE run_id = $1 GROUP BY ALL HAVING count(malformed) > 0 ORDER BY 4 DESC, 1, 2
+"""
+
+
 class SplitMetrics(NamedTuple):
     """The last measured policy on one split."""
 
@@ -71,6 +77,17 @@ class ErrorShare(NamedTuple):
     attempts: int
 
 
+class MalformedRow(NamedTuple):
+    """The malformed replies of one role in all rounds."""
+
+    agent: str
+    role: str
+    replies: int
+    malformed: int
+    reason: str
+    """The most frequent one."""
+
+
 class ReportMetrics(NamedTuple):
     """What the section on metrics shows."""
 
@@ -78,6 +95,7 @@ class ReportMetrics(NamedTuple):
     collected: tuple[CollectedMetrics, ...]
     errors: tuple[ErrorShare, ...]
     """Of the last measured round."""
+    malformed: tuple[MalformedRow, ...]
 
     @property
     def has_atomic_tasks(self) -> bool:
@@ -91,5 +109,6 @@ def read_metrics(warehouse: Warehouse, run_id: str) -> ReportMetrics:
         splits = {row[0]: SplitMetrics(*row) for row in views.execute(_METRICS, [run_id]).fetchall()}
         collected = [CollectedMetrics(*row) for row in views.execute(_COLLECTED, [run_id]).fetchall()]
         errors = [ErrorShare(_ERROR_NAMES[name], n) for name, n in views.execute(_ERRORS, [run_id]).fetchall()]
+        malformed = [MalformedRow(*row) for row in views.execute(_MALFORMED, [run_id]).fetchall()]
     named = [splits[split]._replace(split=name) for split, name in SPLIT_NAMES.items() if split in splits]
-    return ReportMetrics(tuple(named), tuple(collected), tuple(errors))
+    return ReportMetrics(tuple(named), tuple(collected), tuple(errors), tuple(malformed))

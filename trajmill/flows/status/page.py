@@ -13,7 +13,7 @@ from trajmill.flows.round import first_unfinished
 from trajmill.flows.stage import StageReport
 from trajmill.flows.status.flow_runs import FlowRuns, flow_runs
 from trajmill.flows.status.now import RolloutAhead, WorkingStage, rollout_ahead, working_stage
-from trajmill.flows.status.results import KAPPA, DiskUse, RunResults, Trend, disk_use, run_results
+from trajmill.flows.status.results import KAPPA, DiskUse, MalformedReplies, RunResults, Trend, disk_use, run_results
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.online import trouble_file
 from trajmill.warehouse.layout import Warehouse
@@ -42,6 +42,7 @@ def status_lines(config: Config, warehouse: Warehouse) -> list[str]:
         *_rows("success", [_trend_line(trend) for trend in results.success]),
         *_rows("judge", [_trend_line(trend) for trend in results.judge]),
         _row("failures", ", ".join(f"{count} {name}" for name, count in results.failures) or "none"),
+        *_rows("malformed", [_malformed_line(role) for role in results.malformed]),
         _row("money", _money_line(results)),
         _row("disk", f"{disk.used / 1e9:,.2f} GB {_used(warehouse)}, {disk.free / 1e9:,.1f} GB free"),
         *_rows("to do", needs),
@@ -103,6 +104,10 @@ def _trend_line(trend: Trend) -> str:
         return f"{trend.name} {trend.now:.2f}" + ("" if trend.before is None else f" ({trend.now - trend.before:+.2f})")
     change = "" if trend.before is None else f" ({100 * (trend.now - trend.before):+.0f} points)"
     return f"{trend.name} {100 * trend.now:.0f} %{change}"
+
+
+def _malformed_line(role: MalformedReplies) -> str:
+    return f"{role.malformed:,} of {role.replies:,} replies of the {role.role} in the newest round"
 
 
 def _money_line(results: RunResults) -> str:

@@ -30,6 +30,14 @@ class DiskUse(NamedTuple):
     total: int
 
 
+class MalformedReplies(NamedTuple):
+    """How many replies of a role are not what it was asked for."""
+
+    role: str
+    malformed: int
+    replies: int
+
+
 class RunResults(NamedTuple):
     """What a run has reached."""
 
@@ -49,6 +57,8 @@ class RunResults(NamedTuple):
     """Of the last finished round."""
     failures: tuple[tuple[str, int], ...]
     """Of the newest round, by class."""
+    malformed: tuple[MalformedReplies, ...]
+    """Of the newest round, by role; roles without malformed replies are left out."""
 
 
 def run_results(warehouse: Warehouse, run_id: str) -> RunResults:
@@ -69,6 +79,7 @@ def run_results(warehouse: Warehouse, run_id: str) -> RunResults:
             cost=float(sum(cost or 0.0 for _, cost in costs)),
             last_cost=float(costs[0][1] or 0.0) if costs else 0.0,
             failures=tuple((name, count) for name, count in rows(_FAILURES)),
+            malformed=tuple(MalformedReplies(*row) for row in rows(_MALFORMED)),
         )
 
 
@@ -104,6 +115,11 @@ SELECT 'precision', round, precision FROM kept UNION ALL SELECT 'kappa', round, 
 _FAILURES = """
 SELECT failure_class, count(*)::BIGINT FROM failures
 WHERE run_id = $1 AND round = (SELECT max(round) FROM failures WHERE run_id = $1) GROUP BY 1 ORDER BY 2 DESC
+"""
+_MALFORMED = """
+SELECT role, count(malformed)::BIGINT, count(*)::BIGINT FROM role_calls
+WHERE run_id = $1 AND round = (SELECT max(round) FROM trajectories WHERE run_id = $1)
+GROUP BY 1 HAVING count(malformed) > 0 ORDER BY 2 DESC, 1
 """
 
 

@@ -8,6 +8,10 @@ from typing import NamedTuple, Protocol
 from trajmill.schemas.actions import Action
 from trajmill.schemas.coordinates import CoordinateFrame
 
+_CALL, _CALL_END = "<tool_call>", "</tool_call>"
+_EMPTY_THOUGHT = "Thought: \n"
+"""What a format without such tags writes before the call where there is no thought."""
+
 
 class ParseFailure(NamedTuple):
     """The reason why a model's text is no action."""
@@ -52,3 +56,15 @@ class Dialect(Protocol):
             NotExpressible: the dialect cannot express the action.
         """
         ...
+
+
+def bare_call(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
+    """The call of an action alone, without the words before it and behind it, which would be empty.
+
+    Raises:
+        NotExpressible: the dialect cannot express the action.
+    """
+    text = dialect.render(Reply("", action, ""), frame)
+    if _CALL not in text:
+        return text.removeprefix(_EMPTY_THOUGHT)
+    return text[text.index(_CALL) : text.index(_CALL_END) + len(_CALL_END)]

@@ -45,7 +45,9 @@ class ModelCall(Row):
     """For votes on a trajectory, the draw of the first one; null for other calls and on rows of earlier versions."""
     image_scale: float | None = None
     """Factor for width and height of the sent images; null on rows of earlier versions."""
-
     draws: tuple[int, ...] | None = None
     """For votes on a trajectory, the draw of each answer, in order; null for other calls and on rows of earlier
     versions."""
+    malformed: str | None = None
+    """Why the reply is not what an agent's role was asked for; null if it is, for calls of no agent, and on rows of
+    earlier versions."""

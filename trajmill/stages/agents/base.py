@@ -25,6 +25,8 @@ class AgentCall:
     error: str | None = None
     model_version: str = ""
     """Version of the model that was asked, if it is not the agent's own."""
+    malformed: str = ""
+    """Why the reply is not what the role was asked for; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True)

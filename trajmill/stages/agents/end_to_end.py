@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from trajmill.schemas.coordinates import CoordinateFrame
@@ -119,6 +119,8 @@ def read_reply(
     text = completion.text if completion.text.isascii() else completion.text.encode(errors="replace").decode()
     reply = dialect.parse(text, frame)
     valid = None if isinstance(reply, ParseFailure) else reply
+    if isinstance(reply, ParseFailure):
+        call = replace(call, malformed=reply.message)
     return Decision(
         valid.thought if valid else "",
         valid.action if valid else None,

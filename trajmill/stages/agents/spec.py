@@ -64,6 +64,17 @@ class AgentSpec(Spec):
         """
 
 
+class RolesSpec(AgentSpec):
+    """The base of the specs of agents with several roles."""
+
+    max_tokens: PositiveInt = 512
+    """Longest reply of a role that acts, in tokens."""
+    role_tokens: PositiveInt = 1024
+    """Longest reply of each other role in tokens."""
+    retry_malformed: bool = False
+    """Whether a role whose reply is malformed is sampled once more, at temperature 1."""
+
+
 class EndToEndSpec(AgentSpec):
     """An agent whose model sees the screen and answers with an action (paper 2.1)."""
 

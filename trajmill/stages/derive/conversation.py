@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from trajmill.schemas.actions import Action
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Dialect, Reply
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
@@ -16,9 +15,6 @@ from trajmill.stages.guidance.strip import quotes_guidance
 
 PLACEHOLDERS: Final = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
 """Texts that trainers read as placeholders of images."""
-_CALL, _CALL_END = "<tool_call>", "</tool_call>"
-_EMPTY_THOUGHT = "Thought: \n"
-"""What a format without such tags writes before the call where there is no thought."""
 
 
 def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tuple[Message, Message]:
@@ -41,18 +37,6 @@ def rendered(reply: Reply, dialect: Dialect, frame: CoordinateFrame) -> str | No
         return None
     read = dialect.parse(text, frame)
     return text if isinstance(read, Reply) and read.action == reply.action else None
-
-
-def bare_call(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
-    """The call of an action alone, without the words before it and behind it, which would be empty.
-
-    Raises:
-        NotExpressible: the dialect cannot express the action.
-    """
-    text = dialect.render(Reply("", action, ""), frame)
-    if _CALL not in text:
-        return text.removeprefix(_EMPTY_THOUGHT)
-    return text[text.index(_CALL) : text.index(_CALL_END) + len(_CALL_END)]
 
 
 def unfit_text(step: Step, reply: str, guidance: str) -> str | None:

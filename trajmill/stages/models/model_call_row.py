@@ -41,6 +41,7 @@ def model_call_row(
     error: str | None,
     model_version: str,
     origin: Origin,
+    malformed: str = "",
 ) -> ModelCall:
     """The `model_calls` row of a request; texts that cannot be stored are repaired.
 
@@ -52,6 +53,7 @@ def model_call_row(
         error: one line; None if there was an answer.
         model_version: version of the model.
         origin: common columns.
+        malformed: why an agent's role could not use the answer; empty if it could.
     """
     return ModelCall(
         call_id=call_id,
@@ -71,5 +73,6 @@ def model_call_row(
         draw=request.draws[0] if request.draws else None,
         draws=request.draws or None,
         image_scale=request.image_scale,
+        malformed=storable(malformed) or None,
         **origin.common(made_by=model_version),
     )

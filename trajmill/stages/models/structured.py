@@ -134,7 +134,7 @@ def parse_answer(text: str, answer: type[A]) -> A:
     """
     valid: list[A] = []
     problem = "the reply holds no JSON object"
-    for found in _objects(_after_thoughts(text)):
+    for found in json_objects(_after_thoughts(text)):
         try:
             record = answer.model_validate(found)
         except ValidationError as error:
@@ -157,7 +157,7 @@ def _after_thoughts(text: str) -> str:
     return text.rpartition("</think>")[2].partition("<think>")[0]
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
     """The outermost JSON objects in a text, in order; objects within a broken one do not count."""
     # Not strict, because models write unescaped line breaks within strings.
     decoder = json.JSONDecoder(parse_constant=_refuse, strict=False)

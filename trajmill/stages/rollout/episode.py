@@ -281,4 +281,5 @@ def _model_call(
         call.error,
         call.model_version or model_version,
         origin,
+        call.malformed,
     )

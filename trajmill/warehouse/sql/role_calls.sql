@@ -9,6 +9,8 @@
 -- column model: Version of its model; `embedded-...` for the rules that come with trajmill.
 -- column messages: JSON of the input, with screen ids in place of images.
 -- column response: The output, word for word; untrusted.
+-- column malformed: Why the output is not what the role was asked for; null if it is. `count(malformed)` counts such
+-- outputs. The role decided nothing by one, and nothing is learned from it.
 -- column input_tokens: Tokens of the input.
 -- column output_tokens: Tokens of the output.
 -- column call_id: Identifies the call.
@@ -23,6 +25,7 @@ SELECT
     c.made_by AS model,
     c.messages,
     c.response,
+    c.malformed,
     c.input_tokens,
     c.output_tokens,
     c.call_id,

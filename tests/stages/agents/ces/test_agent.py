@@ -8,7 +8,7 @@ from tests.stages.agents.errand import READ_MAIL, REDEEM, obedient, rendered, re
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.dialects.user_text import read
 from trajmill.stages.agents.ces.spec import CesSpec
-from trajmill.stages.agents.roles.sections import read_sections
+from trajmill.stages.agents.replies import read_sections
 from trajmill.stages.models.base import ChatModel, ChatRequest
 
 SUBGOALS = (*READ_MAIL, *REDEEM, "Report")

@@ -16,7 +16,7 @@ from tests.stages.agents.errand import (
 )
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.stages.agents.coda.spec import CodaSpec
-from trajmill.stages.agents.roles.sections import read_items, read_sections
+from trajmill.stages.agents.replies import read_items, read_sections
 from trajmill.stages.models.base import ChatModel, ChatRequest
 
 SUBGOALS = (*READ_MAIL, *REDEEM, "Report")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.agents.knowledge.documents import LONGEST_PASSAGE, KeywordIndex, passages, read_passages
+from trajmill.stages.agents.knowledge import LONGEST_PASSAGE, KeywordIndex, passages, read_passages
 
 
 def test_the_passages_that_share_words_with_the_task_come_best_first(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.stages.agents.knowledge.meanings import MeaningIndex
+from trajmill.stages.agents.knowledge import MeaningIndex
 from trajmill.stages.models.embedding import embedding_model
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

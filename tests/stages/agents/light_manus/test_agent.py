@@ -143,10 +143,11 @@ def test_a_task_that_owes_an_answer_and_gives_none_has_failed() -> None:
     "line",
     ["[phone] Use {code}", "[moon] Fly there", "Open Mail", "[phone] A -> code\n[phone] B -> code"],
 )
-def test_what_is_no_causal_pathway_is_one_task(line: str) -> None:
+def test_what_is_no_causal_pathway_is_malformed(line: str) -> None:
     finished = run(NAMED, executor(), f"### Atomic Tasks ###\n{line}")
-    (task,) = json.loads(finished.episode.steps[0].role_outputs)["atomic_tasks"].splitlines()
-    assert task == f"[phone] {query().instruction}"
+    assert set(kinds(finished)) == {"unparsed"} and finished.episode.trajectory.reward == 0.0
+    assert {call.role for call in finished.episode.calls} == {"parser"}
+    assert {call.malformed for call in finished.episode.calls} == {"its lines are no causal pathway"}
 
 
 def test_the_embedded_parser_divides_at_the_devices_that_are_named() -> None:

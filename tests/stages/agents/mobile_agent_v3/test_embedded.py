@@ -2,65 +2,80 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.stages.agents.errand import redeem_query
 from tests.stages.models.toy import element, observe
-from trajmill.schemas.actions import Click, Wait, action_to_json
+from trajmill.schemas.actions import Action, Click, Terminate, Wait, action_to_json
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.observation import Observation
-from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.agents.mobile_agent_v3.agent import WORKER_REPORTS
-from trajmill.stages.agents.mobile_agent_v3.embedded import (
-    embedded_manager,
-    embedded_notetaker,
-    embedded_reflector,
+from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.mobile_agent_v3.agent import (
+    WORKER_REPORTS,
+    ManagerRoles,
+    MobileAgentV3,
+    TaskState,
+    read_state,
 )
-from trajmill.stages.agents.mobile_agent_v3.manager import TriedAction, open_manager
-from trajmill.stages.agents.mobile_agent_v3.notetaker import open_notetaker
-from trajmill.stages.agents.mobile_agent_v3.reflector import open_reflector
-from trajmill.stages.agents.mobile_agent_v3.task_state import TaskState
-from trajmill.stages.agents.roles.role_model import RoleModel
+from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.replies import read_first_plan
+from trajmill.stages.agents.roles import EmbeddedRole
 
 HOME = observe(*(element("icon", name, "clickable") for name in ("Mail", "Maps", "Wallet")), app="")
+WALLET = observe(element("text", "Wallet"))
 SAID = 'Use Wallet to redeem the code of the mail "Maps are free".'
-MANAGER = open_manager(RoleModel("manager", embedded_manager()), None, None)
 OPEN_WALLET, OPEN_MAIL = (f'Open "{app}" and do there what the user asks.' for app in ("Wallet", "Mail"))
 REPORT = "Report that the task is done."
+PRESS = Click(x=700, y=700)
 
 
-def view(screen: Observation = HOME) -> EpisodeView:
-    return EpisodeView(SAID, None, screen, (), 1)
+def agent() -> MobileAgentV3:
+    made = MobileAgentV3Spec().open(AgentModel(EmbeddedRole("unused", lambda _: ""), ANY, 0.0))(redeem_query())
+    assert isinstance(made, MobileAgentV3)
+    return made
 
 
-def revised(state: TaskState, description: str) -> TaskState:
-    reply = asyncio.run(MANAGER.revise(view(), state, TriedAction("{}", description, HOME)))
-    return state._replace(plan=reply.plan, completed=reply.completed)
+def planned(screen: Observation) -> tuple[str, ...]:
+    manager, episode = agent().manager, EpisodeView(SAID, None, screen, (), 1)
+    assert isinstance(manager, ManagerRoles)
+    asked = manager.first.ask(episode, read_first_plan, (screen,), instruction=SAID, knowledge="none")
+    plan = asyncio.run(asked).said
+    assert plan is not None
+    return plan.pending
+
+
+def acted(state: TaskState, conclusion: str, action: Action, before: Observation, after: Observation) -> Decision:
+    """The agent's decision one step after an action."""
+    last = Decision("Next.", action, conclusion, role_outputs=state.outputs())
+    return asyncio.run(agent().act(EpisodeView(SAID, None, after, (last,), 1, (before,))))
+
+
+def revised(state: TaskState, conclusion: str, after: Observation = WALLET) -> TaskState:
+    """The plan after an action."""
+    return read_state(acted(state, conclusion, PRESS, HOME, after).role_outputs)
 
 
 def outcome(before: Observation, after: Observation, action: Click | Wait) -> tuple[str, str]:
-    role = open_reflector(RoleModel("reflector", embedded_reflector()), None)
-    reply = asyncio.run(role.reflect(view(after), before, Decision("Next.", action, 'Tapped "Go".')))
-    return reply.outcome, reply.feedback
+    outputs = acted(TaskState((REPORT,)), 'Tapped "Go".', action, before, after).role_outputs
+    return outputs["outcome"], outputs.get("feedback", "")
 
 
 def test_the_manager_plans_a_subgoal_for_each_app_that_is_named_outside_quotes() -> None:
-    reply = asyncio.run(MANAGER.plan(view(), ""))
-    assert reply.plan == (OPEN_WALLET, OPEN_MAIL, REPORT)
-    assert asyncio.run(MANAGER.plan(view(observe(element("text", "Wallet"))), "")).plan == (
-        f"Do what the user asks: {SAID}",
-        REPORT,
-    )
+    assert planned(HOME) == (OPEN_WALLET, OPEN_MAIL, REPORT)
+    assert planned(WALLET) == (f"Do what the user asks: {SAID}", REPORT)
 
 
 def test_the_manager_goes_on_repairs_and_ends() -> None:
-    state = TaskState((OPEN_WALLET, OPEN_MAIL, REPORT), outcome="SUCCESS")
+    state = TaskState((OPEN_WALLET, OPEN_MAIL, REPORT))
     reading = revised(state, 'Tapped "Mail" on "Home screen".')
     assert (reading.completed, reading.plan) == ((), ('Do in "Mail" what the user asks.', OPEN_WALLET, REPORT))
     assert revised(reading, 'Tapped "Gift" on "Mail".') == reading
     later = revised(reading, 'Opened "Wallet".')
-    assert later.completed == (reading.plan[0],)
+    assert later.completed == ('Do in "Mail" what the user asks.',)
     assert later.plan == ('Do in "Wallet" what the user asks.', REPORT)
-    failed = revised(later._replace(outcome="FAILURE"), 'Tapped "Go".')
+    failed = revised(later, 'Tapped "Go".', after=HOME)
     assert failed.plan == ('Try again what had no effect: Tapped "Go".', *later.plan)
-    assert revised(failed._replace(outcome="SUCCESS"), 'Tapped "Go".').plan == later.plan
-    assert revised(later, f"{WORKER_REPORTS} Reported success.").plan == ()
+    assert revised(failed, 'Tapped "Go".').plan == later.plan
+    ended = acted(later, f"{WORKER_REPORTS} Reported success.", PRESS, HOME, WALLET)
+    assert ended.action == Terminate(status="success") and "plan" not in ended.role_outputs
 
 
 def test_the_reflector_finds_what_had_no_effect_and_what_is_wrong() -> None:
@@ -75,8 +90,11 @@ def test_the_reflector_finds_what_had_no_effect_and_what_is_wrong() -> None:
 
 
 def test_the_notetaker_notes_what_is_marked_as_data_once() -> None:
-    role = open_notetaker(RoleModel("notetaker", embedded_notetaker()), None)
     mail = observe(element("heading", "Gift", "title"), element("value", "AMBER12"), element("text", "Bye"))
-    first = asyncio.run(role.note(view(), mail, TaskState((REPORT,))))
-    assert first.notes == ("Gift: AMBER12",)
-    assert asyncio.run(role.note(view(), mail, TaskState((REPORT,), notes=first.notes))).notes == ()
+    noted = revised_from(mail, TaskState((REPORT,)))
+    assert noted.notes == ("Gift: AMBER12",)
+    assert revised_from(mail, noted).notes == ("Gift: AMBER12",)
+
+
+def revised_from(before: Observation, state: TaskState) -> TaskState:
+    return read_state(acted(state, 'Tapped "Go".', PRESS, before, WALLET).role_outputs)

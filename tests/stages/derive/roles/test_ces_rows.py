@@ -53,7 +53,7 @@ def test_a_state_trackers_row_has_the_context_of_the_step_that_it_leads_to() -> 
     tracker = derived(meeting()).examples[-1]
     assert tracker.messages[-1].content == "<answer>I have accessed the 'Schedule' section in the Zoom app.</answer>"
     asked = tracker.messages[1].content
-    assert '"kind":"click"' in asked and "I should select" in asked and "<image>" not in asked
+    assert '"kind":"click","button"' in asked and "I should select" in asked and "<image>" not in asked
     assert (tracker.screens, tracker.source_screens, tracker.step_index) == ((), ("s1",), 1)
 
 

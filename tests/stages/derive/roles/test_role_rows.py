@@ -106,6 +106,25 @@ def test_steps_that_were_judged_bad_calls_without_answer_and_quoted_guidance_tea
     assert refused(derived(walk("+", []), RolesSpec())) == [(None, "no_role_calls")]
 
 
+def test_a_malformed_reply_is_never_a_row_of_its_role_but_the_retry_is() -> None:
+    calls = [
+        call("manager", 0, "", malformed="no plan"),
+        call("manager", 0, call_id="retry"),
+        call("reflector", 1, "Well.", malformed="neither SUCCESS nor FAILURE"),
+        call("worker", 1, malformed="no <tool_call> in the reply"),
+    ]
+    rows = derived(walk("+", calls), RolesSpec())
+    assert kept(rows) == [(0, "manager")] and rows.examples[0].messages[-1].content == "manager says 0"
+    reasons = {reason for _, reason in refused(rows)}
+    assert reasons <= {"malformed", "no_answer", "reflection_not_retained"}
+    retried = [call("planner", 0, "", malformed="no thought"), call("planner", 0, call_id="retry")]
+    for order in (retried, retried[::-1]):
+        assert kept(derived(walk("", order), CodaDataSpec())) == [(0, "bites")]
+    assert refused(derived(walk("", retried[:1]), CodaDataSpec())) == [(0, "no_answer")]
+    cut = [call("planner", 0, "<think>Well", malformed="its thinking is not closed")]
+    assert refused(derived(walk("", cut), CodaDataSpec())) == [(0, "malformed")]
+
+
 @pytest.mark.parametrize("form", ["go{}", "\n\nGuidance:\n{}\nTask progress: none", "go Guidance: {one_line}"])
 def test_guidance_in_the_prompt_of_a_role_is_taken_out(form: str) -> None:
     guidance = "1. Tap Checkout.\n2. Tap Pay."

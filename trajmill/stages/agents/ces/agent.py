@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trajmill.schemas.actions import action_to_json
+from trajmill.schemas.actions import Action
 from trajmill.schemas.record import content_id
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.roles.role_model import PromptedRole
-from trajmill.stages.agents.roles.sections import NONE, one_line, read_answer
+from trajmill.stages.agents.replies import NONE, one_line, read_instruction, read_state
+from trajmill.stages.agents.roles import (
+    EmbeddedQuestion,
+    EmbeddedRole,
+    Role,
+    RoleReply,
+    action_without_positions,
+    without_action,
+)
 
 INSTRUCTION, STATE = "instruction", "state"
 """The role outputs of a step: the atomic instruction l, and the state m that the Coordinator was given."""
+LONGEST_STATE = 350
+"""Characters that the embedded State Tracker keeps of the state, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +33,8 @@ class CesAgent:
 
     executor: EndToEndAgent
     """Frozen: it sees the atomic instruction and the screen, neither the task nor the past (equation 2)."""
-    coordinator: PromptedRole | None
-    state_tracker: PromptedRole | None
+    coordinator: Role | None
+    state_tracker: Role | None
     policy_version: str = ""
     """Version of the policy, where it plays another role than the Executor."""
     name: str = "ces"
@@ -38,21 +47,24 @@ class CesAgent:
     async def act(self, episode: EpisodeView) -> Decision:
         """Sum up the step before, instruct, and act.
 
+        After a malformed reply of the Coordinator nothing is done at this step; after one of the State Tracker the
+        state stays as it was.
+
         Raises:
             ModelFailure: a model did not answer.
         """
         state, tracked = await self._state(episode)
-        instruction, coordinated = await self._instruction(episode, state)
+        instructed = await self._instruction(episode, state)
+        kept = {STATE: state} if state else {}
+        calls = (*tracked, *instructed.calls)
+        if instructed.said is None:
+            return without_action("Coordinator", calls, kept)
         # The Executor's seed must differ between steps, though its history is always empty.
         seed = int(content_id("ces", episode.seed, len(episode.history)), 16) % 2**31
-        alone = EpisodeView(instruction, None, episode.observation, (), seed)
+        alone = EpisodeView(instructed.said, None, episode.observation, (), seed)
         decision = await self.executor.decide(alone)
-        outputs = {INSTRUCTION: instruction, STATE: state}
-        return replace(
-            decision,
-            role_outputs={name: text for name, text in outputs.items() if text},
-            calls=(*tracked, *coordinated, *decision.calls),
-        )
+        outputs = {INSTRUCTION: instructed.said, **kept}
+        return replace(decision, role_outputs=outputs, calls=(*calls, *decision.calls))
 
     async def _state(self, episode: EpisodeView) -> tuple[str, tuple[AgentCall, ...]]:
         """The state after the last step (equation 3); empty before the first one."""
@@ -60,22 +72,41 @@ class CesAgent:
             return "", ()
         last = episode.history[-1]
         before = last.role_outputs.get(STATE, "")
+        if INSTRUCTION not in last.role_outputs:
+            return before, ()
+        output = executor_output(last.thought, last.action, last.conclusion)
         reply = await self.state_tracker.ask(
-            (), episode, instruction=one_line(episode.instruction), output=_output(last), state=before or NONE
+            episode, read_state, instruction=one_line(episode.instruction), output=output, state=before or NONE
         )
-        return read_answer(reply.text) or before, (reply.call,)
+        return before if reply.said is None else reply.said, reply.calls
 
-    async def _instruction(self, episode: EpisodeView, state: str) -> tuple[str, tuple[AgentCall, ...]]:
-        """The atomic instruction (equation 1); guidance for the task is part of what the Coordinator is told."""
+    async def _instruction(self, episode: EpisodeView, state: str) -> RoleReply[str]:
+        """The atomic instruction (equation 1); guidance for the task is part of the Coordinator's task."""
         task = one_line(episode.instruction)
         if self.coordinator is None:
-            return task, ()
+            return RoleReply(task, ())
         guided = f"{task} Guidance: {one_line(episode.guidance)}" if episode.guidance else task
-        reply = await self.coordinator.ask((episode.observation,), episode, instruction=guided, state=state or NONE)
-        return read_answer(reply.text) or task, (reply.call,)
+        screens = (episode.observation,)
+        return await self.coordinator.ask(episode, read_instruction, screens, instruction=guided, state=state or NONE)
 
 
-def _output(decision: Decision) -> str:
-    """The Executor's output u: thought, action, and what it says that it did."""
-    action = "no action could be read" if decision.action is None else action_to_json(decision.action)
-    return one_line(f"{decision.thought} {action} {decision.conclusion}")
+def executor_output(thought: str, action: Action | None, conclusion: str) -> str:
+    """The Executor's output u for the State Tracker: thought, action without positions, and conclusion."""
+    return one_line(f"{thought} {action_without_positions(action)} {conclusion}")
+
+
+def embedded_coordinator() -> EmbeddedRole:
+    """Hands the task on as it is, whatever the state."""
+    return EmbeddedRole("embedded-coordinator-1", lambda asked: f"<answer>{asked.section('high-level task')}</answer>")
+
+
+def embedded_state_tracker() -> EmbeddedRole:
+    """Appends the Executor's conclusion to the state."""
+    return EmbeddedRole("embedded-state-tracker-1", _appended)
+
+
+def _appended(asked: EmbeddedQuestion) -> str:
+    before, output = asked.section("previous task state"), asked.section("latest output of executor agent")
+    done = output.rpartition("}")[2].strip() or output
+    state = done if before == NONE else f"{before} {done}"
+    return f"<answer>{state[-LONGEST_STATE:]}</answer>"

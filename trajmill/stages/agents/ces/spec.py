@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import PositiveInt
-
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -24,7 +22,7 @@ class CesPrompts(Spec):
     """For the summary of what was done."""
 
 
-class CesSpec(AgentSpec):
+class CesSpec(RolesSpec):
     """Coordinator, frozen Executor and State Tracker (paper CES, 4.2)."""
 
     role_names: ClassVar[tuple[str, ...]] = ("executor", "coordinator", "state_tracker")
@@ -38,10 +36,6 @@ class CesSpec(AgentSpec):
     state_tracker: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
     """Sums up what was done: `embedded`, the NAME of an `[endpoints.NAME]`, `policy`, or `off`. Its model needs no
     images."""
-    max_tokens: PositiveInt = 512
-    """Longest reply of the Executor in tokens."""
-    role_tokens: PositiveInt = 1024
-    """Longest reply of each other role in tokens."""
     prompts: CesPrompts = CesPrompts()
     """Prompt files of your own."""
 
@@ -52,19 +46,24 @@ class CesSpec(AgentSpec):
             BadInputError: a prompt file is wrong.
             ValueError: there is no model for the Executor.
         """
-        from trajmill.stages.agents.ces.agent import CesAgent
-        from trajmill.stages.agents.ces.embedded import embedded_coordinator, embedded_state_tracker
-        from trajmill.stages.agents.roles.opening import acting_role, prompted_role, role_model
+        from trajmill.stages.agents.ces.agent import CesAgent, embedded_coordinator, embedded_state_tracker
+        from trajmill.stages.agents.roles import RoleOpener
 
-        given, package, files = given_model(model), "trajmill.stages.agents.ces", self.prompts
-        coordinator = role_model(self, "coordinator", given, embedded_coordinator, self.role_tokens)
-        tracker = role_model(self, "state_tracker", given, embedded_state_tracker, self.role_tokens)
-        fields = {"instruction", "state"}
-        instructs = prompted_role(coordinator, files.coordinator, package, "coordinator-1", fields)
-        tracks = prompted_role(tracker, files.state_tracker, package, "state_tracker-1", fields | {"output"})
+        given, files = given_model(model), self.prompts
+        opener = RoleOpener(self, given, "trajmill.stages.agents.ces")
+        coordinator = opener.role(
+            "coordinator", embedded_coordinator, files.coordinator, "coordinator-1", {"instruction", "state"}
+        )
+        tracker = opener.role(
+            "state_tracker",
+            embedded_state_tracker,
+            files.state_tracker,
+            "state_tracker-1",
+            {"instruction", "state", "output"},
+        )
 
         def make(query: Query) -> Agent:
-            executor = acting_role(given, "executor", query.platform, self.max_tokens, "executor")
-            return CesAgent(executor, instructs, tracks, given.model.version)
+            executor = opener.acting("executor", query.platform, "executor")
+            return CesAgent(executor, coordinator, tracker, given.model.version)
 
         return make

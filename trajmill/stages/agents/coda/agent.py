@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trajmill.schemas.actions import action_to_json
-from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
+from trajmill.schemas.geometry import Size
+from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.roles.role_model import PromptedRole
-from trajmill.stages.agents.roles.sections import numbered, one_line
+from trajmill.stages.agents.replies import numbered, one_line, read_thought
+from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, RoleReply, without_action
 
 PLAN = "plan"
 """The role output of a step: the Planner's thought p."""
@@ -20,7 +20,7 @@ class CodaAgent:
 
     executor: EndToEndAgent
     """Sees the task, the history and the screens as its family shows them, and the Planner's thought."""
-    planner: PromptedRole | None
+    planner: Role | None
     policy_version: str = ""
     """Version of the policy, where it plays another role than the Executor."""
     name: str = "coda"
@@ -33,25 +33,41 @@ class CodaAgent:
     async def act(self, episode: EpisodeView) -> Decision:
         """Plan and act; the stored thought is the Executor's, the Planner's is a role output.
 
+        After a malformed reply of the Planner nothing is done at this step.
+
         Raises:
             ModelFailure: a model did not answer.
         """
-        thought, calls = await self._thought(episode)
-        decision = await self.executor.decide(episode, f"### Thought of the Planner ###\n{thought}" if thought else "")
-        return replace(decision, role_outputs={PLAN: thought} if thought else {}, calls=(*calls, *decision.calls))
-
-    async def _thought(self, episode: EpisodeView) -> tuple[str, tuple[AgentCall, ...]]:
-        """P of the history, the observation before the last action, and the present one."""
         if self.planner is None:
-            return "", ()
+            return await self.executor.decide(episode)
+        planned = await self._thought(episode, self.planner)
+        if planned.said is None:
+            return without_action("Planner", planned.calls, {})
+        decision = await self.executor.decide(episode, f"### Thought of the Planner ###\n{planned.said}")
+        return replace(decision, role_outputs={PLAN: planned.said}, calls=(*planned.calls, *decision.calls))
+
+    async def _thought(self, episode: EpisodeView, planner: Role) -> RoleReply[str]:
+        """P of the history, the observation before the last action, and the present one."""
         task = one_line(episode.instruction)
         guided = f"{task} Guidance: {one_line(episode.guidance)}" if episode.guidance else task
         screens = (*episode.past_observations[-1:], episode.observation)
-        history = numbered(map(_told, episode.history))
-        reply = await self.planner.ask(screens, episode, instruction=guided, history=history)
-        return one_line(reply.text.rpartition("</think>")[2]), (reply.call,)
+        past = zip(episode.history, episode.past_observations, strict=True)
+        history = numbered(self._past_step(planner, decision, seen.screen.size) for decision, seen in past)
+        return await planner.ask(episode, read_thought, screens, instruction=guided, history=history)
+
+    def _past_step(self, planner: Role, decision: Decision, screen: Size) -> str:
+        action = planner.action_text(decision, self.executor.platform, screen)
+        return f"Plan: {decision.role_outputs.get(PLAN, '')} Action: {action}"
 
 
-def _told(decision: Decision) -> str:
-    action = "no action could be read" if decision.action is None else action_to_json(decision.action)
-    return f"Plan: {decision.role_outputs.get(PLAN, '')} Action: {action}"
+def embedded_planner() -> EmbeddedRole:
+    """Says which page is shown, whether the last action changed it, and what the task is."""
+    return EmbeddedRole("embedded-planner-1", _page_and_task)
+
+
+def _page_and_task(asked: EmbeddedQuestion) -> str:
+    now = asked.screens[-1]
+    title = next((e.text for e in now.elements or () if "title" in e.states), now.app)
+    ids = {screen.screen.screen_id for screen in asked.screens}
+    stuck = " The last action changed nothing." if len(asked.screens) > len(ids) else ""
+    return f'The screen shows "{title}".{stuck} The next step serves the task: {asked.section("task")}'

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import PositiveInt
-
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -22,7 +20,7 @@ class CodaPrompts(Spec):
     """For the thought of a step."""
 
 
-class CodaSpec(AgentSpec):
+class CodaSpec(RolesSpec):
     """Planner and Executor (paper CODA, 3.2)."""
 
     role_names: ClassVar[tuple[str, ...]] = ("executor", "planner")
@@ -34,10 +32,6 @@ class CodaSpec(AgentSpec):
     planner: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
     """Writes the thought of each step: `embedded` (names the page and the task), the NAME of an `[endpoints.NAME]`,
     `policy`, or `off`."""
-    max_tokens: PositiveInt = 512
-    """Longest reply of the Executor in tokens."""
-    role_tokens: PositiveInt = 1024
-    """Longest thought of the Planner in tokens."""
     prompts: CodaPrompts = CodaPrompts()
     """Prompt files of your own."""
 
@@ -48,16 +42,15 @@ class CodaSpec(AgentSpec):
             BadInputError: the prompt file is wrong.
             ValueError: there is no model for the Executor.
         """
-        from trajmill.stages.agents.coda.agent import CodaAgent
-        from trajmill.stages.agents.coda.embedded import embedded_planner
-        from trajmill.stages.agents.roles.opening import acting_role, prompted_role, role_model
+        from trajmill.stages.agents.coda.agent import CodaAgent, embedded_planner
+        from trajmill.stages.agents.roles import RoleOpener
 
-        given, package = given_model(model), "trajmill.stages.agents.coda"
-        planner = role_model(self, "planner", given, embedded_planner, self.role_tokens)
-        plans = prompted_role(planner, self.prompts.planner, package, "planner-1", {"instruction", "history"})
+        given, own = given_model(model), self.prompts.planner
+        opener = RoleOpener(self, given, "trajmill.stages.agents.coda")
+        planner = opener.role("planner", embedded_planner, own, "planner-1", {"instruction", "history"})
 
         def make(query: Query) -> Agent:
-            executor = acting_role(given, "executor", query.platform, self.max_tokens, "executor")
-            return CodaAgent(executor, plans, given.model.version)
+            executor = opener.acting("executor", query.platform, "executor")
+            return CodaAgent(executor, planner, given.model.version)
 
         return make

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from trajmill.schemas.actions import Answer, SwitchDevice, Terminate
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.light_manus.pathway import PathwayTask, read_pathway
-from trajmill.stages.agents.light_manus.workflow import Workflow, read_workflow
-from trajmill.stages.agents.roles.role_model import PromptedRole
-from trajmill.stages.agents.roles.sections import numbered, one_line, read_items, read_sections
+from trajmill.stages.agents.light_manus.pathway import PathwayTask, Workflow, read_division, read_workflow
+from trajmill.stages.agents.replies import numbered, one_line, read_items
+from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, without_action
 
 COLLAPSED = "The pathway collapses: "
 """Begins the conclusion of the step that ends a pathway at a failed task."""
+_NAMED = re.compile(r"(?:^|(?<=[.;,] ))(?:and |then )*on the (phone|desktop|web),? ", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class LightManus:
     """The parser, and an executor for each device; without a parser, which is None then, the task is not divided."""
 
     executors: Mapping[Platform, EndToEndAgent]
-    parser: PromptedRole | None
+    parser: Role | None
     first: Platform
     """The device at which the episode begins."""
     policy_version: str = ""
@@ -38,13 +40,16 @@ class LightManus:
     async def act(self, episode: EpisodeView) -> Decision:
         """Go to the device of the atomic task that is due, or do its next action there.
 
-        An executor ends its task with `Answer` or `Terminate`; then the next task is due. The first task that fails, or
-        that gives no answer where one is needed, ends the episode with failure.
+        Until the parser gives a well-formed division, nothing is done. An executor ends its task with `Answer` or
+        `Terminate`; then the next task is due. The first task that fails, or that gives no answer where one is needed,
+        ends the episode with failure.
 
         Raises:
             ModelFailure: a model did not answer.
         """
         workflow, calls = await self._workflow(episode)
+        if workflow is None:
+            return without_action("parser", calls, {})
         while workflow.device is workflow.task.device:
             decision = await self.executors[workflow.device].decide(_of_task(episode, workflow))
             calls = (*calls, *decision.calls)
@@ -64,18 +69,18 @@ class LightManus:
             workflow = workflow.done(answer, len(episode.history))
         return _switched(workflow, len(episode.history), calls)
 
-    async def _workflow(self, episode: EpisodeView) -> tuple[Workflow, tuple[AgentCall, ...]]:
-        if episode.history:
-            return read_workflow(episode.history[-1].role_outputs), ()
+    async def _workflow(self, episode: EpisodeView) -> tuple[Workflow | None, tuple[AgentCall, ...]]:
+        known = read_workflow(episode.history[-1].role_outputs) if episode.history else None
+        if known is not None:
+            return known, ()
         task = one_line(episode.instruction)
-        alone = Workflow((PathwayTask(self.first, task),), self.first)
         if self.parser is None:
-            return alone, ()
-        devices = numbered(self.executors)
-        reply = await self.parser.ask((), episode, instruction=task, devices=devices)
-        lines = read_items(read_sections(reply.text).get("atomic tasks", ""))
-        tasks = read_pathway(lines, tuple(self.executors))
-        return (Workflow(tasks, self.first) if tasks else alone), (reply.call,)
+            return Workflow((PathwayTask(self.first, task),), self.first), ()
+        read = partial(read_division, devices=tuple(self.executors))
+        reply = await self.parser.ask(episode, read, instruction=task, devices=numbered(self.executors))
+        if reply.said is None:
+            return None, reply.calls
+        return Workflow(reply.said, self.first, begun=len(episode.history)), reply.calls
 
 
 def _of_task(episode: EpisodeView, workflow: Workflow) -> EpisodeView:
@@ -99,3 +104,18 @@ def _switched(workflow: Workflow, step: int, calls: tuple[AgentCall, ...]) -> De
         role_outputs=there.outputs(),
         calls=calls,
     )
+
+
+def embedded_parser() -> EmbeddedRole:
+    """One atomic task for each part that begins with "On the phone", "On the desktop" or "On the web"; no answers."""
+    return EmbeddedRole("embedded-parser-1", _parsed)
+
+
+def _parsed(asked: EmbeddedQuestion) -> str:
+    request, devices = asked.section("user request"), read_items(asked.section("devices"))
+    before, *parts = _NAMED.split(request)
+    named = list(zip(parts[::2], parts[1::2], strict=True))
+    tasks = [f"[{device.casefold()}] {said.strip(' ,;')}" for device, said in named]
+    if before.strip() or not tasks:
+        tasks = [f"[{devices[0]}] {request}"]
+    return f"### Thought ###\nThe request names its devices.\n### Atomic Tasks ###\n{numbered(tasks)}"

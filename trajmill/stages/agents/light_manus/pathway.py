@@ -1,4 +1,4 @@
-"""Atomic tasks that depend on each other's answers: a causal pathway (paper NaturalGAIA, 3 and 4.1)."""
+"""Atomic tasks that depend on each other's answers, a causal pathway, and the progress on them (NaturalGAIA, 4.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.agents.roles.sections import one_line
+from trajmill.stages.agents.replies import Malformed, one_line, read_atomic_tasks
 
 _LINE = re.compile(r"\[(?P<device>\w+)\]\s*(?P<said>.+?)(?:\s*->\s*\{?(?P<answer>[a-z][a-z0-9_]{0,30})\}?)?\s*")
 _NEEDED = re.compile(r"\{([a-z][a-z0-9_]{0,30})\}")
@@ -36,7 +36,7 @@ class PathwayTask(NamedTuple):
 
 
 def read_pathway(lines: Collection[str], devices: Collection[Platform]) -> tuple[PathwayTask, ...]:
-    """The atomic tasks of a parser's lines; none if a line has another form or names a device that is not there.
+    """Read the lines of a parser; none if a line has another form or names a device that is not there.
 
     A pathway is causal: each answer that a task needs is that of an earlier task, and has one name. Else it is none.
     """
@@ -52,3 +52,71 @@ def read_pathway(lines: Collection[str], devices: Collection[Platform]) -> tuple
         known |= {task.answer} if task.answer else set()
         tasks.append(task)
     return tuple(tasks)
+
+
+def read_division(text: str, devices: Collection[Platform]) -> tuple[PathwayTask, ...] | Malformed:
+    """Read the reply of a parser: the atomic tasks of a causal pathway."""
+    lines = read_atomic_tasks(text)
+    if isinstance(lines, Malformed):
+        return lines
+    return read_pathway(lines, devices) or Malformed("its lines are no causal pathway")
+
+
+class Workflow(NamedTuple):
+    """A pathway and the current task (the Workflow Manager); it travels in the role outputs of the decisions."""
+
+    tasks: tuple[PathwayTask, ...]
+    device: Platform
+    """The device in use."""
+    current: int = 0
+    """Index of the task that is being done."""
+    begun: int = 0
+    """Index of the first step of that task."""
+    answers: tuple[tuple[str, str], ...] = ()
+    """The answers so far, by name."""
+
+    @property
+    def task(self) -> PathwayTask:
+        """The task that is being done."""
+        return self.tasks[self.current]
+
+    @property
+    def instruction(self) -> str:
+        """Its instruction with the answers that it needs."""
+        return self.task.filled(dict(self.answers))
+
+    @property
+    def at_last(self) -> bool:
+        """Whether no task comes after it."""
+        return self.current == len(self.tasks) - 1
+
+    def done(self, answer: str, step: int) -> Workflow:
+        """The workflow after the task: the next one begins at `step`."""
+        answers = (*self.answers, (self.task.answer, one_line(answer))) if self.task.answer else self.answers
+        return self._replace(current=self.current + 1, begun=step, answers=answers)
+
+    def outputs(self) -> dict[str, str]:
+        """The workflow as role outputs of a step; what is empty is left out."""
+        texts = {
+            "atomic_tasks": "\n".join(task.line() for task in self.tasks),
+            "device": str(self.device),
+            "current": str(self.current),
+            "begun": str(self.begun),
+            "answers": "\n".join(f"{name} = {text}" for name, text in self.answers),
+            "instruction": self.instruction,
+        }
+        return {name: text for name, text in texts.items() if text}
+
+
+def read_workflow(outputs: Mapping[str, str]) -> Workflow | None:
+    """The workflow in the role outputs of a step; None if the task is not divided yet."""
+    if "atomic_tasks" not in outputs:
+        return None
+    answers = [line.partition(" = ") for line in outputs.get("answers", "").splitlines()]
+    return Workflow(
+        read_pathway(outputs["atomic_tasks"].splitlines(), tuple(Platform)),
+        Platform(outputs["device"]),
+        int(outputs["current"]),
+        int(outputs["begun"]),
+        tuple((name, text) for name, _, text in answers),
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -23,7 +23,7 @@ class LightManusPrompts(Spec):
     """For the division into atomic tasks."""
 
 
-class LightManusSpec(AgentSpec):
+class LightManusSpec(RolesSpec):
     """Does each atomic task of a task on its device (paper NaturalGAIA, 4.1); each device has an executor."""
 
     role_names: ClassVar[tuple[str, ...]] = ("parser", "phone", "desktop", "web")
@@ -41,10 +41,6 @@ class LightManusSpec(AgentSpec):
     """The executor in the browser: `policy`, or the NAME of an `[endpoints.NAME]`."""
     devices: Annotated[tuple[Platform, ...], Field(min_length=1)] = (Platform.PHONE, Platform.DESKTOP)
     """The devices of the environment: `phone`, `desktop`, `web`."""
-    max_tokens: PositiveInt = 512
-    """Longest reply of an executor in tokens."""
-    role_tokens: PositiveInt = 1024
-    """Longest reply of the parser in tokens."""
     prompts: LightManusPrompts = LightManusPrompts()
     """Prompt files of your own."""
 
@@ -55,17 +51,16 @@ class LightManusSpec(AgentSpec):
             BadInputError: the prompt file is wrong.
             ValueError: there is no model for the executors.
         """
-        from trajmill.stages.agents.light_manus.agent import LightManus
-        from trajmill.stages.agents.light_manus.embedded import embedded_parser
-        from trajmill.stages.agents.roles.opening import acting_role, prompted_role, role_model
+        from trajmill.stages.agents.light_manus.agent import LightManus, embedded_parser
+        from trajmill.stages.agents.roles import RoleOpener
 
-        given, package = given_model(model), "trajmill.stages.agents.light_manus"
-        parser = role_model(self, "parser", given, embedded_parser, self.role_tokens)
-        parses = prompted_role(parser, self.prompts.parser, package, "parser-1", {"instruction", "devices"})
+        given, own = given_model(model), self.prompts.parser
+        opener = RoleOpener(self, given, "trajmill.stages.agents.light_manus")
+        parser = opener.role("parser", embedded_parser, own, "parser-1", {"instruction", "devices"})
 
         def make(query: Query) -> Agent:
             devices = dict.fromkeys((query.platform, *self.devices))
-            executors = {name: acting_role(given, "executor", name, self.max_tokens, name) for name in devices}
-            return LightManus(executors, parses, query.platform, given.model.version)
+            executors = {name: opener.acting("executor", name, name) for name in devices}
+            return LightManus(executors, parser, query.platform, given.model.version)
 
         return make

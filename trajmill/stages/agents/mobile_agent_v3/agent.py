@@ -1,36 +1,78 @@
 """Algorithm 1 of Mobile-Agent-v3 (paper 7.3): plan, act, reflect, note, revise, until the plan is empty.
 
 The episode asks for one decision at a time, so a call of `act` first ends the loop's turn before it (Reflector,
-Notetaker, Manager) and then begins the next one (Worker).
+Notetaker, Manager) and then begins the next one (Worker). What the roles decide travels in the role outputs of the
+decisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from trajmill.schemas.actions import Terminate, action_to_json
+from trajmill.schemas.actions import Terminate
 from trajmill.schemas.observation import Observation
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.mobile_agent_v3.manager import Manager, PlanReply, TriedAction
-from trajmill.stages.agents.mobile_agent_v3.notetaker import Notetaker
-from trajmill.stages.agents.mobile_agent_v3.reflector import Reflector
-from trajmill.stages.agents.mobile_agent_v3.task_state import SUCCESS, TaskState, read_state
-from trajmill.stages.agents.mobile_agent_v3.worker import with_outcomes, worker_context
-from trajmill.stages.agents.roles.sections import one_line
+from trajmill.stages.agents.replies import (
+    FAILURE,
+    NONE,
+    SUCCESS,
+    Plan,
+    numbered,
+    one_line,
+    read_first_plan,
+    read_notes,
+    read_plan,
+    read_reflection,
+)
+from trajmill.stages.agents.roles import Role, RoleReply, without_action
 
-PLAN_FINISHED = "All subgoals are completed."
+PLAN_FINISHED: Final = "All subgoals are completed."
 """Conclusion of the step with which the Manager ends the episode."""
-WORKER_REPORTS = "The Worker reports that nothing is left to do."
+WORKER_REPORTS: Final = "The Worker reports that nothing is left to do."
+WITHOUT_EFFECT: Final = "Without effect: "
+"""Before the conclusion of a step that the Reflector found to have failed."""
+UNKNOWN: Final = "UNKNOWN"
+"""The outcome that the Manager is given after a malformed reply of the Reflector."""
 
 Retriever = Callable[[str], Awaitable[tuple[str, ...]]]
 """Gives the passages for an instruction, best first."""
 
 
+class TaskState(NamedTuple):
+    """The plan, the feedback and the notes at one step (paper 7.1.1)."""
+
+    plan: tuple[str, ...] | None
+    """Pending subgoals, SS in the paper; empty once the task is done, None before the first well-formed plan."""
+    completed: tuple[str, ...] = ()
+    """Completed subgoals, CS."""
+    notes: tuple[str, ...] = ()
+    """All notes so far, N."""
+    outcome: str = ""
+    """Outcome of the last action, j of F: `SUCCESS` or `FAILURE`; empty before the first one, and if unknown."""
+    feedback: str = ""
+    """Why the last action failed, phi of F; empty after a success."""
+
+    def noted(self, found: tuple[str, ...]) -> TaskState:
+        """The state with further notes; known ones are not repeated."""
+        return self._replace(notes=tuple(dict.fromkeys((*self.notes, *found))))
+
+    def outputs(self) -> dict[str, str]:
+        """The state as role outputs of a step: one line for each item of a list; what is empty is left out."""
+        texts = {
+            "plan": "\n".join(map(one_line, self.plan or ())),
+            "completed": "\n".join(map(one_line, self.completed)),
+            "notes": "\n".join(map(one_line, self.notes)),
+            "outcome": self.outcome,
+            "feedback": self.feedback,
+        }
+        return {name: text for name, text in texts.items() if text}
+
+
 class _Turn(NamedTuple):
-    """What the roles have said before the Worker acts."""
+    """What the roles have decided before the Worker acts."""
 
     state: TaskState
     calls: tuple[AgentCall, ...] = ()
@@ -38,28 +80,42 @@ class _Turn(NamedTuple):
     """Of the Manager."""
     knowledge: str = ""
 
-    def revised(self, reply: PlanReply) -> _Turn:
-        state = self.state._replace(plan=reply.plan, completed=reply.completed)
-        return self._replace(state=state, calls=(*self.calls, reply.call), thought=reply.thought)
+    def revised(self, reply: RoleReply[Plan]) -> _Turn:
+        """The turn with the Manager's plan; a malformed reply changes nothing."""
+        turn, plan = self._replace(calls=(*self.calls, *reply.calls)), reply.said
+        if plan is None:
+            return turn
+        state = self.state._replace(plan=plan.pending, completed=plan.completed or self.state.completed)
+        return turn._replace(state=state, thought=plan.thought)
+
+    def outputs(self) -> dict[str, str]:
+        """The role outputs of the step."""
+        return {**self.state.outputs(), **({"knowledge": self.knowledge} if self.knowledge else {})}
 
     def recorded(self, decision: Decision) -> Decision:
         """The decision with the outputs and the calls of all roles, in the order of the calls."""
-        outputs = {**self.state.outputs(), **({"knowledge": self.knowledge} if self.knowledge else {})}
-        return replace(decision, role_outputs=outputs, calls=(*self.calls, *decision.calls))
+        return replace(decision, role_outputs=self.outputs(), calls=(*self.calls, *decision.calls))
+
+
+class ManagerRoles(NamedTuple):
+    """The Manager, with its two prompts."""
+
+    first: Role
+    update: Role
 
 
 @dataclass(frozen=True, slots=True)
 class MobileAgentV3:
     """The roles, one model each; a role that is None is switched off.
 
-    Without a Manager the instruction is the plan and the Worker alone says when it is done, without a Reflector every
-    action counts as a success, without a Notetaker nothing is noted, without a retriever the Manager knows nothing.
+    Without a Manager the instruction is the plan and the Worker alone ends the episode, without a Reflector every
+    action counts as a success, without a Notetaker nothing is noted, without a retriever the Manager has no knowledge.
     """
 
     worker: EndToEndAgent
-    manager: Manager | None
-    reflector: Reflector | None
-    notetaker: Notetaker | None
+    manager: ManagerRoles | None
+    reflector: Role | None
+    notetaker: Role | None
     retrieve: Retriever | None
     name: str = "mobile_agent_v3"
 
@@ -72,12 +128,15 @@ class MobileAgentV3:
         """The Worker's next action; `Terminate` once the Manager's plan is empty.
 
         An `Answer` of the Worker ends the episode whatever is pending. If the Worker terminates with success, the
-        Manager says whether the plan is empty then; else the episode ends as a stalemate, with failure.
+        Manager decides whether the plan is empty then; else the episode ends as a stalemate, with failure. Until the
+        Manager gives a well-formed plan, nothing is done.
 
         Raises:
             ModelFailure: a model did not answer.
         """
-        turn = await self._turn(episode) if episode.history else await self._first_turn(episode)
+        turn = await self._turn(episode)
+        if turn.state.plan is None:
+            return without_action("Manager", turn.calls, turn.outputs())
         if not turn.state.plan:
             return turn.recorded(self._finished(episode, turn))
         decision = await self.worker.decide(with_outcomes(episode, turn.state), worker_context(turn.state))
@@ -87,46 +146,146 @@ class MobileAgentV3:
             case _:
                 return turn.recorded(decision)
 
-    async def _first_turn(self, episode: EpisodeView) -> _Turn:
-        """Lines 5 to 7: retrieve knowledge, make the plan."""
-        found = await self.retrieve(episode.instruction) if self.retrieve is not None else ()
-        knowledge = "\n\n".join(map(one_line, found))
-        start = _Turn(TaskState((one_line(episode.instruction),)), knowledge=knowledge)
-        return start if self.manager is None else start.revised(await self.manager.plan(episode, knowledge))
-
     async def _turn(self, episode: EpisodeView) -> _Turn:
         """Lines 17 to 29: reflect on the last action, take notes after a success, revise the plan."""
-        last, before = episode.history[-1], episode.past_observations[-1]
-        turn = await self._reflected(episode, before, last)
+        before = read_state(episode.history[-1].role_outputs) if episode.history else TaskState(None)
+        if before.plan is None:
+            return await self._first_turn(episode)
+        turn = await self._reflected(episode, before)
         if self.notetaker is not None and turn.state.outcome == SUCCESS:
-            noted = await self.notetaker.note(episode, before, turn.state)
-            turn = turn._replace(state=turn.state.noted(noted.notes), calls=(*turn.calls, noted.call))
+            turn = await self._noted(episode, turn, self.notetaker)
         if self.manager is None:
             return turn
-        tried = TriedAction(_action_text(last), last.conclusion, before)
-        return turn.revised(await self.manager.revise(episode, turn.state, tried))
+        last, seen = episode.history[-1], episode.past_observations[-1]
+        return turn.revised(await self._revision(self.manager.update, episode, turn.state, last, seen))
 
-    async def _reflected(self, episode: EpisodeView, before: Observation, last: Decision) -> _Turn:
-        state = read_state(last.role_outputs)
+    async def _first_turn(self, episode: EpisodeView) -> _Turn:
+        """Lines 5 to 7: retrieve knowledge, make the plan (equation 5)."""
+        found = await self.retrieve(episode.instruction) if self.retrieve is not None else ()
+        knowledge, instruction = "\n\n".join(map(one_line, found)), one_line(episode.instruction)
+        if self.manager is None:
+            return _Turn(TaskState((instruction,)), knowledge=knowledge)
+        reply = await self.manager.first.ask(
+            episode,
+            read_first_plan,
+            (episode.observation,),
+            instruction=instruction,
+            knowledge=knowledge or NONE,
+        )
+        return _Turn(TaskState(None), knowledge=knowledge).revised(reply)
+
+    async def _reflected(self, episode: EpisodeView, state: TaskState) -> _Turn:
+        """The outcome of the last action (equation 8); of a step without an action, FAILURE without asking."""
+        last, before = episode.history[-1], episode.past_observations[-1]
         if self.reflector is None:
             return _Turn(state._replace(outcome=SUCCESS, feedback=""))
-        outcome, feedback, call = await self.reflector.reflect(episode, before, last)
-        return _Turn(state._replace(outcome=outcome, feedback=feedback), (call,) if call is not None else ())
+        if last.action is None:
+            return _Turn(state._replace(outcome=FAILURE, feedback=last.conclusion))
+        reply = await self.reflector.ask(
+            episode,
+            read_reflection,
+            (before, episode.observation),
+            instruction=one_line(episode.instruction),
+            action=self.reflector.action_text(last, self.worker.platform, before.screen.size),
+            expectation=one_line(f"{last.thought} {last.conclusion}"),
+        )
+        outcome, feedback = reply.said or ("", "")
+        return _Turn(state._replace(outcome=outcome, feedback=feedback), reply.calls)
+
+    async def _noted(self, episode: EpisodeView, turn: _Turn, notetaker: Role) -> _Turn:
+        """The notes of the screen before the action, as line 22 of algorithm 1 has it (equation 9)."""
+        reply = await notetaker.ask(
+            episode,
+            read_notes,
+            (episode.past_observations[-1],),
+            instruction=one_line(episode.instruction),
+            plan=numbered(turn.state.plan or ()),
+            notes=numbered(turn.state.notes),
+        )
+        return turn._replace(state=turn.state.noted(reply.said or ()), calls=(*turn.calls, *reply.calls))
+
+    async def _revision(
+        self, manager: Role, episode: EpisodeView, state: TaskState, tried: Decision, before: Observation
+    ) -> RoleReply[Plan]:
+        """The plan after an action (equation 6).
+
+        Args:
+            manager: with its prompt for updates.
+            episode: the episode after the action.
+            state: the plan before it, with its outcome, and the notes after it.
+            tried: the Worker's decision.
+            before: the screen before it.
+        """
+        return await manager.ask(
+            episode,
+            read_plan,
+            (before,),
+            instruction=one_line(episode.instruction),
+            completed=numbered(state.completed),
+            plan=numbered(state.plan or ()),
+            action=manager.action_text(tried, self.worker.platform, before.screen.size),
+            description=one_line(tried.conclusion) or NONE,
+            outcome=state.outcome or UNKNOWN,
+            feedback=one_line(state.feedback) or NONE,
+            notes=numbered(state.notes),
+        )
 
     def _finished(self, episode: EpisodeView, turn: _Turn) -> Decision:
         """The decision of the Manager: the first termination of paper 7.3."""
         task = self.worker.task_text(with_outcomes(episode, turn.state))
         return Decision(turn.thought, Terminate(status="success"), PLAN_FINISHED, prompt=task)
 
-    async def _confirmed(self, manager: Manager, episode: EpisodeView, turn: _Turn, decision: Decision) -> Decision:
+    async def _confirmed(
+        self, manager: ManagerRoles, episode: EpisodeView, turn: _Turn, decision: Decision
+    ) -> Decision:
         """The Worker's report, if the Manager's plan is empty after it, else the second termination of paper 7.3."""
-        tried = TriedAction(_action_text(decision), f"{WORKER_REPORTS} {decision.conclusion}", episode.observation)
-        reply = await manager.revise(episode, turn.state._replace(outcome=SUCCESS, feedback=""), tried)
-        state = turn.state._replace(plan=reply.plan, completed=reply.completed)
-        asked = (*turn.calls, *decision.calls, reply.call)
-        action = Terminate(status="failure") if reply.plan else decision.action
-        return turn._replace(state=state, calls=asked).recorded(replace(decision, action=action, calls=()))
+        report = replace(decision, conclusion=f"{WORKER_REPORTS} {decision.conclusion}")
+        succeeded = turn.state._replace(outcome=SUCCESS, feedback="")
+        reply = await self._revision(manager.update, episode, succeeded, report, episode.observation)
+        after = turn._replace(calls=(*turn.calls, *decision.calls)).revised(reply)
+        action = Terminate(status="failure") if after.state.plan else decision.action
+        return after.recorded(replace(decision, action=action, calls=()))
 
 
-def _action_text(decision: Decision) -> str:
-    return "no action could be read" if decision.action is None else action_to_json(decision.action)
+def read_state(outputs: Mapping[str, str]) -> TaskState:
+    """The state in the role outputs of a step."""
+    plan, completed, notes = (tuple(outputs.get(name, "").splitlines()) for name in ("plan", "completed", "notes"))
+    return TaskState(plan or None, completed, notes, outputs.get("outcome", ""), outputs.get("feedback", ""))
+
+
+def worker_context(state: TaskState) -> str:
+    """What stands before the Worker's task (equation 7): plan, completed subgoals, feedback on a failure, notes.
+
+    The Worker is an end-to-end agent, asked in the layout of its model's family, so any GUI model can be one. The text
+    is no part of the stored prompt.
+    """
+    sections = [f"### Overall Plan ###\n{numbered(state.plan or ())}"]
+    if state.completed:
+        sections.append(f"### Completed Subgoals ###\n{numbered(state.completed)}")
+    if state.outcome == FAILURE:
+        reason = f": {one_line(state.feedback)}" if state.feedback else ""
+        sections.append(f"### Last Action ###\n{FAILURE}{reason}")
+    if state.notes:
+        sections.append(f"### Important Notes ###\n{numbered(state.notes)}")
+    return "\n\n".join(sections)
+
+
+def with_outcomes(episode: EpisodeView, state: TaskState) -> EpisodeView:
+    """The episode for the Worker: conclusions of failed steps are marked.
+
+    An action that failed twice in a row is not marked, because a Worker that trusts its history then tries something
+    else; the feedback still has the failure.
+    """
+    return replace(episode, history=tuple(_marked(episode.history, state)))
+
+
+def _marked(history: tuple[Decision, ...], state: TaskState) -> Iterator[Decision]:
+    states = [*(read_state(decision.role_outputs) for decision in history), state]
+    failed_before = ""
+    for decision, after in zip(history, states[1:], strict=True):
+        failed = after.outcome == FAILURE and decision.action is not None
+        if failed and decision.conclusion != failed_before:
+            yield replace(decision, conclusion=f"{WITHOUT_EFFECT}{decision.conclusion}")
+        else:
+            yield decision
+        failed_before = decision.conclusion if failed else ""

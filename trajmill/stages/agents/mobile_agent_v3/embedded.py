@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.stages.agents.mobile_agent_v3.agent import WORKER_REPORTS
-from trajmill.stages.agents.mobile_agent_v3.task_state import FAILURE, SUCCESS
-from trajmill.stages.agents.roles.embedded_role import EmbeddedRole, RoleQuestion
-from trajmill.stages.agents.roles.sections import NONE, numbered, read_items
+from trajmill.stages.agents.replies import FAILURE, NONE, SUCCESS, numbered, read_items
+from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole
 
 TRY_AGAIN = "Try again what had no effect: "
 _OPEN = 'Open "{}" and do there what the user asks.'
@@ -41,11 +40,11 @@ def embedded_notetaker() -> EmbeddedRole:
     return EmbeddedRole("embedded-notetaker-1", _noted)
 
 
-def _managed(asked: RoleQuestion) -> str:
+def _managed(asked: EmbeddedQuestion) -> str:
     return _revised(asked) if asked.section("plan") else _planned(asked)
 
 
-def _planned(asked: RoleQuestion) -> str:
+def _planned(asked: EmbeddedQuestion) -> str:
     apps = _named_apps(asked.section("user request"), asked.screens)
     said = f"The request names {', '.join(apps)}." if apps else "The request names no app on this screen."
     subgoals = [_OPEN.format(app) for app in apps] or [f"Do what the user asks: {asked.section('user request')}"]
@@ -64,7 +63,7 @@ def _named_apps(request: str, screens: Iterable[Observation]) -> list[str]:
     return sorted(places, key=lambda app: places[app])
 
 
-def _revised(asked: RoleQuestion) -> str:
+def _revised(asked: EmbeddedQuestion) -> str:
     plan, completed = read_items(asked.section("plan")), read_items(asked.section("completed subgoals"))
     done = asked.section("last action description")
     if done.startswith(WORKER_REPORTS):
@@ -97,7 +96,7 @@ def _plan(thought: str, completed: tuple[str, ...], plan: tuple[str, ...]) -> st
     return f"### Thought ###\n{thought}\n### Completed Subgoals ###\n{numbered(completed)}\n### Plan ###\n{left}"
 
 
-def _reflected(asked: RoleQuestion) -> str:
+def _reflected(asked: EmbeddedQuestion) -> str:
     before, after = asked.screens
     if before.screen.screen_id == after.screen.screen_id and not _may_change_nothing(asked, before):
         return _outcome(FAILURE, f"The screen did not change after: {asked.section('expectation')}")
@@ -108,7 +107,7 @@ def _reflected(asked: RoleQuestion) -> str:
     return _outcome(SUCCESS, NONE)
 
 
-def _may_change_nothing(asked: RoleQuestion, before: Observation) -> bool:
+def _may_change_nothing(asked: EmbeddedQuestion, before: Observation) -> bool:
     """Whether an action may leave the screen as it is: waiting, or choosing what is chosen already."""
     action = asked.section("last action")
     if '"kind":"wait"' in action:
@@ -124,7 +123,7 @@ def _outcome(outcome: str, feedback: str) -> str:
     return f"### Outcome ###\n{outcome}\n### Feedback ###\n{feedback}"
 
 
-def _noted(asked: RoleQuestion) -> str:
+def _noted(asked: EmbeddedQuestion) -> str:
     known = read_items(asked.section("important notes"))
     notes = [note for note in _values(asked.screens) if note not in known]
     return f"### Important Notes ###\n{numbered(notes[:_MOST_NOTES])}"

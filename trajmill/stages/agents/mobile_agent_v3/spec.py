@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, OFF_ROLE, AgentSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, OFF_ROLE, RolesSpec, given_model
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
@@ -30,7 +30,7 @@ class MobileAgentV3Prompts(Spec):
     """For the notes of a screen."""
 
 
-class MobileAgentV3Spec(AgentSpec):
+class MobileAgentV3Spec(RolesSpec):
     """Manager, Worker, Reflector and Notetaker (paper Mobile-Agent-v3, 4 and 7); `models.policy` is the Worker."""
 
     role_names: ClassVar[tuple[str, ...]] = ("manager", "reflector", "notetaker", "retriever")
@@ -49,10 +49,6 @@ class MobileAgentV3Spec(AgentSpec):
     """Finds it: `embedded` (BM25), the NAME of an `[endpoints.NAME]` whose model embeds texts, or `off`."""
     knowledge_passages: PositiveInt = 3
     """Most passages that the Manager is given."""
-    max_tokens: PositiveInt = 512
-    """Longest reply of the Worker in tokens."""
-    role_tokens: PositiveInt = 1024
-    """Longest reply of each other role in tokens."""
     prompts: MobileAgentV3Prompts = MobileAgentV3Prompts()
     """Prompt files of your own."""
 
@@ -65,37 +61,47 @@ class MobileAgentV3Spec(AgentSpec):
             ValueError: there is no model for the Worker.
         """
         from trajmill.stages.agents.mobile_agent_v3 import embedded
-        from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3
-        from trajmill.stages.agents.mobile_agent_v3.manager import open_manager
-        from trajmill.stages.agents.mobile_agent_v3.notetaker import open_notetaker
-        from trajmill.stages.agents.mobile_agent_v3.reflector import open_reflector
-        from trajmill.stages.agents.roles.opening import acting_role, role_model
+        from trajmill.stages.agents.mobile_agent_v3.agent import ManagerRoles, MobileAgentV3
+        from trajmill.stages.agents.roles import RoleOpener
 
         given, files = given_model(model), self.prompts
-        role = partial(role_model, self, given=given, max_tokens=self.role_tokens)
-        plans = role("manager", embedded=embedded.embedded_manager)
-        reflects = role("reflector", embedded=embedded.embedded_reflector)
-        notes = role("notetaker", embedded=embedded.embedded_notetaker)
-        manager = open_manager(plans, files.manager_plan, files.manager_update) if plans else None
-        reflector = open_reflector(reflects, files.reflector) if reflects else None
-        notetaker = open_notetaker(notes, files.notetaker) if notes else None
+        opener = RoleOpener(self, given, "trajmill.stages.agents.mobile_agent_v3")
+        plans = opener.role(
+            "manager", embedded.embedded_manager, files.manager_plan, "manager_plan-1", {"instruction", "knowledge"}
+        )
+        revises = opener.role(
+            "manager",
+            embedded.embedded_manager,
+            files.manager_update,
+            "manager_update-1",
+            {"instruction", "completed", "plan", "action", "description", "outcome", "feedback", "notes"},
+        )
+        manager = ManagerRoles(plans, revises) if plans and revises else None
+        reflector = opener.role(
+            "reflector",
+            embedded.embedded_reflector,
+            files.reflector,
+            "reflector-1",
+            {"instruction", "action", "expectation"},
+        )
+        notetaker = opener.role(
+            "notetaker", embedded.embedded_notetaker, files.notetaker, "notetaker-1", {"instruction", "plan", "notes"}
+        )
         retrieve = self._retriever(given)
 
         def make(query: Query) -> Agent:
-            worker = acting_role(given, "worker", query.platform, self.max_tokens)
-            return MobileAgentV3(worker, manager, reflector, notetaker, retrieve)
+            return MobileAgentV3(opener.acting("worker", query.platform), manager, reflector, notetaker, retrieve)
 
         return make
 
     def _retriever(self, given: AgentModel) -> Retriever | None:
         if self.knowledge is None or self.retriever == OFF_ROLE:
             return None
-        from trajmill.stages.agents.knowledge.documents import KeywordIndex, read_passages
+        from trajmill.stages.agents.knowledge import KeywordIndex, MeaningIndex, read_passages
 
         passages = read_passages(self.knowledge)
         if "retriever" not in given.roles:
             return partial(KeywordIndex(passages).retrieve, most=self.knowledge_passages)
-        from trajmill.stages.agents.knowledge.meanings import MeaningIndex
         from trajmill.stages.models.embedding import embedding_model
 
         index = MeaningIndex(passages, embedding_model(given.roles["retriever"]))

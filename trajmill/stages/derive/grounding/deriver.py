@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import bare_call
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
@@ -18,7 +19,6 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson
-from trajmill.stages.derive.conversation import bare_call
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.grounding.colours import element_colours
 from trajmill.stages.derive.grounding.crops import CroppedScreen, cropped

@@ -31,7 +31,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.agents.roles.sections import NONE, one_line
+from trajmill.stages.agents.ces.agent import executor_output
+from trajmill.stages.agents.replies import NONE, one_line
 from trajmill.stages.critics.trees.element_action import scroll_direction
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, Lesson, Maker, is_walk
@@ -120,7 +121,7 @@ def _tracker_row(episode: Episode, step: Step, after: Step, contexts: Mapping[in
     """The context of the next step, from that of this one and the Executor's output."""
     asked = _prompt(STATE_TRACKER, "instruction", "output", "state").fill(
         instruction=one_line(episode.query.instruction),
-        output=one_line(f"{step.thought} {step.action or 'no action could be read'} {step.conclusion}"),
+        output=executor_output(step.thought, action_from_json(step.action) if step.action else None, step.conclusion),
         state=contexts[step.index] or NONE,
     )
     reply = f"<answer>{contexts[after.index]}</answer>"

@@ -31,7 +31,9 @@ class CodaRows:
     async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
         """One example for each thought of a Planner in a clean success."""
         collected = Collected(self.maker, episode)
-        calls = {call.step_index: call for call in episode.calls if call.role == PLANNER}
+        planned = [call for call in episode.calls if call.role == PLANNER]
+        # A step has two calls if the Planner was retried after a malformed reply.
+        calls = {call.step_index: call for call in sorted(planned, key=lambda call: call.malformed is None)}
         reason = unfit(episode, LEARNED_FROM) or _not_clean(episode) or (None if calls else "no_planner")
         if reason is not None:
             collected.refuse(reason)

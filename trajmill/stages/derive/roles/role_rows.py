@@ -13,7 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.agents.mobile_agent_v3.task_state import SUCCESS
+from trajmill.stages.agents.replies import SUCCESS
 from trajmill.stages.curate.reflector import NEGATIVE, POSITIVE, retained_reflections
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import Collected, Lesson, Maker

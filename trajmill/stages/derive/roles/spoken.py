@@ -35,6 +35,8 @@ def spoken(call: ModelCall, guidance: str) -> SpokenCall | str:
     """
     if call.error is not None or not call.response:
         return "no_answer"
+    if call.malformed is not None:
+        return "malformed"
     messages, screens, texts = [], [], [call.response]
     for message in json.loads(call.messages):
         content = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.schemas.actions import Action, Wait, action_from_json, ends_episode
 from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import NotExpressible
+from trajmill.schemas.dialects.base import NotExpressible, bare_call
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import StageError
@@ -14,7 +14,7 @@ from trajmill.stages.critics.trees.caption import quoted
 from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson
-from trajmill.stages.derive.conversation import PLACEHOLDERS, bare_call
+from trajmill.stages.derive.conversation import PLACEHOLDERS
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.semantics.described import EffectDescriber

@@ -13,18 +13,17 @@ from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
-from trajmill.stages.agents.ces.agent import CesAgent
+from trajmill.stages.agents.ces.agent import INSTRUCTION, CesAgent
 from trajmill.stages.agents.coda.agent import CodaAgent
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.roles.embedded_role import EmbeddedRole
-from trajmill.stages.agents.roles.role_model import PromptedRole, RoleModel
+from trajmill.stages.agents.roles import EmbeddedRole, Role
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import packaged_prompt
 from trajmill.stages.training.execution_feedback.spec import CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
 from trajmill.stages.training.execution_feedback.tasks import FeedbackTask
 
 _CES, _CODA = "trajmill.stages.agents.ces", "trajmill.stages.agents.coda"
-_BEFORE = Decision("", None, "")
+_BEFORE = Decision("", None, "", role_outputs={INSTRUCTION: "Go on."})
 """A step before the present one, so that the State Tracker has something to sum up."""
 
 
@@ -39,12 +38,16 @@ class ExecutionChain:
     """The Executor's."""
 
     async def action(self, task: FeedbackTask, reply: str) -> Action | None:
-        """The Executor's greedy action on a reply; None if the Executor's own reply holds none.
+        """The Executor's greedy action on a reply; None if the reply is malformed or the Executor's holds no action.
+
+        A malformed reply earns nothing, whatever the other roles make of the step without it.
 
         Raises:
             ModelFailure: a frozen model did not answer.
         """
         decision = await self._agent(task.platform, reply).act(self._view(task))
+        if any(call.malformed and call.request.role == self.recipe.role for call in decision.calls):
+            return None
         return decision.action
 
     def _agent(self, platform: Platform, reply: str) -> Agent:
@@ -60,9 +63,8 @@ class ExecutionChain:
         if isinstance(recipe, CodaSpecialistSpec):
             return CodaAgent(executor, _role("planner", said, _CODA, "instruction", "history"))
         if isinstance(recipe, CesStage2Spec):
-            asked = _role(
-                "coordinator", self.models["coordinator"], _CES, *_FIELDS, max_tokens=recipe.coordinator_tokens
-            )
+            frozen, tokens = self.models["coordinator"], recipe.coordinator_tokens
+            asked = _role("coordinator", frozen, _CES, *_FIELDS, max_tokens=tokens)
             return CesAgent(executor, asked, _role("state_tracker", said, _CES, *_FIELDS, "output"))
         return CesAgent(executor, _role("coordinator", said, _CES, *_FIELDS), None)
 
@@ -84,5 +86,5 @@ def chain_of(recipe: FeedbackRecipe, models: Mapping[str, ChatModel], family: Fa
     return ExecutionChain(recipe, models, family._replace(past_screens=min(family.past_screens, 1)))
 
 
-def _role(role: str, model: ChatModel, package: str, *fields: str, max_tokens: int = 1024) -> PromptedRole:
-    return PromptedRole(RoleModel(role, model, max_tokens), packaged_prompt(package, f"{role}-1", frozenset(fields)))
+def _role(role: str, model: ChatModel, package: str, *fields: str, max_tokens: int = 1024) -> Role:
+    return Role(role, model, packaged_prompt(package, f"{role}-1", frozenset(fields)), max_tokens=max_tokens)

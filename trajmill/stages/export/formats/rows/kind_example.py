@@ -7,7 +7,7 @@ from typing import Final
 
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
-from trajmill.schemas.dialects.base import NotExpressible, Reply
+from trajmill.schemas.dialects.base import NotExpressible, Reply, bare_call
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
@@ -16,7 +16,6 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.derive.conversation import bare_call
 from trajmill.stages.derive.family_conversation import StepConversation
 from trajmill.stages.export.formats.rows.lineage import lineage_of
 from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep, same_action

@@ -1,0 +1,101 @@
+"""The actions that roles are given are in the words and the space of their own model's family."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from tests.stages.agents.errand import redeem_query, user_text
+from tests.stages.agents.served_roles import GOOD
+from tests.stages.models.scripted import ScriptedModel
+from trajmill.schemas.actions import Action, Click, Drag, Swipe
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.families import ANY, FAMILIES, Family
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.ces.agent import INSTRUCTION
+from trajmill.stages.agents.ces.spec import CesSpec
+from trajmill.stages.agents.coda.spec import CodaSpec
+from trajmill.stages.agents.mobile_agent_v3.agent import TaskState
+from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.replies import read_items, read_sections
+from trajmill.stages.agents.spec import AgentSpec
+
+SCREEN: Final = Size(1080, 2400)
+TAP: Final = Click(x=801, y=1999)
+SPECS: Final[dict[str, AgentSpec]] = {
+    "manager": MobileAgentV3Spec(manager="r"),
+    "reflector": MobileAgentV3Spec(reflector="r"),
+    "planner": CodaSpec(planner="r"),
+    "state_tracker": CesSpec(state_tracker="r"),
+}
+
+
+@dataclass
+class FamilyModel(ScriptedModel):
+    """A scripted model that writes positions as its family does."""
+
+    family: Family = ANY
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        return self.family.frame(screen)
+
+
+def seen(name: str) -> Observation:
+    return Observation(ScreenHandle(name, SCREEN, lambda: b""), (), "bites")
+
+
+def given_to(role: str, family: Family, action: Action, platform: Platform = Platform.PHONE) -> str:
+    """The action in what a role is asked after a step."""
+    model = FamilyModel(lambda _: GOOD[role], family=family)
+    unused = ScriptedModel(lambda _: "")
+    query = redeem_query().model_copy(update={"platform": platform})
+    agent = SPECS[role].open(AgentModel(unused, ANY, 0.0, roles={role: model}, families={role: family}))(query)
+    last = Decision("Go.", action, "Went.", role_outputs={**TaskState(("Go",)).outputs(), INSTRUCTION: "Go."})
+    asyncio.run(agent.act(EpisodeView("Do it", None, seen("after"), (last,), 1, (seen("before"),))))
+    sections = read_sections(user_text(model.asked[0]))
+    if role == "planner":
+        return read_items(sections["steps so far"])[0].partition(" Action: ")[2]
+    return sections["latest output of executor agent" if role == "state_tracker" else "last action"]
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("role", ["manager", "reflector", "planner"])
+@pytest.mark.parametrize("action", [TAP, Swipe(x=540, y=1800, x2=540, y2=600)], ids=["tap", "swipe"])
+def test_a_role_can_read_the_action_as_its_own(role: str, family: Family, action: Action) -> None:
+    text = given_to(role, family, action)
+    frame, dialect = family.frame(SCREEN), family.dialect(Platform.PHONE)
+    read = dialect.parse(text if family.name != "read-aloud" else f"find x {text}", frame)
+    assert isinstance(read, Reply), text
+    assert read.action.kind == action.kind
+    for name, most in (("x", SCREEN.width), ("y", SCREEN.height)):
+        unit = most / frame.extent[name == "y"]
+        assert abs(getattr(read.action, name) - getattr(action, name)) <= unit / 2 + 1
+
+
+@pytest.mark.parametrize("role", ["manager", "reflector", "planner"])
+def test_qwen3_vl_is_given_thousandths_and_its_own_words(role: str) -> None:
+    text = given_to(role, FAMILIES["qwen3-vl"], TAP)
+    call = json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    assert call == {"name": "mobile_use", "arguments": {"action": "click", "coordinate": [741, 832]}}
+    assert given_to(role, FAMILIES["ui-tars"], TAP).startswith("Action: click(start_box='(")
+
+
+def test_an_action_that_the_family_cannot_write_still_has_its_positions() -> None:
+    family = FAMILIES["qwen3-vl"]
+    text = given_to("planner", family, Drag(x=540, y=1200, x2=1079, y2=2399), Platform.PHONE)
+    assert json.loads(text) == {"kind": "drag", "x": 500, "y": 500, "x2": 998, "y2": 999}
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_the_state_tracker_sees_no_screen_and_gets_no_positions(family: Family) -> None:
+    assert given_to("state_tracker", family, TAP) == 'Go. {"kind":"click","button":"left","count":1} Went.'
+    swiped = given_to("state_tracker", family, Swipe(x=540, y=1800, x2=540, y2=600))
+    assert swiped == 'Go. {"kind":"swipe","direction":"up"} Went.'

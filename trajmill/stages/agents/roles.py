@@ -1,0 +1,232 @@
+"""The roles of an agent: each has a model or embedded rules, a prompt, and a parser for its replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from trajmill.schemas.actions import Action, action_to_json
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.dialects.base import NotExpressible, bare_call
+from trajmill.schemas.dialects.families import ANY, Family
+from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import content_id
+from trajmill.schemas.storable import storable
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.agents.base import AgentCall, AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.agents.replies import Malformed, one_line, read_sections
+from trajmill.stages.agents.spec import OFF_ROLE, POLICY_MODEL, RolesSpec
+from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
+from trajmill.stages.models.prompts import Prompt, own_or_packaged
+
+T = TypeVar("T")
+
+RETRY_TEMPERATURE: Final = 1.0
+"""Sampling temperature of the retry; a greedy one would give the malformed reply again."""
+_LETTERS_PER_TOKEN = 4
+_NO_ACTION = "no action could be read"
+
+
+class RoleReply(NamedTuple, Generic[T]):
+    """The reply of a role, as its parser read it."""
+
+    said: T | None
+    """None if the reply is malformed; then the role decides nothing."""
+    calls: tuple[AgentCall, ...]
+    """For the rows of `model_calls`; two if the first reply was malformed and the role was retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One role: its model, which is asked greedily, and its prompt."""
+
+    name: str
+    """Its name on rows of `model_calls`: manager, reflector, ..."""
+    model: ChatModel
+    prompt: Prompt
+    family: Family | None = None
+    """The family of its model; None for embedded rules, which read stored pixels."""
+    max_tokens: int = 1024
+    """Longest reply in tokens."""
+    retry: bool = False
+    """Whether it is asked once more after a malformed reply."""
+
+    async def ask(
+        self,
+        episode: EpisodeView,
+        read: Callable[[str], T | Malformed],
+        screens: Sequence[Observation] = (),
+        **fields: str,
+    ) -> RoleReply[T]:
+        """Ask with the prompt's fields filled in and some screens after the text.
+
+        Args:
+            episode: the episode so far; its seed and length decide the seed of the request.
+            read: the parser of the role.
+            screens: what the role is shown.
+            fields: values of the prompt's placeholders.
+
+        Raises:
+            KeyError: a field of the prompt is not given.
+            ModelFailure: the model did not answer.
+        """
+        filled = self.prompt.fill(**fields)
+        messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user, *screens)))
+        seed = int(content_id(self.name, episode.seed, len(episode.history)), 16) % 2**31
+        request = ChatRequest(self.name, messages, seed=seed, max_tokens=self.max_tokens)
+        calls: tuple[AgentCall, ...] = ()
+        for _ in range(2 if self.retry else 1):
+            start = perf_counter()
+            completion = await self.model.complete(request)
+            said = read(storable(completion.text))
+            malformed = said.reason if isinstance(said, Malformed) else ""
+            elapsed = (perf_counter() - start) * 1000
+            calls = (*calls, AgentCall(request, completion, elapsed, None, self.model.version, malformed))
+            if not isinstance(said, Malformed):
+                return RoleReply(said, calls)
+            request = replace(request, temperature=RETRY_TEMPERATURE, seed=(seed + 1) % 2**31)
+        return RoleReply(None, calls)
+
+    def action_text(self, decision: Decision, platform: Platform, screen: Size) -> str:
+        """The action of a step in the words and the coordinate space of this role's model.
+
+        Args:
+            decision: the step.
+            platform: where it acted.
+            screen: size of the screen that it acted on.
+        """
+        if decision.action is None:
+            return _NO_ACTION
+        if self.family is None:
+            return action_to_json(decision.action)
+        frame = self.model.frame(screen)
+        try:
+            return one_line(bare_call(decision.action, self.family.dialect(platform), frame))
+        except NotExpressible:
+            return _in_frame(decision.action, frame)
+
+
+class EmbeddedQuestion(NamedTuple):
+    """The content of a request, for a role without a model."""
+
+    sections: Mapping[str, str]
+    """The sections of the user's text, by headings in lower case."""
+    screens: tuple[Observation, ...]
+    """The shown screens, in order."""
+
+    def section(self, heading: str) -> str:
+        """The text of a section; empty without it."""
+        return self.sections.get(heading, "")
+
+
+class EmbeddedRole:
+    """A `ChatModel` that answers by a rule; it sees the request alone, as a model would."""
+
+    def __init__(self, version: str, rule: Callable[[EmbeddedQuestion], str]) -> None:
+        self.version = version
+        self._rule = rule
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """Pixels of the stored screenshot."""
+        return native_frame(screen)
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Answer by the rule; four letters count as a token."""
+        parts = request.messages[-1].parts
+        text = "".join(part for part in parts if isinstance(part, str))
+        screens = tuple(part for part in parts if isinstance(part, Observation))
+        answer = self._rule(EmbeddedQuestion(read_sections(text), screens))
+        return Completion(answer, len(text) // _LETTERS_PER_TOKEN, len(answer) // _LETTERS_PER_TOKEN, "stop")
+
+    async def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+
+class RoleOpener(NamedTuple):
+    """Opens the roles of one agent with their models and prompts."""
+
+    spec: RolesSpec
+    given: AgentModel
+    package: str
+    """Package of the prompts that come with trajmill."""
+
+    def role(
+        self, name: str, embedded: Callable[[], ChatModel], own: Path | None, prompt: str, fields: Collection[str]
+    ) -> Role | None:
+        """The role with the user's prompt or the packaged one; None if it is off.
+
+        Args:
+            name: of the role, which is a field of the spec.
+            embedded: makes the embedded rules, for a role without an endpoint.
+            own: the user's prompt file.
+            prompt: name of the packaged prompt.
+            fields: the placeholders that the prompt must have.
+
+        Raises:
+            BadInputError: the prompt file cannot be read, or misses a section or a field.
+        """
+        named = self.spec.roles()[name]
+        if named == OFF_ROLE:
+            return None
+        model, family = self.given.roles.get(name), self.given.families.get(name, ANY)
+        if named == POLICY_MODEL:
+            model, family = self.given.model, self.given.family
+        text = own_or_packaged(own, self.package, prompt, frozenset(fields))
+        tokens, retry = self.spec.role_tokens, self.spec.retry_malformed
+        if model is None:
+            return Role(name, embedded(), text, None, tokens, retry)
+        return Role(name, model, text, family, tokens, retry)
+
+    def acting(self, role: str, platform: Platform, key: str = "") -> EndToEndAgent:
+        """The role that acts, asked in the layout of its model's family.
+
+        Args:
+            role: its name on rows of `model_calls`.
+            platform: where it acts.
+            key: the field of the spec that names its endpoint; the policy acts where there is none.
+        """
+        given = self.given
+        own = given.roles.get(key)
+        return EndToEndAgent(
+            own or given.model,
+            platform,
+            given.temperature,
+            role=role,
+            family=given.families.get(key, ANY) if own else given.family,
+            with_tokens=given.with_tokens and not own,
+            max_tokens=self.spec.max_tokens,
+        )
+
+
+def action_without_positions(action: Action | None) -> str:
+    """An action as JSON for a role that sees no screen: without positions, a swipe or a drag with its direction."""
+    if action is None:
+        return _NO_ACTION
+    fields = action.model_dump(mode="json")
+    x, y, x2, y2 = (fields.pop(name, None) for name in ("x", "y", "x2", "y2"))
+    if x2 is not None:
+        across, down = x2 - x, y2 - y
+        sideways = "right" if across > 0 else "left"
+        fields["direction"] = sideways if abs(across) > abs(down) else "down" if down > 0 else "up"
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def without_action(role: str, calls: tuple[AgentCall, ...], outputs: Mapping[str, str]) -> Decision:
+    """A step without effect, because a role before the acting one gave a malformed reply."""
+    return Decision("", None, f"The {role} gave no valid reply.", role_outputs=dict(outputs), calls=calls)
+
+
+def _in_frame(action: Action, frame: CoordinateFrame) -> str:
+    """An action that a dialect cannot express, as JSON with the positions of a frame."""
+    fields = action.model_dump(mode="json")
+    for across, down in (("x", "y"), ("x2", "y2")):
+        if fields.get(across) is not None:
+            x, y = frame.from_pixels(Point(fields[across], fields[down]))
+            fields |= {across: int(x) if x.is_integer() else x, down: int(y) if y.is_integer() else y}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
