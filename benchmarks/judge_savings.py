@@ -26,10 +26,8 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
-from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.critics.rule import ChannelRule, PassRule, resolution_of
-from trajmill.stages.critics.voting import ChannelCritics
+from trajmill.stages.critics.judge import Judge, judge_episodes
+from trajmill.stages.critics.voting import ChannelCritics, ChannelRule, PassRule, resolution_of
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world
 

@@ -32,7 +32,7 @@ from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.server_requests import ask_server
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel
+from trajmill.stages.critics.model.channels import ModelMultimodalChannel
 from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.models.context_budget import ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel

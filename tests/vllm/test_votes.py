@@ -16,9 +16,8 @@ from tests.vllm.valid_votes import ValidVotesModel
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import Ask
-from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel
+from trajmill.stages.critics.judge import Judge, judge_episodes
+from trajmill.stages.critics.model.channels import ModelMultimodalChannel
 from trajmill.stages.models.context_budget import ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trajmill.stages.critics.base import TrajectoryCritic
-from trajmill.stages.critics.rule import FULL, ChannelRule, PassRule
-from trajmill.stages.critics.voting import ChannelCritics
+from trajmill.stages.critics.voting import FULL, ChannelCritics, ChannelRule, PassRule
 
 
 class HeldPass(NamedTuple):

@@ -13,7 +13,7 @@ from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
 from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
-from trajmill.stages.critics.trees.element_action import element_at
+from trajmill.stages.critics.trees.caption import element_at
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 SIZE = Size(720, 1280)

@@ -30,10 +30,8 @@ from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge, graph_channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, at_most_words, vote_of
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
-from trajmill.stages.critics.calibration.noisy import NoisyChannel
-from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.judge import Judged, judge_episodes
-from trajmill.stages.critics.programmatic import ProgrammaticChannel
+from trajmill.stages.critics.construction import NoisyChannel, ProgrammaticChannel
+from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
 from trajmill.stages.critics.trees.replay import SeenScreens
 from trajmill.stages.critics.voting import single_vote
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, all_of, read_rule
+from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, all_of, read_rule
 
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
 

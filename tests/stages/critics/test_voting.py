@@ -17,9 +17,8 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import Ask, StepResult, Vote, VoteFailure, vote_of
-from trajmill.stages.critics.calibration.noisy import NoisyChannel
-from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
+from trajmill.stages.critics.construction import NoisyChannel
+from trajmill.stages.critics.judge import Judge, Judged, judge_each, judge_episodes
 from trajmill.stages.critics.voting import ChannelCritics
 
 YES, NO = True, False

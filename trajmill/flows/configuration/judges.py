@@ -14,8 +14,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.critics.base import Ask
-from trajmill.stages.critics.rule import Rule
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
+from trajmill.stages.critics.voting import Rule
 
 
 @dataclass(frozen=True)

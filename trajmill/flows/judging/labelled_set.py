@@ -12,8 +12,8 @@ from trajmill.flows.judging.stored_votes import Evaluated
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
-from trajmill.stages.critics.calibration.labelled.annotations import read_labels
 from trajmill.stages.critics.calibration.labelled.judging import judge_labelled
+from trajmill.stages.critics.calibration.labelled.trajectories import read_labels
 
 STAGE = "calibrate"
 """Stage name on failures; the name of the judge follows it."""

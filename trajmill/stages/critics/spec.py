@@ -19,11 +19,11 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.kinds import CRITICS, step_critic_spec, trajectory_critic_spec
-from trajmill.stages.critics.rule import ChannelRule, PassRule, Rule, resolution_of
+from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, resolution_of
 from trajmill.stages.models.openable import OpenableModel
 
 if TYPE_CHECKING:
-    from trajmill.stages.critics.consensus import Judge
+    from trajmill.stages.critics.judge import Judge
     from trajmill.stages.critics.model.critic_prompts import CriticPrompts
     from trajmill.stages.models.base import ChatModel
     from trajmill.stages.models.context_budget import ContextBudget

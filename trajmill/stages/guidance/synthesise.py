@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trajmill.schemas.episode import Episode
-from trajmill.stages.critics.trees.element_action import ElementAction
+from trajmill.stages.critics.trees.caption import ElementAction
 from trajmill.stages.critics.trees.screen_state import control_kind
 from trajmill.stages.guidance.base import StepDescription
 

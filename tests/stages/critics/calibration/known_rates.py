@@ -12,7 +12,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.base import StepResult, Vote, vote_of
-from trajmill.stages.critics.calibration.noisy import NoisyChannel
+from trajmill.stages.critics.construction import NoisyChannel
 
 PASSED = 1.0
 """Programmatic reward of a task that is done."""

@@ -10,7 +10,7 @@ from trajmill.schemas.tables.calibration import Ingredient
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of, ingredients_of, tally
-from trajmill.stages.critics.rule import read_rule
+from trajmill.stages.critics.voting import read_rule
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL

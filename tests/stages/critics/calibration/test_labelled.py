@@ -25,11 +25,15 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.critics.calibration.labelled.annotations import Label, read_labels
-from trajmill.stages.critics.calibration.labelled.browser_actions import read_browser_action
-from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
-from trajmill.stages.critics.calibration.labelled.trajectories import find_trajectory, read_trajectory
-from trajmill.stages.critics.calibration.labelled.tree_text import read_boxes, read_tree
+from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
+from trajmill.stages.critics.calibration.labelled.trajectories import (
+    FolderScreens,
+    Label,
+    UnreadableError,
+    find_trajectory,
+    read_labels,
+    read_trajectory,
+)
 
 ORIGIN = Origin(round=0, run_id="r", code_version="test")
 LABEL = Label("webarena", "GenericAgent-tiny", "webarena.1", True)

@@ -23,8 +23,7 @@ from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
-from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.judge import judge_episodes
+from trajmill.stages.critics.judge import Judge, judge_episodes
 from trajmill.stages.critics.voting import ChannelCritics
 from trajmill.stages.metrics.intervals import Interval, wilson
 

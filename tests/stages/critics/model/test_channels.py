@@ -18,8 +18,7 @@ from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.model.captioner import LONGEST_CAPTION, ModelCaptioner, TreeCaptioner
-from trajmill.stages.critics.model.multimodal_channel import ModelMultimodalChannel
-from trajmill.stages.critics.model.text_channel import ModelTextChannel
+from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.context_budget import ContextBudget
 from trajmill.stages.models.prompted import Sampling

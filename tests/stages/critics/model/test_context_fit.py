@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
-from trajmill.stages.critics.model.context_fit import fit, kept, picture_tokens, text_tokens
+from trajmill.stages.critics.model.transcript import fit, kept, picture_tokens, text_tokens
 from trajmill.stages.models.context_budget import ContextBudget
 
 

@@ -30,8 +30,7 @@ from trajmill.stages.critics.annotated.tree_channel import find_problems
 from trajmill.stages.critics.annotated.wording import shared_stems
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.critics.trees.screen_state import Control
-from trajmill.stages.critics.trees.transition import ControlChange
+from trajmill.stages.critics.trees.screen_state import Control, ControlChange
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 

@@ -21,10 +21,9 @@ from trajmill.stages.critics.app_graph.episode_on_graph import follow
 from trajmill.stages.critics.app_graph.problems import GraphProblem, problems_of
 from trajmill.stages.critics.app_graph.step_critic import GraphStepCritic
 from trajmill.stages.critics.base import StepResult, Vote, vote_of
-from trajmill.stages.critics.consensus import Judge
-from trajmill.stages.critics.rule import FULL
+from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.trees.replay import replay
-from trajmill.stages.critics.voting import single_vote
+from trajmill.stages.critics.voting import FULL, single_vote
 from trajmill.stages.graphs.base import AppGraph
 
 

@@ -9,15 +9,69 @@ from trajmill.schemas.actions import PressKeys, TypeText, pressed_point
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader
+from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader, UIElement
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.critics.app_graph.path_on_graph import Act, is_act, name_of, slots_of
-from trajmill.stages.critics.app_graph.slot_values import pressed_value, values_on
 from trajmill.stages.critics.trees.replay import SeenStep, replay
 from trajmill.stages.environments.element_names import targets
-from trajmill.stages.graphs.base import AppGraph, GraphTransition, Mark
+from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.network import marks_on_way
+from trajmill.stages.graphs.operations import OFF, ON
 from trajmill.stages.graphs.recognise import filled, is_on, page_on
+
+_MARKED = frozenset({"checked", "selected"})
+
+
+def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
+    """The value of a slot on a screen; None if the screen does not show it.
+
+    Args:
+        slot: a slot; lists have no value, because an item that is pressed need not stay marked.
+        elements: the elements of the screen by their names in paths.
+    """
+    match slot.kind:
+        case SlotKind.LIST:
+            return None
+        case SlotKind.FIELD | SlotKind.SLIDER:
+            found = elements.get(slot.target)
+            return None if found is None else found.value
+        case SlotKind.SWITCH:
+            found = elements.get(slot.target)
+            return None if found is None else ON if _is_marked(found) else OFF
+        case SlotKind.CHOICE if slot.opens:
+            opener = elements.get(slot.opens)
+            return None if opener is None else _chosen(slot, opener)
+        case SlotKind.CHOICE:
+            options = {value: elements.get(slot.target_of(value)) for value in slot.values}
+            return next((value for value, option in options.items() if option and _is_marked(option)), None)
+
+
+def values_on(page: GraphPage, elements: Mapping[str, UIElement]) -> dict[str, str]:
+    """By slot, the values that a screen of a page shows."""
+    found = {name: value_on(slot, elements) for name, slot in page.slots.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def pressed_value(slot: GraphSlot, names: set[str]) -> str | None:
+    """The item or option with one of these names in paths; None if it is none that the graph lists."""
+    if slot.kind not in (SlotKind.LIST, SlotKind.CHOICE):
+        return None
+    return next((value for value in slot.values if slot.target_of(value) in names), None)
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two values are equal; white space at their ends does not count."""
+    return one.strip() == other.strip()
+
+
+def _is_marked(element: UIElement) -> bool:
+    return not _MARKED.isdisjoint(element.states)
+
+
+def _chosen(slot: GraphSlot, opener: UIElement) -> str:
+    shown = [opener.value, opener.text]
+    return next((value for value in slot.values if slot.shown_for(value) in shown), opener.value or opener.text)
+
 
 _FROM_GRAPHS_AT = "."
 

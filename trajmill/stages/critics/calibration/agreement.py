@@ -11,8 +11,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.rule import read_rule
 from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
+from trajmill.stages.critics.voting import read_rule
 from trajmill.stages.metrics.intervals import Interval, wilson
 
 PASSED = 1.0

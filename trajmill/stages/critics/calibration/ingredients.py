@@ -16,7 +16,7 @@ from trajmill.schemas.tables.calibration import Ingredient
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.rule import FULL, ChannelRule, PassRule, Rule, all_of
+from trajmill.stages.critics.voting import FULL, ChannelRule, PassRule, Rule, all_of
 
 _STEP_CRITIC, _DESCRIBER = "critic.step", "describer"
 _ROLES = {f"critic.{channel}": channel for channel in (Channel.TEXT, Channel.MULTIMODAL)}

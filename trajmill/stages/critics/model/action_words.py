@@ -23,8 +23,14 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.critics.trees.caption import describe_action, describe_element, quoted
-from trajmill.stages.critics.trees.element_action import ElementAction, read_element_action, scroll_direction
+from trajmill.stages.critics.trees.caption import (
+    ElementAction,
+    describe_action,
+    describe_element,
+    quoted,
+    read_element_action,
+    scroll_direction,
+)
 
 LONGEST_TEXT = 600
 """Most characters of a typed or answered text; a longer text is cut and marked."""

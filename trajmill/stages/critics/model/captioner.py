@@ -13,9 +13,8 @@ from typing import Protocol
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.stages.critics.model.action_words import quotable, untrusted
-from trajmill.stages.critics.model.answers import CaptionAnswer
-from trajmill.stages.critics.model.pictures import picture
-from trajmill.stages.critics.model.request import ask_critic, critic_prompt, critic_request
+from trajmill.stages.critics.model.marking import picture
+from trajmill.stages.critics.model.request import CaptionAnswer, ask_critic, critic_prompt, critic_request
 from trajmill.stages.critics.trees.caption import describe_element, quoted
 from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
 from trajmill.stages.models.base import ChatModel

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.stages.critics.model.captioner import caption_prompt
-from trajmill.stages.critics.model.multimodal_channel import multimodal_prompt
+from trajmill.stages.critics.model.channels import multimodal_prompt, text_prompt
 from trajmill.stages.critics.model.step_critic import step_prompt
-from trajmill.stages.critics.model.text_channel import text_prompt
 from trajmill.stages.models.prompts import Prompt
 
 

@@ -18,10 +18,9 @@ from trajmill.schemas.observation import ScreenHandle, ScreenReader
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
-from trajmill.stages.critics.model.answers import StepAnswer
-from trajmill.stages.critics.model.context_fit import kept, picture_tokens, text_tokens
-from trajmill.stages.critics.model.pictures import marked_picture, picture
-from trajmill.stages.critics.model.request import ask_critic, critic_prompt, critic_request, stored_evidence
+from trajmill.stages.critics.model.marking import marked_picture, picture
+from trajmill.stages.critics.model.request import StepAnswer, ask_critic, critic_prompt, critic_request, stored_evidence
+from trajmill.stages.critics.model.transcript import kept, picture_tokens, text_tokens
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling

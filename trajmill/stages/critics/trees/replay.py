@@ -12,10 +12,8 @@ from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.critics.trees.caption import caption_screen, caption_step
-from trajmill.stages.critics.trees.element_action import ElementAction, read_element_action
-from trajmill.stages.critics.trees.screen_state import ScreenState, read_screen
-from trajmill.stages.critics.trees.transition import Transition, compare
+from trajmill.stages.critics.trees.caption import ElementAction, caption_screen, caption_step, read_element_action
+from trajmill.stages.critics.trees.screen_state import ScreenState, Transition, compare, read_screen
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

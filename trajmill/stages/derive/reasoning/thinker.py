@@ -16,9 +16,8 @@ from trajmill.schemas.observation import ScreenHandle, ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
-from trajmill.stages.critics.model.pictures import picture
-from trajmill.stages.critics.trees.caption import describe_element
-from trajmill.stages.critics.trees.element_action import read_element_action
+from trajmill.stages.critics.model.marking import picture
+from trajmill.stages.critics.trees.caption import describe_element, read_element_action
 from trajmill.stages.derive.reasoning.unfit_thoughts import says_something, told_by_hint
 from trajmill.stages.metrics.action_match import RightAction, match_action
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest

@@ -33,7 +33,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.ces.agent import executor_output
 from trajmill.stages.agents.replies import NONE, one_line
-from trajmill.stages.critics.trees.element_action import scroll_direction
+from trajmill.stages.critics.trees.caption import scroll_direction
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, Lesson, Maker, is_walk
 from trajmill.stages.derive.conversation import unfit_text

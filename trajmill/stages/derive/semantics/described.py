@@ -18,7 +18,7 @@ from trajmill.schemas.observation import ScreenHandle, ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
-from trajmill.stages.critics.model.pictures import marked_picture, picture
+from trajmill.stages.critics.model.marking import marked_picture, picture
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
 from trajmill.stages.models.prompts import Prompt

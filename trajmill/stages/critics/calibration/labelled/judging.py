@@ -15,9 +15,14 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.base import vote_in
 from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of
-from trajmill.stages.critics.calibration.labelled.annotations import Label
-from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
-from trajmill.stages.critics.calibration.labelled.trajectories import LabelledEpisode, find_trajectory, read_trajectory
+from trajmill.stages.critics.calibration.labelled.trajectories import (
+    FolderScreens,
+    Label,
+    LabelledEpisode,
+    UnreadableError,
+    find_trajectory,
+    read_trajectory,
+)
 from trajmill.stages.critics.judge import judge_each
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 

@@ -10,23 +10,150 @@ Of a path in a file, the part from `screenshots` on is used; it never leads out 
 
 from __future__ import annotations
 
+import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from PIL import Image
+
 from trajmill.schemas.actions import Answer, Terminate, action_to_json
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
-from trajmill.stages.critics.calibration.labelled.annotations import Label
-from trajmill.stages.critics.calibration.labelled.browser_actions import read_browser_action
-from trajmill.stages.critics.calibration.labelled.screens import FolderScreens, UnreadableError
-from trajmill.stages.critics.calibration.labelled.tree_text import read_boxes, read_tree
+from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
+
+_PLACES = ("annotations.csv", "data/annotations.csv")
+_COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")
+_MEANINGS = {"Successful": True, "Unsuccessful": False, "Unsure": None}
+
+
+class Label(NamedTuple):
+    """The label of a trajectory's first annotator, which counts in the benchmark's own scores."""
+
+    benchmark: str
+    agent: str
+    task_id: str
+    passed: bool | None
+    """None if the annotator was unsure."""
+
+    @property
+    def name(self) -> str:
+        """Name of the trajectory, in one line."""
+        return f"{self.benchmark}/{self.agent}/{self.task_id}"
+
+
+def read_labels(folder: Path) -> list[Label]:
+    """Read the labels of a set in the order of its file; second opinions are left out.
+
+    Raises:
+        BadInputError: there are none, or a row is wrong; the message names the row.
+    """
+    path = next((folder / place for place in _PLACES if (folder / place).is_file()), None)
+    if path is None:
+        raise BadInputError(
+            f"{folder}: no labelled set: {' and '.join(_PLACES)} are missing; name the folder that AgentRewardBench's "
+            "dataset was downloaded to"
+        )
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            labels = _first_opinions(path, csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInputError(f"{path}: the labels cannot be read: {error}") from None
+    if not labels:
+        raise BadInputError(f"{path}:1: there is no label in it")
+    return labels
+
+
+def _first_opinions(path: Path, rows: csv.DictReader[str]) -> list[Label]:
+    missing = [column for column in _COLUMNS if column not in (rows.fieldnames or ())]
+    if missing:
+        raise BadInputError(f"{path}:1: column {missing[0]} is missing; there are {', '.join(rows.fieldnames or ())}")
+    labels: dict[tuple[str, str, str], Label] = {}
+    for row in rows:
+        label = _label(path, rows.line_num, row)
+        labels.setdefault(label[:3], label)
+    return list(labels.values())
+
+
+def _label(path: Path, line: int, row: dict[str, str | None]) -> Label:
+    values = [row[column] or "" for column in _COLUMNS]
+    if not all(values):
+        empty = _COLUMNS[values.index("")]
+        raise BadInputError(f"{path}:{line}: {empty} is empty")
+    benchmark, agent, task_id, success = values
+    if success not in _MEANINGS:
+        raise BadInputError(f"{path}:{line}: trajectory_success is {success[:40]!r}; it should be {_one_of(_MEANINGS)}")
+    return Label(benchmark, agent, task_id, _MEANINGS[success])
+
+
+def _one_of(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
+
+
+class UnreadableError(Exception):
+    """A trajectory of the set cannot be read; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Screen:
+    path: Path
+    size: Size
+    elements: tuple[UIElement, ...]
+
+
+class FolderScreens:
+    """A `ScreenReader` for image files; memory holds the trees of the trajectories in progress, but no pixels."""
+
+    def __init__(self) -> None:
+        self._screens: dict[str, _Screen] = {}
+        self._users: Counter[str] = Counter()
+
+    def add(self, path: Path, elements: tuple[UIElement, ...]) -> str:
+        """Add a screenshot with its tree and return its id, the hash of both.
+
+        Raises:
+            UnreadableError: the file is missing, or is no image.
+        """
+        try:
+            with Image.open(path) as image:
+                size = Size(*image.size)
+            screen_id = content_id("screen", path.read_bytes().hex(), elements)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise UnreadableError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
+        self._screens[screen_id] = _Screen(path, size, elements)
+        self._users[screen_id] += 1
+        return screen_id
+
+    def drop(self, screen_ids: Iterable[str]) -> None:
+        """Remove screens; a screen that was added several times stays until it is dropped as often."""
+        self._users.subtract(screen_ids)
+        for screen_id in [name for name, users in self._users.items() if users <= 0]:
+            del self._users[screen_id], self._screens[screen_id]
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for an unknown id."""
+        return self._screens[screen_id].path.read_bytes()
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree. Raises KeyError for an unknown id."""
+        return self._screens[screen_id].elements
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for an unknown id."""
+        return self._screens[screen_id].size
+
 
 ENVIRONMENT = "agent-reward-bench"
 _MADE_BY = "labelled-set-1"

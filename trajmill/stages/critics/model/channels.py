@@ -1,10 +1,12 @@
-"""What the two channels with models share: they select what fits into one request, and turn answers into votes."""
+"""The two channels with a model: they select what fits into a request, and turn answers into votes."""
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from trajmill.schemas.episode import Episode
@@ -12,10 +14,27 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote, VoteFailure, vote_of
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.critics.model.answers import TrajectoryAnswer, trajectory_answer
-from trajmill.stages.critics.model.context_fit import fit, kept, text_tokens
-from trajmill.stages.critics.model.request import ask_critic_several
-from trajmill.stages.critics.model.transcript import Transcript, lay_out, omission_note, transcribe
+from trajmill.stages.critics.model.captioner import ScreenCaptioner, TreeCaptioner
+from trajmill.stages.critics.model.marking import picture
+from trajmill.stages.critics.model.request import (
+    TrajectoryAnswer,
+    ask_critic_several,
+    critic_prompt,
+    critic_request,
+    stored_evidence,
+    trajectory_answer,
+)
+from trajmill.stages.critics.model.transcript import (
+    Transcript,
+    fit,
+    kept,
+    lay_out,
+    omission_note,
+    picture_tokens,
+    text_tokens,
+    transcribe,
+)
+from trajmill.stages.critics.voting import FULL, resolution_of
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart, gives_several
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
@@ -140,3 +159,116 @@ class ModelChannel(ABC):
             tuple(index[number - 1] for number in answer.redundant_steps),
             None if first is None else index[first - 1],
         )
+
+
+TEXT_FIELDS = frozenset({"instruction", "left_out", "report"})
+
+
+def text_prompt(own: Path | None = None) -> Prompt:
+    """Read the prompt: the user's own file, or the one of the package.
+
+    Raises:
+        BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return critic_prompt(own, "critic_text-2", TEXT_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTextChannel(ModelChannel):
+    """Asks a language model; the request has only text."""
+
+    prompt: Prompt = field(default_factory=text_prompt)
+    captioner: ScreenCaptioner = field(default_factory=TreeCaptioner)
+
+    channel = Channel.TEXT
+
+    @property
+    def resolution(self) -> str:
+        """Always `full`, because it reads no image."""
+        return FULL
+
+    @property
+    def version(self) -> str:
+        """The versions of prompt and model, and in brackets that of the captioner."""
+        return f"{PromptedModel(self.model, self.prompt).version}[{self.captioner.version}]"
+
+    async def screen_parts(
+        self, shown: Transcript, episode: Episode, screens: ScreenReader
+    ) -> Mapping[str, ScreenPart]:
+        """The captions of the screens, all made at the same time.
+
+        Raises:
+            JudgeFailure: no usable caption, or a screen is missing.
+            ModelFailure: the model that describes screens did not answer.
+        """
+        steps = {screen.screen_id: max(0, screen.after - 1) for screen in reversed(shown.screens)}
+        name = episode.trajectory.trajectory_id
+        asked = (
+            self.captioner.caption(screen_id, screens, name, episode.steps[at].index) for screen_id, at in steps.items()
+        )
+        # Wait for all of them, so that none keeps running after a failure.
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        captions: dict[str, ScreenPart] = {}
+        with stored_evidence(episode):
+            for screen_id, caption in zip(steps, found, strict=True):
+                if isinstance(caption, BaseException):
+                    raise caption
+                captions[screen_id] = ScreenPart(caption, text_tokens(caption))
+        return captions
+
+    def request(
+        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
+    ) -> ChatRequest:
+        """The prompt, with the screens and steps as a field of it."""
+        filled = self.prompt.fill(**fields, report="\n".join(map(str, parts)))
+        return critic_request("critic.text", filled, (), sampling, subject)
+
+
+MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})
+
+
+def multimodal_prompt(own: Path | None = None) -> Prompt:
+    """Read the prompt: the user's own file, or the one of the package.
+
+    Raises:
+        BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return critic_prompt(own, "critic_multimodal-2", MULTIMODAL_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMultimodalChannel(ModelChannel):
+    """Asks a vision-language model and shows it the screenshots."""
+
+    prompt: Prompt = field(default_factory=multimodal_prompt)
+    image_scale: float = 1.0
+    """Factor for the width and height of screenshots; below 1 for the cheap first pass of CODA 4.2."""
+
+    channel = Channel.MULTIMODAL
+
+    @property
+    def resolution(self) -> str:
+        """`full`, or the scale of the screenshots, e.g. `0.5`."""
+        return resolution_of(self.image_scale)
+
+    async def screen_parts(
+        self, shown: Transcript, episode: Episode, screens: ScreenReader
+    ) -> Mapping[str, ScreenPart]:
+        """The screenshots.
+
+        Raises:
+            JudgeFailure: a screen is missing.
+        """
+        with stored_evidence(episode):
+            pictures = {screen.screen_id: picture(screen.screen_id, screens) for screen in shown.screens}
+        return {
+            screen_id: ScreenPart(shot, picture_tokens(self.model, shot.size, self.image_scale))
+            for screen_id, shot in pictures.items()
+        }
+
+    def request(
+        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
+    ) -> ChatRequest:
+        """The prompt, followed by the screens and steps."""
+        asked = critic_request("critic.multimodal", self.prompt.fill(**fields), parts, sampling, subject)
+        return replace(asked, image_scale=self.image_scale)
