@@ -12,13 +12,11 @@ from tests.stages.export.walks import SeenScreens, walks
 from tests.trainers.loaded import Job
 from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.card import ExportedRelease
-from trajmill.stages.export.formats.exported import ReleaseSteps
-from trajmill.stages.export.formats.kinds import format_spec
-from trajmill.stages.export.formats.repetition import repeat_by_weight
-from trajmill.stages.export.formats.rows.kind_example import kind_example
-from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
-from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.formats.derived import kind_example
+from trajmill.stages.export.formats.folder import ReleaseSteps, repeat_by_weight, write_folder
+from trajmill.stages.export.formats.steps import ReleasedStep, StepExample, step_example
 
 FAMILIES: Final = (family_named("qwen2.5-vl"), family_named("gui-owl-1.5"))
 """One that is a Qwen2.5-VL and is shown one screen, one that is a Qwen3-VL and is shown up to five."""
@@ -76,9 +74,9 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
         for kind in formats:
             path = folder / f"{kind}-{family.name}"
             path.mkdir()
-            form = format_spec(kind).open()
+            form = format_spec(kind)
             # A format for RL compares replies with a target, so it takes no reply that is plain text.
-            given = [example for example in examples if example.target is not None or form.rl_steps is None]
+            given = [example for example in examples if example.target is not None or not form.rl_columns]
             write_folder(path, form, family, _SOURCE, ReleaseSteps(given), screens)
             weighty = [example for example in given if example.loss_weight]
             rows = list(repeat_by_weight(weighty)) if form.weights_as_rows else weighty
@@ -89,8 +87,6 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
                 processor=str(processor),
                 work=str(folder / f"work-{kind}-{family.name}"),
                 max_length=figures["max_length"],
-                min_pixels=figures["min_pixels"],
-                max_pixels=figures["max_pixels"],
                 replies=tuple(row.messages[-1].content for row in rows),
             )
             made.append(Exported(job, family, rows))

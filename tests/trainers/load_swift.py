@@ -17,7 +17,9 @@ from tests.trainers.loaded import IGNORED, Job, grids_of, loaded_row, run
 def supervised(job: Job) -> dict[str, Any]:
     """The rows of `load_dataset` as the template encodes them, with the scales of the loss within each reply."""
     os.environ["ROOT_IMAGE_DIR"] = job.folder
-    os.environ["MIN_PIXELS"], os.environ["MAX_PIXELS"] = str(job.min_pixels), str(job.max_pixels)
+    figures = json.loads((Path(job.folder) / "export.json").read_text())
+    for bound in ("min_pixels", "max_pixels"):
+        os.environ.setdefault(bound.upper(), str(figures[bound]))
     rows, _ = load_dataset(job.shards(), load_from_cache_file=False)
     # More than one template fits the architecture of Qwen2.5-VL; a user names it by `--template`.
     kind = json.loads((Path(job.processor) / "config.json").read_text())["model_type"]

@@ -25,8 +25,6 @@ class Job(NamedTuple):
     work: str
     """Where caches and outputs go."""
     max_length: int
-    min_pixels: int
-    max_pixels: int
     replies: tuple[str, ...]
     """Of the rows, as they were in the walk: what a model that learned them says."""
 
@@ -47,6 +45,8 @@ class LoadedRow(NamedTuple):
     image_tokens: int
     pixel_patches: int
     """Patches of the pictures' pixels, of which four are one token."""
+    grids: list[list[int]]
+    """Patches of each picture in time, height and width."""
 
 
 def loaded_row(tokenizer: Any, ids: Iterable[int], labels: Iterable[int], grids: Iterable[Iterable[int]]) -> LoadedRow:
@@ -67,6 +67,7 @@ def loaded_row(tokenizer: Any, ids: Iterable[int], labels: Iterable[int], grids:
         images=len(sizes),
         image_tokens=tokens.count(tokenizer.convert_tokens_to_ids(_IMAGE)),
         pixel_patches=sum(time * height * width for time, height, width in sizes),
+        grids=sizes,
     )
 
 

@@ -12,8 +12,7 @@ from tests.stages.export.reward_table import rewarded_replies
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.trainers.conftest import TrainerProcess
 from trajmill.schemas.dialects.families import family_named
-from trajmill.stages.export.formats.base import TrainerSettings
-from trajmill.stages.export.formats.kinds import format_spec
+from trajmill.stages.export.formats.base import TrainerSettings, format_spec
 
 pytestmark = pytest.mark.trainers
 
@@ -23,7 +22,7 @@ def test_a_trainer_pays_what_the_page_says(
     trainer: str, trainer_process: Callable[[str], TrainerProcess], tmp_path: Path
 ) -> None:
     table = rewarded_replies()
-    format_spec("verl").open().finish(tmp_path, TrainerSettings(family_named("gui-owl-1.5"), 8192, 1))
+    format_spec("verl").write_settings(tmp_path, TrainerSettings(family_named("gui-owl-1.5"), 8192, 1))
     asked, answers = tmp_path / "asked.json", tmp_path / "answers.json"
     asked.write_text(
         json.dumps(

@@ -11,10 +11,9 @@ from trajmill.pipelines.exporting.rl import compared_trajectories, rl_steps
 from trajmill.pipelines.exporting.supervised import supervised_steps
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.export.formats.card import ExportedRelease
-from trajmill.stages.export.formats.exported import ExportedFolder, ReleaseSteps
-from trajmill.stages.export.formats.spec import FormatSpec
-from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.formats.base import TrainerFormat
+from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import verify_release
@@ -27,7 +26,7 @@ class ExportRequest(NamedTuple):
     """What to write, and where."""
 
     release: str
-    form: FormatSpec
+    form: TrainerFormat
     family: Family
     """The family, with the pixel budget that its model is trained with."""
     folder: Path
@@ -45,8 +44,8 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
             written in this form, or the folder is not empty.
         TrajmillError: the disk is full; the folder is not made.
     """
-    release, form = verify_release(warehouse, request.release), request.form.open()
-    compared = [] if form.rl_steps is None or request.kind else compared_trajectories(warehouse, release)
+    release, form = verify_release(warehouse, request.release), request.form
+    compared = [] if not form.rl_columns or request.kind else compared_trajectories(warehouse, release)
     screens = WarehouseScreens(warehouse)
     source = ExportedRelease(release.name, release.run_id, release.round, release.code_version, _LICENCE, request.kind)
     with disk_full_as_error(request.folder), replacing_folder(request.folder) as folder:
@@ -55,7 +54,7 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
         steps = ReleaseSteps(supervised, rl_steps(exporting, compared))
         exported = write_folder(folder, form, request.family, source, steps, screens)
         if not exported.written.rows:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in exported.tally.left_out.most_common())
+            reasons = ", ".join(f"{count} {reason}" for reason, count in exported.counts.left_out.most_common())
             raise BadInputError(
                 f"release {release.name}: no step can be written for {request.family.name} ({reasons or 'it is empty'})"
             )

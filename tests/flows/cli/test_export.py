@@ -16,8 +16,8 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.formats.kinds import FORMATS
-from trajmill.stages.export.formats.rows.spoken_step import same_action
+from trajmill.stages.export.formats.base import FORMATS
+from trajmill.stages.export.formats.steps import same_action
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release

@@ -22,7 +22,7 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.export.formats.kinds import FORMATS
+from trajmill.stages.export.formats.base import FORMATS
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 

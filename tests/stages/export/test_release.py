@@ -14,8 +14,7 @@ from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, png, 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import IMAGES
+from trajmill.stages.export.columns import IMAGES, with_features
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import GROUP_BYTES, GROUP_ROWS, ImageSpool
 from trajmill.stages.export.trl.exporter import SFT_FILE, SFT_SCHEMA, TrlExporter

@@ -42,7 +42,7 @@ def export(
     """Write a release as the folder that a trainer reads, for one family of models."""
     from trajmill.pipelines.export import ExportRequest, export_release_to
     from trajmill.schemas.dialects.families import family_named
-    from trajmill.stages.export.formats.kinds import format_spec
+    from trajmill.stages.export.formats.base import format_spec
     from trajmill.warehouse.releases import newest_release
 
     spec, chosen = format_spec(form), family_named(family)
@@ -51,13 +51,13 @@ def export(
     warehouse = warehouse_of(config, root)
     name = release if release is not None else newest_release(warehouse)
     exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out, kind))
-    written, tally = exported.written, exported.tally
+    written, tally = exported.written, exported.counts
     print(
         f"{name}: {written.rows:,} rows in {len(written.shards)} shards ({tally.examples:,} distinct steps, "
         f"{exported.repeated_rows:,} repeated rows), {out}"
     )
     if exported.rl_written.rows:
-        groups = len(exported.rl_tally.group_sizes)
+        groups = len(exported.rl_counts.group_sizes)
         print(f"{exported.rl_written.rows:,} stored replies of {groups:,} groups with their advantages, {out}/rl_steps")
-    for reason, count in (tally.left_out + exported.rl_tally.left_out).most_common():
+    for reason, count in (tally.left_out + exported.rl_counts.left_out).most_common():
         print(f"left out  {count:,} steps: {reason}")

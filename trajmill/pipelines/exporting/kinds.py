@@ -13,9 +13,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.stages.export.formats.base import TrainerFormat
-from trajmill.stages.export.formats.rows.kind_example import kind_example
-from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
-from trajmill.stages.export.formats.rows.step_example import StepExample
+from trajmill.stages.export.formats.derived import kind_example
+from trajmill.stages.export.formats.steps import LeftOutStep, StepExample
 from trajmill.stages.export.selection import has_rows_of, released_rows
 from trajmill.stages.export.trl.kinds import kind_file
 from trajmill.warehouse.read import read_batches
@@ -73,6 +72,6 @@ def _examples(exporting: Exporting, released: _Released, form: TrainerFormat) ->
             for row in examples:
                 episode, weight = episodes[row.trajectory_id], weights[row.example_id]
                 made = kind_example(exporting.family, episode, row, weight, exporting.screens)
-                if isinstance(made, StepExample) and made.target is None and form.rl_steps is not None:
+                if isinstance(made, StepExample) and made.target is None and form.rl_columns:
                     made = LeftOutStep("reply_is_no_action")
                 yield made

@@ -20,8 +20,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.derive.rl_steps import compares_members
-from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample, rl_step_example
-from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
+from trajmill.stages.export.formats.rl import RLStepExample, rl_step_example
+from trajmill.stages.export.formats.steps import LeftOutStep
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches
 from trajmill.warehouse.releases import Release

@@ -10,8 +10,7 @@ from trajmill.pipelines.exporting.exporting import TRAJECTORIES_AT_ONCE, Exporti
 from trajmill.pipelines.exporting.other_order import OtherOrder
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep
-from trajmill.stages.export.formats.rows.step_example import ReleasedStep, StepExample, step_example
+from trajmill.stages.export.formats.steps import LeftOutStep, ReleasedStep, StepExample, step_example
 from trajmill.stages.export.selection import has_rows_of, released_rows
 from trajmill.stages.export.trl.exporter import SFT_FILE
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.base import ReleaseScreenReader
-from trajmill.stages.export.columns.features import with_features
+from trajmill.stages.export.columns import with_features
 
 SCREENS_FILE: Final = "screens.parquet"
 """Path of the file within a release."""

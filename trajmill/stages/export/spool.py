@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.columns.lists import Integers, list_lengths
+from trajmill.stages.export.columns import Integers, list_lengths
 
 GROUP_ROWS: Final = 1024
 """Most rows of a row group."""

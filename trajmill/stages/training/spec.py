@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import Spec
-from trajmill.stages.export.formats.spec import FormatSpec
+from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 
 LearningRate = Annotated[float, Field(ge=1e-9, le=1.0)]
@@ -46,7 +46,7 @@ class RecipeSpec(Spec):
         return {role: getattr(self, role) for role in self.role_names}
 
     @property
-    def takes(self) -> FormatSpec | None:
+    def takes(self) -> TrainerFormat | None:
         """The export format that it needs, written for the family of the trained policy.
 
         None for the folder of the release itself.

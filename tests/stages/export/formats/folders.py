@@ -18,11 +18,10 @@ from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.export.formats.card import ExportedRelease
-from trajmill.stages.export.formats.exported import ExportedFolder, ReleaseSteps
-from trajmill.stages.export.formats.kinds import format_spec
-from trajmill.stages.export.formats.rows.step_example import ReleasedStep, step_example
-from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.formats.base import format_spec
+from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.steps import ReleasedStep, step_example
 
 SOURCE = ExportedRelease("run-r0001", "run", 1, "test", "apache-2.0")
 PHONE_ACTIONS: tuple[Action, ...] = (
@@ -85,7 +84,7 @@ def write(
         for one in episodes
         for at in one.steps
     )
-    return Written(folder, write_folder(folder, spec.open(), chosen, SOURCE, ReleaseSteps(steps), StoredScreens()))
+    return Written(folder, write_folder(folder, spec, chosen, SOURCE, ReleaseSteps(steps), StoredScreens()))
 
 
 class ReadRow(NamedTuple):

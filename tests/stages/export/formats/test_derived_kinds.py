@@ -16,12 +16,10 @@ from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
 from trajmill.stages.derive.kinds import DERIVED_KINDS
-from trajmill.stages.export.formats.exported import ReleaseSteps
-from trajmill.stages.export.formats.kinds import FORMATS, format_spec
-from trajmill.stages.export.formats.rows.kind_example import kind_example
-from trajmill.stages.export.formats.rows.spoken_step import same_action
-from trajmill.stages.export.formats.rows.step_example import StepExample
-from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.formats.base import FORMATS, format_spec
+from trajmill.stages.export.formats.derived import kind_example
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.steps import StepExample, same_action
 from trajmill.stages.export.target import ReplyTarget
 
 pytestmark = pytest.mark.slow
@@ -45,12 +43,12 @@ def made() -> Made:
 def written(form: str, family: Family, made: Made, folder: Path) -> list[tuple[DerivedRow, ReadRow]]:
     """The rows of a folder, each beside what it was made from."""
     folder.mkdir()
-    opened = format_spec(form).open()
+    opened = format_spec(form)
     found = [kind_example(family, row.episode, row.example, 1.0, made.screens) for row in made.rows]
     taken = [
         (row, example)
         for row, example in zip(made.rows, found, strict=True)
-        if isinstance(example, StepExample) and (example.target is not None or opened.rl_steps is None)
+        if isinstance(example, StepExample) and (example.target is not None or not opened.rl_columns)
     ]
     write_folder(folder, opened, family, SOURCE, ReleaseSteps([example for _, example in taken]), made.screens)
     return list(zip((row for row, _ in taken), read(folder), strict=True))
@@ -60,7 +58,7 @@ def written(form: str, family: Family, made: Made, folder: Path) -> list[tuple[D
 def test_a_format_takes_all_kinds_that_it_can(form: str, made: Made, tmp_path: Path) -> None:
     rows = written(form, family_named("qwen3-vl"), made, tmp_path / "out")
     taken = {row.example.kind for row, _ in rows}
-    assert taken == (ACTION_KINDS if format_spec(form).open().rl_steps is not None else set(DERIVED_KINDS))
+    assert taken == (ACTION_KINDS if format_spec(form).rl_columns else set(DERIVED_KINDS))
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,10 @@ from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.base import ExportedFile, ImageReader
-from trajmill.stages.export.columns.images import image_lists
-from trajmill.stages.export.formats.kinds import FORMATS, format_spec
-from trajmill.stages.export.formats.rows import parquet
-from trajmill.stages.export.formats.rows.columns import LINEAGE
-from trajmill.stages.export.formats.rows.lineage import Lineage
-from trajmill.stages.export.formats.rows.spoken_step import same_action
+from trajmill.stages.export.columns import with_images
+from trajmill.stages.export.formats import parquet
+from trajmill.stages.export.formats.base import FORMATS, format_spec
+from trajmill.stages.export.formats.steps import same_action
 from trajmill.stages.export.target import ReplyTarget
 from trajmill.stages.export.write import write_parquet
 
@@ -41,7 +39,7 @@ def test_a_row_says_the_stored_action_and_shows_the_stored_images(kind: str, fam
     stored = {(one.query.query_id, at.index): at for one in episodes for at in one.steps}
     written = write(kind, family, tmp_path / "out", episodes)
     rows = read(written.folder)
-    assert len(rows) == len(stored) - sum(written.exported.tally.left_out.values()) == written.exported.written.rows
+    assert len(rows) == len(stored) - sum(written.exported.counts.left_out.values()) == written.exported.written.rows
     chosen = family_named(family)
     for row in rows:
         own = stored[row.columns["query_id"], row.columns["step_index"]]
@@ -92,16 +90,12 @@ def test_a_row_has_the_whole_lineage(kind: str, tmp_path: Path) -> None:
     assert all(value is not None for value in first.values())
 
 
-def test_the_columns_are_the_fields_of_the_lineage() -> None:
-    assert tuple(field.name for field in LINEAGE) == Lineage._fields
-
-
 @kinds
 def test_the_weight_of_a_step_has_effect(kind: str, tmp_path: Path) -> None:
     weights = {0: 0.0, 1: 2.6, 2: 0.4, 3: 0.15}
     written = write(kind, "gui-owl", tmp_path / "out", walked()[:1], weights)
     rows = read(written.folder)
-    assert written.exported.tally.left_out == {"weight_zero": 1}
+    assert written.exported.counts.left_out == {"weight_zero": 1}
     if kind == "swift":
         scales = {row.columns["step_index"]: row.columns["messages"][-1]["loss_scale"] for row in rows}
         assert scales == {1: 2.6, 2: 0.4, 3: 0.15, 4: 1, 5: 1, 6: 1}
@@ -117,8 +111,8 @@ def test_the_weight_of_a_step_has_effect(kind: str, tmp_path: Path) -> None:
 
 def test_no_weight_drops_a_step(tmp_path: Path) -> None:
     light = write("trl", "gui-owl", tmp_path / "out", walked(), dict.fromkeys(range(7), 0.15))
-    assert light.exported.written.rows == light.exported.tally.examples == 10
-    assert not light.exported.tally.left_out
+    assert light.exported.written.rows == light.exported.counts.examples == 10
+    assert not light.exported.counts.left_out
 
 
 @pytest.mark.parametrize("kind", ["grpo", "verl"])
@@ -148,7 +142,7 @@ def test_verl_rows_are_numbered_and_name_their_reward(tmp_path: Path) -> None:
 def test_an_action_that_the_family_cannot_say_is_left_out_and_counted(tmp_path: Path) -> None:
     odd = episode([step(0, PressKeys(keys=("volume_up",))), step(1, DONE)])
     written = write("trl", "qwen3-vl", tmp_path / "out", [odd])
-    assert written.exported.tally.left_out == {"not_expressible": 1}
+    assert written.exported.counts.left_out == {"not_expressible": 1}
     assert "| not_expressible | 1 |" in (written.folder / "README.md").read_text()
     assert [row.columns["step_index"] for row in read(written.folder)] == [1]
 
@@ -158,12 +152,12 @@ def test_a_text_that_only_a_forgotten_screen_holds_is_not_learned(tmp_path: Path
     first = step(0, TAP)
     carried = episode([first, step(1, TAP), step(2, TypeText(text=first.screen_before)), step(3, DONE)])
     forgetful = write("trl", "qwen2.5-vl", tmp_path / "forgetful", [carried])
-    assert forgetful.exported.tally.left_out == {"types_forgotten_text": 1}
+    assert forgetful.exported.counts.left_out == {"types_forgotten_text": 1}
     assert [row.columns["step_index"] for row in read(forgetful.folder)] == [0, 1, 3]
     shows_it = write("trl", "gui-owl-1.5", tmp_path / "shows it", [carried])
-    assert not shows_it.exported.tally.left_out
+    assert not shows_it.exported.counts.left_out
     own_words = episode([step(0, TAP), step(1, TypeText(text="on no screen")), step(2, DONE)])
-    assert not write("trl", "qwen2.5-vl", tmp_path / "own", [own_words]).exported.tally.left_out
+    assert not write("trl", "qwen2.5-vl", tmp_path / "own", [own_words]).exported.counts.left_out
 
 
 def test_an_earlier_reply_that_quotes_the_hints_is_not_shown(tmp_path: Path) -> None:
@@ -172,7 +166,7 @@ def test_an_earlier_reply_that_quotes_the_hints_is_not_shown(tmp_path: Path) -> 
         update={"steps": tuple(s.model_copy(update={"conclusion": f"1. Did {s.index}"}) for s in told.steps)}
     )
     written = write("trl", "qwen3-vl", tmp_path / "out", [hints])
-    assert written.exported.tally.left_out["quotes_guidance"] > 0
+    assert written.exported.counts.left_out["quotes_guidance"] > 0
     assert all("1. Did 1" not in text for row in read(written.folder) for _, text in row.messages)
 
 
@@ -187,7 +181,11 @@ def test_the_features_are_read_by_every_version_of_the_datasets_library(kind: st
     folder = write(kind, "gui-owl", tmp_path / "out", walked()).folder
     schema = pq.read_schema(folder / "data/train-00000.parquet")
     features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-    assert features["images"] == [{"_type": "Image"}] and features.keys() == set(schema.names)
+    bounded = {name: {"dtype": "int64", "_type": "Value"} for name in ("min_pixels", "max_pixels")}
+    encoded = {"bytes": {"dtype": "binary", "_type": "Value"}, "path": {"dtype": "string", "_type": "Value"}}
+    assert features["images"] == [
+        encoded | bounded if kind.startswith("verl") else {"_type": "Image"}
+    ] and features.keys() == set(schema.names)
     assert '"List"' not in json.dumps(features) and '"Sequence"' not in json.dumps(features)
 
 
@@ -251,12 +249,12 @@ def test_a_large_row_group_is_gone_when_the_next_one_is_made(tmp_path: Path, mon
 
         return write_parquet(folder, name, schema, remembered())
 
-    def counted(screen_ids: pa.ListArray, images: ImageReader) -> pa.ListArray:
+    def counted(rows: pa.RecordBatch, schema: pa.Schema, images: ImageReader, bounds: None) -> pa.RecordBatch:
         counts.append(sum(each() is not None for each in made))
-        return image_lists(screen_ids, images)
+        return with_images(rows, schema, images, bounds)
 
     monkeypatch.setattr(parquet, "write_parquet", watched)
-    monkeypatch.setattr(parquet, "image_lists", counted)
+    monkeypatch.setattr(parquet, "with_images", counted)
     monkeypatch.setattr(parquet, "_GROUP_ROWS", 2)
     monkeypatch.setattr("trajmill.stages.export.write._KEPT_BYTES", 0)
     write("trl", "gui-owl", tmp_path / "out", walked())

@@ -24,12 +24,11 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.derive.rl_steps import PolicyWords
-from trajmill.stages.export.formats.exported import ExportedFolder, ReleaseSteps
-from trajmill.stages.export.formats.kinds import format_spec
-from trajmill.stages.export.formats.rows.columns import COMPARISON
-from trajmill.stages.export.formats.rows.rl_step_example import Comparison, rl_step_example
-from trajmill.stages.export.formats.rows.spoken_step import same_action
-from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.formats.base import format_spec
+from trajmill.stages.export.formats.card import ExportedFolder
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.rl import rl_step_example
+from trajmill.stages.export.formats.steps import same_action
 
 kinds = pytest.mark.parametrize("kind", ["grpo", "verl"])
 TOKENS, LOGPROBS = (5, 7, 11), (-0.5, -0.25, 0.0)
@@ -58,7 +57,7 @@ def written(folder: Path, kind: str, family: Family, rows: Sequence[RLStep]) -> 
     folder.mkdir()
     by_id = {one.trajectory.trajectory_id: one for one in attempts()}
     steps = [rl_step_example(family, by_id[row.trajectory_id], row, size_of) for row in rows]
-    return write_folder(folder, format_spec(kind).open(), family, SOURCE, ReleaseSteps([], steps), StoredScreens())
+    return write_folder(folder, format_spec(kind), family, SOURCE, ReleaseSteps([], steps), StoredScreens())
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -90,7 +89,7 @@ def test_every_reply_of_a_group_has_its_advantage(kind: str, tmp_path: Path) -> 
         assert tuple(row["response_token_ids"]) == TOKENS and tuple(row["old_logprobs"]) == LOGPROBS
         assert [image["bytes"] for image in row["images"]] == [png(screen) for screen in row["screen_ids"]]
         assert all(value is not None for value in row.values())
-    assert exported.rl_tally.group_sizes == {"a": 3} and exported.rl_tally.with_tokens == len(rows) == 8
+    assert exported.rl_counts.group_sizes == {"a": 3} and exported.rl_counts.with_tokens == len(rows) == 8
 
 
 @kinds
@@ -136,7 +135,3 @@ def test_the_datasets_library_finds_the_stored_replies(tmp_path: Path, monkeypat
     rows = load_dataset(str(tmp_path / "out"), "rl_steps", split="train", cache_dir=str(tmp_path / "cache"))
     assert [image.size for image in rows[0]["images"]] == [(720, 1280)]
     assert rows[0]["response_token_ids"] == list(TOKENS) and rows[0]["old_logprobs"] == list(LOGPROBS)
-
-
-def test_the_columns_are_the_fields_of_the_comparison() -> None:
-    assert tuple(field.name for field in COMPARISON) == Comparison._fields

@@ -9,9 +9,11 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
+from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.models.embedded.storage import save_network, untrained_network
 from trajmill.stages.training.base import ParentPolicy, TrainingReport
+from trajmill.stages.training.command.pictures import bounded_model
 from trajmill.stages.training.command.spec import CommandSpec
 
 pytestmark = pytest.mark.slow
@@ -127,3 +129,38 @@ def test_a_wrong_placeholder_or_format_gives_one_error_line() -> None:
         CommandSpec(command=("train",), format="swifft")
     spec = CommandSpec(command=("train",), format="swift")
     assert spec.takes is not None and spec.takes.model_fields["kind"].default == "swift"
+
+
+@pytest.mark.parametrize(
+    ("more", "variables"),
+    [
+        (("--max_pixels", "589824"), {}),
+        (("data.mm_processor_kwargs.max_pixels=589824",), {}),
+        ((), {"MAX_PIXELS": "589824"}),
+        (("image_max_pixels=589824",), {}),
+    ],
+)
+def test_other_pixel_bounds_than_those_of_the_targets_are_refused_before_the_start(
+    more: tuple[str, ...], variables: dict[str, str], parent: ParentPolicy, tmp_path: Path
+) -> None:
+    release = tmp_path / "release"
+    release.mkdir()
+    (release / "llamafactory.yaml").write_text("image_max_pixels: 2073600\n")
+    spec = CommandSpec(command=("false", "--model={model}", *more), format="llamafactory", variables=variables)
+    served = parent._replace(family=family_named("qwen2.5-vl").within(1_003_520))
+    with pytest.raises(BadInputError, match="(?i)_pixels is 589824, but the targets are written for pictures of "):
+        spec.train(served, release, 1, tmp_path / "new")
+
+
+def test_the_model_of_a_command_has_the_pixel_bounds_of_the_endpoint(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "preprocessor_config.json").write_text('{"patch_size": 14, "min_pixels": 3136, "max_pixels": 12845056}')
+    (model / "processor_config.json").write_text('{"image_processor": {"size": {"longest_edge": 12845056}}}')
+    budget = family_named("qwen2.5-vl").within(1_003_520).budget
+    view = bounded_model(model, budget, tmp_path / "view")
+    read = [json.loads((view / name).read_text()) for name in ("preprocessor_config.json", "processor_config.json")]
+    for images in (read[0], read[1]["image_processor"]):
+        assert images["max_pixels"] == images["size"]["longest_edge"] == 1_003_520 and images["min_pixels"] == 3136
+    assert read[0]["patch_size"] == 14 and (view / "config.json").resolve() == model / "config.json"

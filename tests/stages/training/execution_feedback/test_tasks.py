@@ -19,11 +19,10 @@ from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.step import TargetElement
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.roles.ces_rows import CesRows
-from trajmill.stages.export.formats.exported import ReleaseSteps
+from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.feedback import FeedbackFormat
-from trajmill.stages.export.formats.rows.kind_example import kind_example
-from trajmill.stages.export.formats.rows.step_example import StepExample
-from trajmill.stages.export.formats.write import write_folder
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.steps import StepExample
 from trajmill.stages.metrics.action_match import RightAction
 from trajmill.stages.training.execution_feedback.spec import CesStage1Spec, CesStage2Spec
 from trajmill.stages.training.execution_feedback.tasks import feedback_tasks
@@ -42,7 +41,7 @@ def written(folder: Path) -> list[Path]:
     made = [kind_example(FAMILY, done, row, 1.0, screens) for row in rows]
     assert all(isinstance(one, StepExample) and one.target is None and one.leads_to for one in made)
     folder.mkdir()
-    write_folder(folder, FeedbackFormat(1 << 20), FAMILY, SOURCE, ReleaseSteps(made), screens)
+    write_folder(folder, FeedbackFormat(), FAMILY, SOURCE, ReleaseSteps(made), screens)
     return supervised_files(folder)
 
 
@@ -72,4 +71,4 @@ def test_rows_that_lead_to_no_action_are_refused(tmp_path: Path) -> None:
     made = kind_example(FAMILY, done, row.model_copy(update={"kind": "roles"}), 1.0, StoredScreens())
     (tmp_path / "pool").mkdir()
     with pytest.raises(BadInputError, match="leads to no action: execution feedback takes ces and coda"):
-        write_folder(tmp_path / "pool", FeedbackFormat(1 << 20), FAMILY, SOURCE, ReleaseSteps([made]), StoredScreens())
+        write_folder(tmp_path / "pool", FeedbackFormat(), FAMILY, SOURCE, ReleaseSteps([made]), StoredScreens())

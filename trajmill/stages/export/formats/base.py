@@ -1,72 +1,93 @@
-"""The protocol of a trainer's format, and the records that it takes and returns."""
+"""What a trainer's format is: a function from a canonical row to the trainer's row, and the files beside the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from pydantic import Field
 
 from trajmill.schemas.dialects.families import Family
-from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.rows.rl_step_example import RLStepExample
-from trajmill.stages.export.formats.rows.step_example import StepExample
-from trajmill.stages.export.formats.rows.written import WrittenRows
+from trajmill.schemas.spec import Spec
+from trajmill.stages.parts import PartGroup
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from trajmill.stages.export.formats.rl import RLStepExample
+    from trajmill.stages.export.formats.steps import StepExample
+
+FORMATS: Final = PartGroup(
+    "trajmill.formats",
+    "export format",
+    {
+        "trl": "trajmill.stages.export.formats.trl:TrlFormat",
+        "grpo": "trajmill.stages.export.formats.grpo:GrpoFormat",
+        "verl": "trajmill.stages.export.formats.verl:VerlFormat",
+        "verl-sft": "trajmill.stages.export.formats.verl_sft:VerlSftFormat",
+        "llamafactory": "trajmill.stages.export.formats.llamafactory:LlamaFactoryFormat",
+        "swift": "trajmill.stages.export.formats.swift:SwiftFormat",
+    },
+)
+"""The formats, by the names that `trajmill export --format` takes."""
 
 
 class TrainerSettings(NamedTuple):
     """Facts about the data that the trainer's settings depend on."""
 
     family: Family
+    """With the pixel budget that the targets are written for."""
     max_length: int
     """A number of tokens that no row exceeds."""
     largest_image: int
     """Pixels of the largest image."""
 
 
-class RLStepWriter(Protocol):
-    """Writes RL steps for trainers that learn from stored replies."""
+class TrainerFormat(Spec):
+    """Base class of the formats.
 
-    def write(self, folder: Path, examples: Iterable[RLStepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows with their images.
+    Rows are Parquet with their images where `columns` are set, else lines of JSON beside image files.
+    """
 
-        Raises:
-            KeyError: a screen is not stored.
-            OSError: the disk is full, or the folder cannot be written.
-        """
-        ...
+    columns: ClassVar[tuple[pa.Field, ...]] = ()
+    """The columns that the trainer reads, without the images."""
+    rl_columns: ClassVar[tuple[pa.Field, ...]] = ()
+    """The same for stored RL steps; empty for a supervised format."""
+    images_have_bounds: ClassVar[bool] = False
+    """Whether each image carries the pixel bounds of the family, for a trainer that resizes by them."""
 
+    kind: str
+    shard_bytes: int = Field(default=500_000_000, gt=0)
+    """Approximate size of a file of rows, in bytes."""
+    weights_as_rows: bool = True
+    """Whether a step has as many rows as it weighs, for a trainer that reads no weights."""
 
-class TrainerFormat(Protocol):
-    """Writes examples as one trainer reads them."""
-
-    @property
-    def kind(self) -> str:
-        """Its name on the command line."""
-        ...
-
-    @property
-    def weights_as_rows(self) -> bool:
-        """Whether an example is written as often as it weighs, because the trainer reads no weights."""
-        ...
-
-    @property
-    def rl_steps(self) -> RLStepWriter | None:
-        """Writes the RL steps of the release; None for a supervised format."""
-        ...
-
-    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows, and their images, into an empty folder.
+    @abstractmethod
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        """Return what the trainer reads of a row, by column; `number` counts the rows from 0.
 
         Raises:
-            KeyError: a screen is not stored.
-            OSError: the disk is full, or the folder cannot be written.
+            BadInputError: the trainer cannot learn from this kind of row.
         """
-        ...
 
-    def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Write the other files, e.g. a description of the columns or a reward function."""
-        ...
+    def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
+        """Return the values of `rl_columns`."""
+        raise NotImplementedError(f"{self.kind} has no RL rows")
 
+    def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
+        """Write the files beside the rows, e.g. a description of the columns; by default none."""
+
+    @abstractmethod
     def advice(self, settings: TrainerSettings) -> str:
-        """How to call the trainer, for the card, in Markdown."""
-        ...
+        """Return how to call the trainer, in Markdown, for the card."""
+
+
+def format_spec(kind: str) -> TrainerFormat:
+    """Return a format with its defaults.
+
+    Raises:
+        BadInputError: there is no such format; the nearest one is named.
+    """
+    return FORMATS.default_spec(kind, TrainerFormat)

@@ -1,23 +1,20 @@
-"""Writes supervised rows for LLaMA-Factory: JSON lines in its sharegpt form, and the files that describe them."""
+"""Supervised rows for LLaMA-Factory: JSON lines in its sharegpt form, and the files that describe them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import yaml
 
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.pixel_budget import QWEN3_VL
-from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import TrainerSettings
-from trajmill.stages.export.formats.rows.json_lines import JsonLinesWriter
-from trajmill.stages.export.formats.rows.step_example import StepExample
-from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
-from trajmill.stages.export.formats.rows.written import DATA_FOLDER, WrittenRows
+from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
+from trajmill.stages.export.formats.messages import in_one_prompt, in_strings
+from trajmill.stages.export.formats.parquet import DATA_FOLDER
+from trajmill.stages.export.formats.steps import StepExample
 
 DATASET: Final = "trajmill"
 """Name of the dataset in `dataset_info.json`."""
@@ -40,20 +37,17 @@ _INFO = {
 }
 
 
-@dataclass(frozen=True)
-class LlamaFactoryFormat:
-    """For `llamafactory-cli train`."""
+class LlamaFactoryFormat(TrainerFormat):
+    """Supervised rows for LLaMA-Factory."""
 
-    shard_bytes: int
-    kind: str = "llamafactory"
-    weights_as_rows: bool = True
-    rl_steps: None = None
+    kind: Literal["llamafactory"] = "llamafactory"
+    """Messages in the sharegpt form."""
 
-    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows, and their images as files."""
-        return JsonLinesWriter(_values, self.shard_bytes).write(folder, examples, screens)
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        """Return the messages."""
+        return {"messages": in_strings(in_one_prompt(example.messages))}
 
-    def finish(self, folder: Path, settings: TrainerSettings) -> None:
+    def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
         """Write `dataset_info.json` and the trainer's settings."""
         (folder / "dataset_info.json").write_text(json.dumps(_INFO, indent=1) + "\n", encoding="utf-8")
         needed = {
@@ -68,7 +62,7 @@ class LlamaFactoryFormat:
         (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How to call the trainer."""
+        """Return how to call the trainer."""
         budget = settings.family.budget
         return (
             f"Call it in this folder, with what `{SETTINGS_FILE}` says: `dataset_dir: .`, `dataset: {DATASET}`, "
@@ -77,8 +71,8 @@ class LlamaFactoryFormat:
             "LLaMA-Factory hands every picture on as it is; by default it shrinks those above 589,824 pixels, by a "
             "rule of its own, and the positions are wrong. The processor of the model then fits pictures into the "
             f"bounds of its `preprocessor_config.json`, which must be {budget.min_pixels:,} and {budget.max_pixels:,} "
-            "pixels. Every row has one assistant message: earlier turns stand in the user message as the chat template "
-            "writes them."
+            "pixels: the recipe `command` writes them there. Every row has one assistant message: earlier turns stand "
+            "in the user message as the chat template writes them."
         )
 
 
@@ -88,7 +82,3 @@ def _never_shrunk(settings: TrainerSettings) -> int:
 
 def _template(family: Family) -> str:
     return "qwen3_vl_nothink" if family.budget.factor == QWEN3_VL.factor else "qwen2_vl"
-
-
-def _values(example: StepExample) -> Mapping[str, Any]:
-    return {"messages": in_strings(in_one_prompt(example.messages))}

@@ -1,40 +1,33 @@
-"""Writes supervised rows for ms-swift: JSON lines with paths of images; each reply has its loss weight."""
+"""Supervised rows for ms-swift: JSON lines with paths of images; each reply has its loss weight."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.pixel_budget import QWEN3_VL
-from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import TrainerSettings
-from trajmill.stages.export.formats.rows.json_lines import JsonLinesWriter
-from trajmill.stages.export.formats.rows.step_example import StepExample
-from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
-from trajmill.stages.export.formats.rows.written import DATA_FOLDER, WrittenRows
+from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
+from trajmill.stages.export.formats.messages import in_one_prompt, in_strings
+from trajmill.stages.export.formats.parquet import DATA_FOLDER
+from trajmill.stages.export.formats.steps import StepExample
 
 
-@dataclass(frozen=True)
-class SwiftFormat:
-    """For `swift sft`."""
+class SwiftFormat(TrainerFormat):
+    """Supervised rows for ms-swift."""
 
-    shard_bytes: int
-    kind: str = "swift"
+    kind: Literal["swift"] = "swift"
+    """Messages with a loss scale each."""
     weights_as_rows: bool = False
-    rl_steps: None = None
+    """Whether a step has as many rows as it weighs; ms-swift reads the weights."""
 
-    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows, and their images as files."""
-        return JsonLinesWriter(_values, self.shard_bytes).write(folder, examples, screens)
-
-    def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Write nothing: the rows are enough."""
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        """Return the messages, the reply with its weight."""
+        *said, reply = in_strings(in_one_prompt(example.messages))
+        return {"messages": [*said, {**reply, "loss_scale": example.loss_weight}]}
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How to call the trainer."""
+        """Return how to call the trainer."""
         budget = settings.family.budget
         return (
             f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "
@@ -47,11 +40,5 @@ class SwiftFormat:
 
 
 def _model_type(family: Family) -> str:
-    """The name of the architecture and of its template in ms-swift."""
+    """Return ms-swift's name of the architecture and of its template."""
     return "qwen3_vl" if family.budget.factor == QWEN3_VL.factor else "qwen2_5_vl"
-
-
-def _values(example: StepExample) -> Mapping[str, Any]:
-    said = in_strings(in_one_prompt(example.messages))
-    weighed: list[dict[str, Any]] = [*said[:-1], {**said[-1], "loss_scale": example.loss_weight}]
-    return {"messages": weighed}

@@ -1,49 +1,35 @@
-"""Writes supervised rows for verl's `MultiTurnSFTDataset`: messages are strings with `<image>` placeholders."""
+"""Supervised rows for verl's `MultiTurnSFTDataset`: messages are strings with `<image>` placeholders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.base import TrainerSettings
-from trajmill.stages.export.formats.rows.columns import STRING_MESSAGES, WEIGHT, weight_values
-from trajmill.stages.export.formats.rows.parquet import ParquetWriter
-from trajmill.stages.export.formats.rows.step_example import StepExample
-from trajmill.stages.export.formats.rows.turns import in_one_prompt, in_strings
-from trajmill.stages.export.formats.rows.written import DATA_FOLDER, WrittenRows
-
-_COLUMNS = (pa.field("messages", STRING_MESSAGES), *WEIGHT)
+from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
+from trajmill.stages.export.formats.messages import STRING_MESSAGES, in_one_prompt, in_strings
+from trajmill.stages.export.formats.steps import StepExample
 
 
-@dataclass(frozen=True)
-class VerlSftFormat:
-    """For `verl.trainer.sft_trainer`."""
+class VerlSftFormat(TrainerFormat):
+    """Supervised rows for verl."""
 
-    shard_bytes: int
-    kind: str = "verl-sft"
-    weights_as_rows: bool = True
-    rl_steps: None = None
+    columns: ClassVar = (pa.field("messages", STRING_MESSAGES),)
+    images_have_bounds: ClassVar[bool] = True
+    kind: Literal["verl-sft"] = "verl-sft"
+    """Messages for `MultiTurnSFTDataset`."""
 
-    def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
-        """Write all rows with their images."""
-        return ParquetWriter(_COLUMNS, _values, self.shard_bytes, DATA_FOLDER).write(folder, examples, screens)
-
-    def finish(self, folder: Path, settings: TrainerSettings) -> None:
-        """Write nothing: the rows are enough."""
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        """Return the messages."""
+        return {"messages": in_strings(in_one_prompt(example.messages))}
 
     def advice(self, settings: TrainerSettings) -> str:
-        """How to call the trainer."""
+        """Return how to call the trainer."""
         return (
             f"`data.messages_key=messages data.max_length={settings.max_length} "
             "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "
-            "earlier turns stand in the user message as the chat template writes them."
+            "earlier turns stand in the user message as the chat template writes them. Each image carries "
+            "`min_pixels` and `max_pixels`, by which verl resizes it; the processor of the model must not have "
+            "narrower bounds."
         )
-
-
-def _values(example: StepExample) -> Mapping[str, Any]:
-    return {"messages": in_strings(in_one_prompt(example.messages)), **weight_values(example)}

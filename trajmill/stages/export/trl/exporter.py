@@ -18,11 +18,18 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.columns.blocks import BLOCK, content_blocks, image_blocks
-from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import IMAGES, without_images
-from trajmill.stages.export.columns.lists import cut_last, list_array, list_lengths
-from trajmill.stages.export.columns.placeholders import check_placeholders
+from trajmill.stages.export.columns import (
+    BLOCK,
+    IMAGES,
+    check_placeholders,
+    content_blocks,
+    cut_last,
+    image_blocks,
+    list_array,
+    list_lengths,
+    with_features,
+    without_images,
+)
 from trajmill.stages.guidance.strip import quotes_guidance
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))])

@@ -19,9 +19,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import LOGPROBS, TOKEN_IDS
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import IMAGES, without_images
-from trajmill.stages.export.columns.placeholders import check_placeholders, placeholders
+from trajmill.stages.export.columns import IMAGES, check_placeholders, placeholders, with_features, without_images
 from trajmill.stages.guidance.strip import quotes_guidance
 
 RL_FILE: Final = "verl/rl.parquet"

@@ -12,6 +12,12 @@ from typing import Any, NamedTuple
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.training.base import ParentPolicy, TrainingReport
 from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
+from trajmill.stages.training.command.pictures import (
+    bounded_model,
+    bounds_as_variables,
+    check_stated_bounds,
+    check_trained_bounds,
+)
 from trajmill.stages.training.command.spec import PLACEHOLDERS, CommandSpec
 from trajmill.stages.training.lineage import is_begun, made_from, tail_mean, version_of, write_metrics, write_source
 from trajmill.stages.training.settings_files import copy_settings
@@ -27,8 +33,10 @@ def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, see
     """Run the command in the folder of the release; files of an interrupted one under `{out}` are kept for the next.
 
     Raises:
-        BadInputError: `parent` is no model in Hugging Face's layout.
-        TrainingFailedError: the command failed, or wrote no model or one with a loss that is NaN.
+        BadInputError: `parent` is no model in Hugging Face's layout, or the command states other pixel bounds than the
+            targets are written for.
+        TrainingFailedError: the command failed, or wrote no model, one with a loss that is NaN, or one whose processor
+            has other pixel bounds.
     """
     if not spec.trains(parent.folder):
         raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout, which a command could train")
@@ -38,9 +46,12 @@ def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, see
         shutil.rmtree(out, ignore_errors=True)
         write_source(folder, source)
     out.mkdir(exist_ok=True)
+    budget, view = parent.family.budget, (folder / "model").resolve()
+    if spec.format:
+        check_stated_bounds(spec.command, spec.variables, release, budget)
     meant = {
         "release": str(release.resolve()),
-        "model": str(parent.folder.resolve()),
+        "model": str(bounded_model(parent.folder.resolve(), budget, view)),
         "adapter": "" if parent.adapter is None else str(parent.adapter.resolve()),
         "out": str(out),
         "seed": str(seed % 2**31),
@@ -50,14 +61,17 @@ def train_by_command(spec: CommandSpec, parent: ParentPolicy, release: Path, see
         folder.resolve() / LOG_FILE,
         ChildLimits(spec.silent_minutes * 60, spec.hours * 3600),
         release,
-        {name: _filled(value, meant) for name, value in spec.variables.items()},
+        bounds_as_variables(budget) | {name: _filled(value, meant) for name, value in spec.variables.items()},
     )
     made = _found(out)
+    if spec.format:
+        check_trained_bounds(made.folder, budget)
     losses = _losses(out)
     if losses and not math.isfinite(losses[-1]["loss"]):
         raise TrainingFailedError(f"the trainer ended well, but its last loss is {losses[-1]['loss']}")
     _take_over(made, folder, parent.folder)
     shutil.rmtree(out)
+    shutil.rmtree(view, ignore_errors=True)
     report = TrainingReport(0, 0, len(losses), tail_mean([each["loss"] for each in losses]), version_of(source))
     write_metrics(folder, report, losses)
     return report
@@ -107,5 +121,9 @@ def _take_over(made: _Made, folder: Path, parent: Path) -> None:
     for file in list(made.folder.iterdir()):
         if file.is_file() and file.suffix not in _OF_THE_TRAINER:
             shutil.move(file, folder / file.name)
-    if not made.is_adapter:
+    if made.is_adapter:
+        # PEFT names the folder with the bounds, which is gone after the training.
+        config = json.loads((folder / _ADAPTER).read_text())
+        (folder / _ADAPTER).write_text(json.dumps(config | {"base_model_name_or_path": str(parent)}, indent=2) + "\n")
+    else:
         copy_settings(parent, folder, keep=True)

@@ -12,8 +12,7 @@ from pydantic_core import PydanticCustomError
 from trajmill.schemas.known_name import UNKNOWN_KIND, known_by
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.spec import OPERATIONAL
-from trajmill.stages.export.formats.kinds import format_spec
-from trajmill.stages.export.formats.spec import FormatSpec
+from trajmill.stages.export.formats.base import TrainerFormat, format_spec
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.spec import RecipeSpec
 
@@ -21,7 +20,7 @@ PLACEHOLDERS: Final = ("release", "model", "adapter", "out", "seed")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
-def _export_format(name: str) -> FormatSpec | None:
+def _export_format(name: str) -> TrainerFormat | None:
     return format_spec(name) if name else None
 
 
@@ -44,8 +43,9 @@ class CommandSpec(RecipeSpec):
     """Training with a command."""
     command: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_known_placeholders)]
     """Program and arguments, without a shell. `{release}` is the folder of the release, `{model}` that of the policy's
-    weights, `{out}` the folder to write to, `{seed}` the seed. `{adapter}` is the folder of the policy's LoRA adapter;
-    an argument that names it is left out if the policy has none."""
+    weights, whose image processor has the bounds that the targets are written for, `{out}` the folder to write to,
+    `{seed}` the seed. `{adapter}` is the folder of the policy's LoRA adapter; an argument that names it is left out if
+    the policy has none."""
     format: Annotated[str, known_by(_export_format)] = ""
     """The format of `trajmill export` for `{release}`, in the dialect of the policy's family; empty for the
     release itself, whose rows lie in the shards of the warehouse that its card names."""
@@ -57,7 +57,7 @@ class CommandSpec(RecipeSpec):
     """Longest time without output; a command that is silent longer hangs, and is ended."""
 
     @property
-    def takes(self) -> FormatSpec | None:
+    def takes(self) -> TrainerFormat | None:
         """The format of the configuration."""
         return _export_format(self.format)
 

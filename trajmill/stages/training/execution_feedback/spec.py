@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL
-from trajmill.stages.export.formats.spec import FeedbackFormatSpec, FormatSpec
+from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.spec import LearningRate
 
@@ -42,9 +42,11 @@ class FeedbackRecipe(HuggingFaceRecipe):
     """Longest reply of the Executor in tokens."""
 
     @property
-    def takes(self) -> FormatSpec:
+    def takes(self) -> TrainerFormat:
         """Prompts of roles with the action that their words must lead to."""
-        return FeedbackFormatSpec()
+        from trajmill.stages.export.formats.feedback import FeedbackFormat
+
+        return FeedbackFormat()
 
 
 class CesStage1Spec(FeedbackRecipe):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from trajmill.stages.export.formats.spec import FormatSpec, TrlFormatSpec
+from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 
 
@@ -17,9 +17,11 @@ class SupervisedRecipe(HuggingFaceRecipe):
     """Whether only the rows of the release's newest round are learned from; else those of all rounds."""
 
     @property
-    def takes(self) -> FormatSpec:
+    def takes(self) -> TrainerFormat:
         """TRL's format without repeated rows, because the loss uses the weights."""
-        return TrlFormatSpec(weights_as_rows=False)
+        from trajmill.stages.export.formats.trl import TrlFormat
+
+        return TrlFormat(weights_as_rows=False)
 
 
 class TrlSftSpec(SupervisedRecipe):

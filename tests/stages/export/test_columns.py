@@ -5,8 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajmill.stages.export.columns.blocks import BLOCK, content_blocks
-from trajmill.stages.export.columns.lists import cut_last, list_array
+from trajmill.stages.export.columns import BLOCK, content_blocks, cut_last, list_array
 
 pieces = st.lists(st.sampled_from(["<image>", "a", "<", "image>", "ü ", "\n"]), max_size=8).map("".join)
 

@@ -9,10 +9,11 @@ from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import Float32, Int64
 from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.stages.export.formats.rows.lineage import Lineage, lineage_of
-from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep, spoken_step
+from trajmill.stages.export.formats.lineage import Lineage, lineage_of
+from trajmill.stages.export.formats.steps import LeftOutStep, family_step
 
 
 class Comparison(NamedTuple):
@@ -21,7 +22,7 @@ class Comparison(NamedTuple):
     rl_step_id: str
     group: str
     """The query whose attempts are compared."""
-    group_size: int
+    group_size: Int64
     """Number of attempts in the group."""
     replayed: bool
     """Whether the attempt is a success of an earlier round that replaced a failed one."""
@@ -38,12 +39,12 @@ class Comparison(NamedTuple):
     response_token_ids: tuple[int, ...]
     """Token ids of the reply from the policy's server. Empty if it gave none, or if the row's prompt or reply is not
     exactly the policy's."""
-    old_logprobs: tuple[float, ...]
+    old_logprobs: tuple[Float32, ...]
     """Natural logarithm of each token's probability."""
 
 
 class RLStepExample(NamedTuple):
-    """One RL row, before it is written in a trainer's format."""
+    """One RL row, before it is made in a trainer's format."""
 
     messages: tuple[Message, ...]
     """Each image is the placeholder `<image>`; the last message is the reply."""
@@ -65,16 +66,16 @@ def rl_step_example(
     Raises:
         BadInputError: the step does not have one log probability for each token.
     """
-    spoken = spoken_step(family, episode, row.step_index, size_of)
-    if isinstance(spoken, LeftOutStep):
-        return spoken
+    made = family_step(family, episode, row.step_index, size_of)
+    if isinstance(made, LeftOutStep):
+        return made
     tokens, logprobs = row.response_token_ids or (), row.old_logprobs or ()
     if len(tokens) != len(logprobs):
         raise BadInputError(
             f"step {row.step_index} of trajectory {row.trajectory_id}: {len(logprobs)} log probabilities for "
             f"{len(tokens)} tokens; derive its round again"
         )
-    messages = spoken.conversation.messages
+    messages = made.conversation.messages
     as_given = messages[:-1] == row.prompt and messages[-1].content == row.response
     comparison = Comparison(
         rl_step_id=row.rl_step_id,
@@ -90,4 +91,4 @@ def rl_step_example(
         response_token_ids=tokens if as_given else (),
         old_logprobs=logprobs if as_given else (),
     )
-    return RLStepExample(messages, comparison, lineage_of(family, episode, spoken.step, spoken.conversation, size_of))
+    return RLStepExample(messages, comparison, lineage_of(family, episode, made.step, made.conversation, size_of))

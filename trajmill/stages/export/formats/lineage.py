@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import pyarrow as pa
 
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.record import Int64
 from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.family_conversation import StepConversation
@@ -22,8 +25,8 @@ class Lineage(NamedTuple):
 
     query_id: str
     trajectory_id: str
-    step_index: int
-    round: int
+    step_index: Int64
+    round: Int64
     """The round of the attempt."""
     instruction: str
     platform: str
@@ -44,13 +47,13 @@ class Lineage(NamedTuple):
     family: str
     coordinate_space: str
     """The coordinate space of positions in the messages."""
-    image_sizes: tuple[Size, ...]
+    image_sizes: Annotated[tuple[Size, ...], pa.list_(pa.list_(pa.int64()))]
     """Width and height of each image."""
-    image_tokens: int
+    image_tokens: Int64
     """Tokens of all images; 0 if it is unknown how the family divides images."""
-    text_bytes: int
+    text_bytes: Int64
     """Bytes of all messages in UTF-8."""
-    tokens_at_most: int
+    tokens_at_most: Int64
     """Upper bound on the tokens of the row: those of the images, and one for each byte of text."""
     screen_ids: tuple[str, ...]
 

@@ -17,13 +17,14 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.family_conversation import StepConversation
-from trajmill.stages.export.formats.rows.lineage import lineage_of
-from trajmill.stages.export.formats.rows.spoken_step import LeftOutStep, same_action
-from trajmill.stages.export.formats.rows.step_example import (
+from trajmill.stages.export.formats.lineage import lineage_of
+from trajmill.stages.export.formats.steps import (
     LedAction,
+    LeftOutStep,
     ReleasedStep,
     StepExample,
     right_box,
+    same_action,
     step_example,
 )
 from trajmill.stages.export.target import ReplyTarget
@@ -85,7 +86,7 @@ def _other_example(
 ) -> StepExample | LeftOutStep:
     action = None if example.action is None else action_from_json(example.action)
     frame = family.frame(size_of(example.screens[-1])) if example.screens else None
-    messages = _spoken(family, episode, example, action, frame)
+    messages = _family_messages(family, episode, example, action, frame)
     if isinstance(messages, LeftOutStep):
         return messages
     index = -1 if example.step_index is None else example.step_index
@@ -124,7 +125,7 @@ def _led_action(
     return LedAction(example.variant or "", target, past)
 
 
-def _spoken(
+def _family_messages(
     family: Family, episode: Episode, example: Example, action: Action | None, frame: CoordinateFrame | None
 ) -> tuple[Message, ...] | LeftOutStep:
     """The messages with the family's tools, and with the action in the family's words."""

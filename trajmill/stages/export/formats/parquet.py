@@ -10,15 +10,16 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from trajmill.stages.export.base import BulkScreenReader, ImageReader
-from trajmill.stages.export.columns.features import with_features
-from trajmill.stages.export.columns.images import image_lists, with_distinct_images
-from trajmill.stages.export.formats.rows.columns import IMAGE_COLUMN, LINEAGE, lineage_values
-from trajmill.stages.export.formats.rows.lineage import Lineage
-from trajmill.stages.export.formats.rows.written import WrittenRows
+from trajmill.schemas.pixel_budget import PixelBudget
+from trajmill.schemas.record import arrow_type
+from trajmill.stages.export.base import BulkScreenReader
+from trajmill.stages.export.columns import BOUNDED_IMAGES, IMAGES, with_features, with_images, without_images
+from trajmill.stages.export.formats.lineage import Lineage
 from trajmill.stages.export.spool import ImageSpool
 from trajmill.stages.export.write import write_parquet
 
+DATA_FOLDER: Final = "data"
+"""The sub-folder of the rows that the trainer reads, in every format."""
 GROUP_BYTES: Final = 16_000_000
 """Most distinct images of a row group; an image that repeats within the group is stored once."""
 _GROUP_ROWS = 4096
@@ -26,6 +27,14 @@ _GROUP_COPIES = 128_000_000
 """Most images of a row group with repetitions; a trainer that reads the group holds all of them."""
 _AHEAD = 512
 """Rows whose images are read from the store together."""
+
+
+class WrittenRows(NamedTuple):
+    """Rows that were written, and their files."""
+
+    rows: int
+    shards: tuple[str, ...]
+    """Paths of the files, relative to the folder."""
 
 
 class RowWithImages(Protocol):
@@ -46,16 +55,19 @@ class ParquetWriter(Generic[E]):
 
     columns: tuple[pa.Field, ...]
     """The format's columns, without the images and the lineage."""
-    values: Callable[[E], Mapping[str, Any]]
-    """Gives the values of these columns in one row."""
+    values: Callable[[E, int], Mapping[str, Any]]
+    """Gives the values of these columns in one row, and takes its number."""
     shard_bytes: int
+    bounds: PixelBudget | None
+    """The bounds that each image carries; None for images without."""
     rows_folder: str
     """The sub-folder of the shards."""
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the files."""
-        return with_features(pa.schema([*self.columns, IMAGE_COLUMN, *LINEAGE]))
+        images = pa.field("images", IMAGES if self.bounds is None else BOUNDED_IMAGES)
+        return with_features(pa.schema([*self.columns, images, *arrow_type(Lineage)]))
 
     def write(self, folder: Path, examples: Iterable[E], screens: BulkScreenReader) -> WrittenRows:
         """Write all shards.
@@ -68,12 +80,40 @@ class ParquetWriter(Generic[E]):
         names: list[str] = []
         with TemporaryFile(dir=folder) as file:
             spool = ImageSpool(file, screens)
-            groups = _Groups(_groups(_fetched(examples, spool), spool, self.values, self.schema))
+            groups = _Groups(self._row_groups(_fetched(examples, spool), spool))
             while groups.more():
                 name = f"{self.rows_folder}/train-{len(names):05d}.parquet"
                 rows += write_parquet(folder, name, self.schema, groups.shard(self.shard_bytes)).rows
                 names.append(name)
         return WrittenRows(rows, tuple(names))
+
+    def _row_groups(self, examples: Iterable[E], spool: ImageSpool) -> Iterator[_Group]:
+        waiting: list[E] = []
+        seen: set[str] = set()
+        number = distinct = copies = 0
+        for example in examples:
+            waiting.append(example)
+            for screen in example.lineage.screen_ids:
+                length = spool.length(screen)
+                copies += length
+                distinct += 0 if screen in seen else length
+                seen.add(screen)
+            if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(waiting) == _GROUP_ROWS:
+                rows = len(waiting)
+                yield _Group(self._batch(waiting, number, spool), distinct)
+                number += rows
+                seen, distinct, copies = set(), 0, 0
+        if waiting:
+            yield _Group(self._batch(waiting, number, spool), distinct)
+
+    def _batch(self, examples: list[E], first: int, spool: ImageSpool) -> pa.RecordBatch:
+        """The rows of examples. The list is emptied before the images are read: memory never holds both."""
+        rows = pa.RecordBatch.from_pylist(
+            [{**self.values(each, first + at), **each.lineage._asdict()} for at, each in enumerate(examples)],
+            without_images(self.schema),
+        )
+        examples.clear()
+        return with_images(rows, self.schema, spool, self.bounds)
 
 
 class _Group(NamedTuple):
@@ -120,42 +160,3 @@ def _fetched(examples: Iterable[E], spool: ImageSpool) -> Iterator[E]:
             waiting = []
     spool.add(screen for each in waiting for screen in each.lineage.screen_ids)
     yield from waiting
-
-
-def _groups(
-    examples: Iterable[E],
-    spool: ImageSpool,
-    values: Callable[[E], Mapping[str, Any]],
-    schema: pa.Schema,
-) -> Iterator[_Group]:
-    waiting: list[E] = []
-    seen: set[str] = set()
-    distinct = copies = 0
-    for example in examples:
-        waiting.append(example)
-        for screen in example.lineage.screen_ids:
-            length = spool.length(screen)
-            copies += length
-            distinct += 0 if screen in seen else length
-            seen.add(screen)
-        if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(waiting) == _GROUP_ROWS:
-            yield _Group(_batch(waiting, spool, values, schema), distinct)
-            seen, distinct, copies = set(), 0, 0
-    if waiting:
-        yield _Group(_batch(waiting, spool, values, schema), distinct)
-
-
-def _batch(
-    examples: list[E], images: ImageReader, values: Callable[[E], Mapping[str, Any]], schema: pa.Schema
-) -> pa.RecordBatch:
-    """The rows of examples. The list is emptied before the images are read, so that memory never holds both."""
-    plain = pa.schema([field for field in schema if field.name != IMAGE_COLUMN.name])
-    rows = pa.RecordBatch.from_pylist(
-        [{**values(example), **lineage_values(example.lineage)} for example in examples], plain
-    )
-    shown = pa.array([example.lineage.screen_ids for example in examples], pa.list_(pa.string()))
-    examples.clear()
-    columns = [
-        image_lists(shown, images) if field.name == IMAGE_COLUMN.name else rows.column(field.name) for field in schema
-    ]
-    return pa.record_batch(columns, with_distinct_images(schema))

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from trajmill.stages.export.base import BulkScreenReader
-from trajmill.stages.export.formats.rows.columns import plain_lineage, weight_values
-from trajmill.stages.export.formats.rows.step_example import StepExample
-from trajmill.stages.export.formats.rows.written import DATA_FOLDER, WrittenRows
+from trajmill.stages.export.formats.parquet import DATA_FOLDER, WrittenRows
+from trajmill.stages.export.formats.steps import StepExample
 
 IMAGE_FOLDER: Final = "images"
 _AT_ONCE = 256
@@ -23,8 +22,8 @@ _ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
 class JsonLinesWriter:
     """Writes one line for each example: the trainer's columns, paths of the images, the lineage."""
 
-    values: Callable[[StepExample], Mapping[str, Any]]
-    """Gives the trainer's columns, without the images."""
+    values: Callable[[StepExample, int], Mapping[str, Any]]
+    """Gives the trainer's columns, without the images, and takes the number of the row."""
     shard_bytes: int
 
     def write(self, folder: Path, examples: Iterable[StepExample], screens: BulkScreenReader) -> WrittenRows:
@@ -51,17 +50,14 @@ class JsonLinesWriter:
         return WrittenRows(rows, tuple(names))
 
     def _lines(self, examples: Iterable[StepExample], files: _ImageFiles) -> Iterator[bytes]:
-        stream = iter(examples)
+        stream = enumerate(examples)
         while chunk := list(islice(stream, _AT_ONCE)):
-            files.add(screen for example in chunk for screen in example.lineage.screen_ids)
-            for example in chunk:
+            files.add(screen for _, example in chunk for screen in example.lineage.screen_ids)
+            for number, example in chunk:
                 paths = [files.paths[screen] for screen in example.lineage.screen_ids]
-                row = {
-                    **self.values(example),
-                    "images": paths,
-                    **weight_values(example),
-                    **plain_lineage(example.lineage),
-                }
+                # No list that may be empty: readers of JSON would guess its type wrongly.
+                lineage = example.lineage._asdict() | {"apps": ", ".join(example.lineage.apps)}
+                row = {**self.values(example, number), "images": paths, **example.weight(), **lineage}
                 yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 

@@ -1,0 +1,102 @@
+"""Each trainer sees the pictures that the targets were written for, with the bounds of the endpoint."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.stages.derive.samples import DONE, TAP, episode, query, step
+from tests.stages.export.formats.folders import SOURCE
+from tests.trainers.conftest import REPOSITORY, TEMPLATES, packages_of, python_of
+from tests.trainers.tiny_processor import build_tiny_processor
+from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.schemas.errors import TrainingFailedError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.export.formats.base import format_spec
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.steps import ReleasedStep, StepExample, step_example
+from trajmill.stages.training.base import ParentPolicy
+from trajmill.stages.training.command.run import train_by_command
+from trajmill.stages.training.command.spec import CommandSpec
+
+pytestmark = pytest.mark.trainers
+MAX_PIXELS = 1_003_520
+SIZES = {"wide": Size(1920, 1080), "tall": Size(1080, 2400), "laptop": Size(1366, 768), "small": Size(640, 480)}
+"""A 1366x768 picture has another size if it is first fitted into the published bounds, then into narrower ones."""
+FORMATS = {"llamafactory": "llamafactory", "verl": "verl-sft", "swift": "swift"}
+PUBLISHED = family_named("qwen2.5-vl")
+
+
+class SizedScreens:
+    """Grey screens of the sizes of `SIZES`."""
+
+    def image(self, screen_id: str) -> bytes:
+        stream = io.BytesIO()
+        Image.new("RGB", SIZES[screen_id], (120, 120, 120)).save(stream, "png")
+        return stream.getvalue()
+
+    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        return ()
+
+    def size(self, screen_id: str) -> Size:
+        return SIZES[screen_id]
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> ParentPolicy:
+    """A model with the published processor, served with narrower bounds."""
+    template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
+    model = build_tiny_processor(tmp_path / "model", PUBLISHED, template, ["Order it. Thought: tap. Action: click"])
+    return ParentPolicy(model, family=PUBLISHED.within(MAX_PIXELS))
+
+
+def exported(kind: str, family: Family, folder: Path) -> Path:
+    screens = SizedScreens()
+    names = [*SIZES, "small"]
+    actions = [TAP.model_copy(update={"x": 300, "y": 200})] * (len(SIZES) - 1) + [DONE]
+    steps = [
+        step(at, action, (names[at], names[at + 1]), platform=Platform.DESKTOP).model_copy(update={"raw_response": ""})
+        for at, action in enumerate(actions)
+    ]
+    walk = episode(steps, asked=query("q", Platform.DESKTOP))
+    made = [step_example(family, walk, ReleasedStep(f"e{at}", "t", at, 1.0), screens) for at in range(len(actions))]
+    assert all(isinstance(each, StepExample) for each in made)
+    folder.mkdir()
+    write_folder(folder, format_spec(kind), family, SOURCE, ReleaseSteps(made), screens)
+    return folder
+
+
+def command(trainer: str, answers: Path, model: str) -> CommandSpec:
+    script = ("-m", "tests.trainers.picture_sizes", trainer, "{release}", model, "{out}", str(answers))
+    variables = {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(answers.parent / "cache")}
+    return CommandSpec(command=(str(python_of(trainer)), *script), format=FORMATS[trainer], variables=variables)
+
+
+@pytest.mark.parametrize("trainer", FORMATS)
+def test_a_trainer_sees_the_pictures_that_the_targets_were_written_for(
+    trainer: str, parent: ParentPolicy, tmp_path: Path
+) -> None:
+    spec, answers = command(trainer, tmp_path / "sizes.json", "{model}"), tmp_path / "sizes.json"
+    release = exported(FORMATS[trainer], parent.family, tmp_path / "release")
+    train_by_command(spec, parent, release, 1, tmp_path / "new")
+    seen = [Size(wide * 14, high * 14) for ((_, high, wide),) in json.loads(answers.read_text())]
+    assert seen == [parent.family.budget.fit(size) for size in SIZES.values()]
+    assert (seen[0], seen[1]) == (Size(1316, 728), Size(672, 1484))
+    assert not (tmp_path / "new" / "model").exists()
+
+
+def test_a_trainer_that_reads_another_processor_is_refused(parent: ParentPolicy, tmp_path: Path) -> None:
+    spec = command("llamafactory", tmp_path / "sizes.json", str(parent.folder))
+    release = exported("llamafactory", parent.family, tmp_path / "release")
+    with pytest.raises(TrainingFailedError, match="up to 12845056 pixels, but the targets are written for 1003520"):
+        train_by_command(spec, parent, release, 1, tmp_path / "new")

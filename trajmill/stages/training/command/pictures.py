@@ -1,0 +1,107 @@
+"""Makes a trainer see the pictures that the targets were written for: pixel bounds of its processor, and checks."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from trajmill.schemas.errors import BadInputError, TrainingFailedError
+from trajmill.schemas.pixel_budget import PixelBudget
+from trajmill.stages.export.formats.llamafactory import SETTINGS_FILE
+
+_PREPROCESSOR, _PROCESSOR = "preprocessor_config.json", "processor_config.json"
+"""Where image settings are: at the top, or below `image_processor` (transformers 5)."""
+_STATED: Final = re.compile(r"(?:.*[.\-+])?((?:image_)?(?:min|max)_pixels)", re.IGNORECASE)
+"""An option, a key or a variable that states pixel bounds."""
+
+
+def bounded_model(model: Path, budget: PixelBudget, folder: Path) -> Path:
+    """Make a folder with the files of a model, as links, whose image processor has the bounds of a budget.
+
+    Args:
+        model: folder of the model; returned itself if it has no image processor.
+        budget: the bounds that the targets are written for.
+        folder: where to make it; what is there is replaced.
+    """
+    settings = [name for name in (_PREPROCESSOR, _PROCESSOR) if _image_settings(model / name) is not None]
+    if budget.factor == 1 or not settings:
+        return model
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for file in model.iterdir():
+        if file.name not in settings:
+            (folder / file.name).symlink_to(file.resolve())
+    for name in settings:
+        whole = json.loads((model / name).read_text())
+        images = whole if name == _PREPROCESSOR else whole["image_processor"]
+        images |= {
+            "size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels},
+            "min_pixels": budget.min_pixels,
+            "max_pixels": budget.max_pixels,
+        }
+        (folder / name).write_text(json.dumps(whole, indent=2) + "\n")
+    return folder
+
+
+def bounds_as_variables(budget: PixelBudget) -> dict[str, str]:
+    """Return the environment variables by which ms-swift bounds pictures."""
+    return {"MIN_PIXELS": str(budget.min_pixels), "MAX_PIXELS": str(budget.max_pixels)}
+
+
+def check_stated_bounds(
+    command: Sequence[str], variables: Mapping[str, str], release: Path, budget: PixelBudget
+) -> None:
+    """Refuse a command that states other bounds than those that the targets are written for.
+
+    Raises:
+        BadInputError: it does.
+    """
+    settings = release / SETTINGS_FILE
+    exported = yaml.safe_load(settings.read_text()) if settings.is_file() else {}
+    wanted = {"min_pixels": budget.min_pixels, "max_pixels": budget.max_pixels, **exported}
+    for name, value in (*_options(command), *variables.items()):
+        stated = _STATED.fullmatch(name)
+        key = stated[1].lower() if stated else ""
+        if key in wanted and value.isdigit() and int(value) != wanted[key]:
+            raise BadInputError(
+                f"train.command: {name} is {value}, but the targets are written for pictures of {wanted[key]}: "
+                "remove it, or change max_pixels of the endpoint"
+            )
+
+
+def check_trained_bounds(model: Path, budget: PixelBudget) -> None:
+    """Refuse a model whose trainer saved a processor with another upper bound.
+
+    Raises:
+        TrainingFailedError: the trainer resized pictures otherwise than the targets are written for.
+    """
+    for name in (_PREPROCESSOR, _PROCESSOR):
+        images = _image_settings(model / name) or {}
+        most = images.get("max_pixels") or (images.get("size") or {}).get("longest_edge")
+        if isinstance(most, int) and most != budget.max_pixels:
+            raise TrainingFailedError(
+                f"the trainer's {name} takes pictures of up to {most} pixels, but the targets are written for "
+                f"{budget.max_pixels}: name {{model}} in train.command, whose processor has these bounds"
+            )
+
+
+def _image_settings(file: Path) -> dict[str, Any] | None:
+    try:
+        whole = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    images = whole if file.name == _PREPROCESSOR else whole.get("image_processor")
+    return images if isinstance(images, dict) else None
+
+
+def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options of a command with their values: `--name value`, `--name=value` or `name=value`."""
+    for part, following in zip(command, [*command[1:], ""], strict=True):
+        name, found, value = part.partition("=")
+        yield name, value if found else following
