@@ -148,7 +148,7 @@ def test_other_pixel_bounds_than_those_of_the_targets_are_refused_before_the_sta
     (release / "llamafactory.yaml").write_text("image_max_pixels: 2073600\n")
     spec = CommandSpec(command=("false", "--model={model}", *more), format="llamafactory", variables=variables)
     served = parent._replace(family=family_named("qwen2.5-vl").within(1_003_520))
-    with pytest.raises(BadInputError, match="(?i)_pixels is 589824, but the targets are written for pictures of "):
+    with pytest.raises(BadInputError, match=r"(?i)_pixels is 589824, but the targets are written for pictures of "):
         spec.train(served, release, 1, tmp_path / "new")
 
 
