@@ -15,7 +15,7 @@ from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.export.kinds import EXPORTERS
 from trajmill.stages.models.kinds import MODELS
-from trajmill.stages.training.kinds import RECIPES
+from trajmill.stages.training.spec import RECIPES
 
 ROOT = Path(__file__).parents[3]
 BLOCKS = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
+from trajmill.stages.training.embedded.train import chosen_log_probabilities, supervised_loss, trajectory_loss
 
 pytestmark = pytest.mark.slow
 

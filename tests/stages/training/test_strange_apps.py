@@ -13,10 +13,9 @@ from trajmill.stages.models.embedded.network.policy_network import NetworkShape,
 from trajmill.stages.models.embedded.reading.situation import PolicyInput
 from trajmill.stages.models.embedded.reading.words import code_of
 from trajmill.stages.models.embedded.storage import untrained_network
-from trajmill.stages.training.embedded.lesson_apps import App, apps_of
 from trajmill.stages.training.embedded.lessons import lessons
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
+from trajmill.stages.training.embedded.strange_apps import App, apps_of, disguise, strange_apps
 from trajmill.stages.training.embedded.train import train_network
 
 APPS = ("Mail", "Clock", "Stride")

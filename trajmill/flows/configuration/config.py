@@ -36,8 +36,7 @@ from trajmill.stages.queries.causal.spec import CausalSpec
 from trajmill.stages.queries.graph.spec import GraphQueriesSpec
 from trajmill.stages.queries.live.spec import LiveQueriesSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.stages.training.kinds import RECIPES
-from trajmill.stages.training.spec import RecipeSpec
+from trajmill.stages.training.spec import RECIPES, RecipeSpec
 from trajmill.warehouse.store.address import Root
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -73,3 +74,22 @@ def tail_mean(losses: Sequence[float]) -> float:
     """The mean of the last tenth; 0 without losses."""
     tail = losses[-max(1, len(losses) // 10) :]
     return sum(tail) / len(tail) if tail else 0.0
+
+
+_WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth"})
+
+
+def copy_settings(parent: Path, folder: Path, keep: bool = False) -> None:
+    """Copy configuration, vocabulary, chat template and image settings of a model to the folder of new weights.
+
+    Args:
+        parent: folder of the model.
+        folder: folder of the new weights.
+        keep: whether existing files are kept.
+    """
+    for file in parent.iterdir():
+        weights = file.suffix in _WEIGHTS or file.name.endswith(".index.json")
+        if not file.is_file() or weights or file.name in {MADE_FROM, METRICS}:
+            continue
+        if not (keep and (folder / file.name).exists()):
+            shutil.copyfile(file, folder / file.name)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import Spec
 from trajmill.stages.export.formats.base import TrainerFormat
+from trajmill.stages.parts import PartGroup
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 
 LearningRate = Annotated[float, Field(ge=1e-9, le=1.0)]
@@ -75,3 +76,23 @@ class RecipeSpec(Spec):
                 rows for it.
             TrainingFailedError: the training started and made no policy; the message says why.
         """
+
+
+RECIPES: Final = PartGroup(
+    "trajmill.recipes",
+    "training recipe",
+    {
+        "embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec",
+        "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
+        "trl-sft": "trajmill.stages.training.trl_sft.spec:TrlSftSpec",
+        "rft": "trajmill.stages.training.trl_sft.spec:RftSpec",
+        "coda-generalist": "trajmill.stages.training.trl_sft.spec:CodaGeneralistSpec",
+        "online-rejection": "trajmill.stages.training.trl_sft.spec:OnlineRejectionSpec",
+        "role-rejection": "trajmill.stages.training.trl_sft.spec:RoleRejectionSpec",
+        "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
+        "ces-stage1": "trajmill.stages.training.execution_feedback.spec:CesStage1Spec",
+        "ces-stage2": "trajmill.stages.training.execution_feedback.spec:CesStage2Spec",
+        "coda-specialist": "trajmill.stages.training.execution_feedback.spec:CodaSpecialistSpec",
+        "command": "trajmill.stages.training.command.spec:CommandSpec",
+    },
+)

@@ -12,7 +12,7 @@ from trajmill.stages.derive.rewards import moments
 from trajmill.stages.metrics.action_match import RightAction
 from trajmill.stages.training.execution_feedback.replies import has_format, reward_of, score_of
 from trajmill.stages.training.execution_feedback.spec import CesStage1Spec, CesStage2Spec, CodaSpecialistSpec
-from trajmill.stages.training.kinds import RECIPES
+from trajmill.stages.training.spec import RECIPES
 
 STAGE_1 = CesStage1Spec(executor="executor")
 SPECIALIST = CodaSpecialistSpec(executor="executor")

@@ -27,7 +27,7 @@ from trajmill.stages.training.execution_feedback.spec import (
     CodaSpecialistSpec,
     FeedbackRecipe,
 )
-from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
 
 pytestmark = pytest.mark.slow

@@ -13,18 +13,17 @@ from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_supervised
 from trajmill.stages.derive.kinds import DERIVED_KINDS
 from trajmill.stages.training.base import ParentPolicy
-from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.rows import supervised_rows
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
-from trajmill.stages.training.kinds import RECIPES
-from trajmill.stages.training.spec import RecipeSpec
-from trajmill.stages.training.trl_sft.role_specs import (
+from trajmill.stages.training.spec import RECIPES, RecipeSpec
+from trajmill.stages.training.trl_sft.spec import (
     CodaGeneralistSpec,
     OnlineRejectionSpec,
     RftSpec,
     RoleRejectionSpec,
+    SupervisedRecipe,
 )
-from trajmill.stages.training.trl_sft.spec import SupervisedRecipe
 
 
 def test_rft_has_the_settings_of_the_paper() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trajmill.stages.training.hugging_face.encoding import ReplyBatch
-from trajmill.stages.training.hugging_face.trainer import WholeUpdateLoss
+from trajmill.stages.training.hugging_face.run import WholeUpdateLoss
 
 
 class _Batches:

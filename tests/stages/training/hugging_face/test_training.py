@@ -21,7 +21,7 @@ from trajmill.stages.models.embedded.storage import save_network, untrained_netw
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits
-from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.loading import load_trained
 from trajmill.stages.training.hugging_face.losses import token_log_probs
 from trajmill.stages.training.hugging_face.rows import rl_reply, rl_rows, supervised_reply, supervised_rows

@@ -10,17 +10,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.training.base import ParentPolicy, TrainingReport
-from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
-from trajmill.stages.training.command.pictures import (
+from trajmill.stages.export.formats.bounds import (
     bounded_model,
     bounds_as_variables,
     check_stated_bounds,
     check_trained_bounds,
 )
+from trajmill.stages.training.base import ParentPolicy, TrainingReport
+from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.command.spec import PLACEHOLDERS, CommandSpec
-from trajmill.stages.training.lineage import is_begun, made_from, tail_mean, version_of, write_metrics, write_source
-from trajmill.stages.training.settings_files import copy_settings
+from trajmill.stages.training.lineage import (
+    copy_settings,
+    is_begun,
+    made_from,
+    tail_mean,
+    version_of,
+    write_metrics,
+    write_source,
+)
 
 _ADAPTER, _CONFIG = "adapter_config.json", "config.json"
 _OF_THE_TRAINER = frozenset({".pt", ".pth", ".bin"})

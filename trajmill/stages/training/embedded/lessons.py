@@ -22,8 +22,8 @@ from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.models.embedded.network.batch import Bags, Batch, bags, collate
 from trajmill.stages.models.embedded.reading.situation import InputReader, empty_situation
 from trajmill.stages.training.embedded.detours import detours
-from trajmill.stages.training.embedded.lesson_apps import App, apps_of
 from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, lesson_steps
+from trajmill.stages.training.embedded.strange_apps import App, apps_of
 
 _STEP_COLUMNS = ["prompt", "screen_ids", "trajectory_id", "step_index"]
 _SFT_COLUMNS = [*_STEP_COLUMNS, "completion", "loss_weight"]

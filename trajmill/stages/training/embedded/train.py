@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.export.selection import files_of, screen_files
@@ -23,7 +24,6 @@ from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
 from trajmill.stages.models.embedded.storage import load_network, save_network
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.lessons import Lessons, rl_lessons, sft_lessons
-from trajmill.stages.training.embedded.losses import chosen_log_probabilities, supervised_loss, trajectory_loss
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
 from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
@@ -187,3 +187,34 @@ def select(batch: Batch, rows: Tensor) -> Batch:
         | {name: chosen[name][:, :spoken] for name in ("instruction", "instruction_flags", "instruction_codes")}
         | {name: chosen[name][:, :offered] for name in ("texts", "fields", "kinds", "flags", "codes", "exists")},
     )
+
+
+def supervised_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Weighted mean cross entropy.
+
+    Args:
+        logits: (rows, candidates), -inf where there is no candidate.
+        labels: (rows,) index of the action to learn.
+        weights: (rows,) at least 0.
+    """
+    losses = functional.cross_entropy(logits, labels, reduction="none")
+    return (losses * weights).sum() / weights.sum().clamp(min=1e-8)
+
+
+def chosen_log_probabilities(logits: Tensor, labels: Tensor) -> Tensor:
+    """(rows,) log-probability of the chosen candidates."""
+    return logits.log_softmax(-1).gather(1, labels[:, None]).squeeze(1)
+
+
+def trajectory_loss(now: Tensor, before: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """Equation 3: the negative mean of min(r A, clip(r, 1 - e, 1 + e) A).
+
+    Args:
+        now: (rows,) log-probabilities under the policy that is trained.
+        before: (rows,) log-probabilities under the policy that acted.
+        advantages: (rows,) trajectory-level advantage times the step weight.
+        clip: epsilon.
+    """
+    ratio = (now - before).exp()
+    clipped = ratio.clamp(1 - clip, 1 + clip)
+    return -torch.minimum(ratio * advantages, clipped * advantages).mean()

@@ -25,14 +25,16 @@ from trajmill.stages.training.execution_feedback.sampling import sample_replies
 from trajmill.stages.training.execution_feedback.spec import FeedbackRecipe
 from trajmill.stages.training.execution_feedback.tasks import FeedbackTask, FeedbackTasks, feedback_tasks
 from trajmill.stages.training.hugging_face.encoding import REFERENCE, ReplyBatch, ReplyCollator, reply_logits
-from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.loading import TrainedModel, load_trained
 from trajmill.stages.training.hugging_face.losses import clipped_sum, clipped_tokens, divergence_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import LearnedReply, supervised_files
-from trajmill.stages.training.hugging_face.run import ROWS, begin, finish
-from trajmill.stages.training.hugging_face.trainer import (
+from trajmill.stages.training.hugging_face.run import (
+    ROWS,
     TrainingWatch,
     WholeUpdateLoss,
+    begin,
+    finish,
     moved,
     trainer_settings,
     use_one_device,

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import torch
+from torch import Tensor
+from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from trajmill.schemas.errors import TrainingFailedError
-from trajmill.stages.training.base import TrainingReport
-from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.schemas.errors import BadInputError, TrainingFailedError
+from trajmill.stages.training.base import Progress, TrainingReport
+from trajmill.stages.training.hugging_face.encoding import ReplyBatch
+from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.loading import TrainedModel
-from trajmill.stages.training.hugging_face.trainer import CHECKPOINTS
+from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.lineage import (
+    copy_settings,
     is_begun,
     made_from,
     tail_mean,
@@ -23,7 +29,152 @@ from trajmill.stages.training.lineage import (
     write_metrics,
     write_source,
 )
-from trajmill.stages.training.settings_files import copy_settings
+
+CHECKPOINTS: Final = "checkpoints"
+"""Folder of the checkpoints during a training."""
+
+
+def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Path, processes: int) -> dict[str, Any]:
+    """The arguments of `TrainingArguments`.
+
+    Args:
+        recipe: its keys.
+        rows: number of training rows.
+        seed: seed of their order.
+        folder: folder of the new version.
+        processes: number of processes that train together.
+
+    Raises:
+        BadInputError: an update's rows cannot be divided evenly.
+    """
+    together = recipe.rows_at_once * processes
+    if recipe.batch % together:
+        raise BadInputError(f"train.batch is {recipe.batch}, no multiple of rows_at_once times processes, {together}")
+    on_gpu = torch.cuda.is_available()
+    return {
+        "output_dir": str(folder / CHECKPOINTS),
+        "per_device_train_batch_size": recipe.rows_at_once,
+        "gradient_accumulation_steps": recipe.batch // together,
+        "max_steps": recipe.updates(rows),
+        "learning_rate": recipe.learning_rate,
+        "warmup_steps": recipe.warmup_updates,
+        "lr_scheduler_type": "cosine_with_min_lr",
+        "lr_scheduler_kwargs": {"min_lr_rate": recipe.final_rate},
+        "weight_decay": recipe.weight_decay,
+        "adam_beta2": recipe.second_moment,
+        "max_grad_norm": recipe.gradient_norm,
+        "optim": "adamw_torch",
+        "seed": seed % 2**32,
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu and torch.cuda.is_bf16_supported(),
+        "gradient_checkpointing": recipe.gradient_checkpointing,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False} if recipe.gradient_checkpointing else None,
+        "logging_steps": 1,
+        # NaN losses must be visible and not be left out of means.
+        "logging_nan_inf_filter": False,
+        "save_steps": recipe.checkpoint_updates,
+        "save_total_limit": 1,
+        # Columns that the model does not know are kept: weights, advantages, old probabilities.
+        "remove_unused_columns": False,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
+def use_one_device(settings: TrainingArguments) -> None:
+    """Keep a process to one GPU, of however many there are: for more, accelerate starts a process for each."""
+    settings._n_gpu = min(settings.n_gpu, 1)  # noqa: SLF001
+
+
+def moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """The fields of a `ReplyBatch` on another device."""
+    return {
+        name: moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
+    }
+
+
+class WholeUpdateLoss:
+    """A mixin for trainers: the loss does not depend on how an update is divided between batches and devices.
+
+    A trainer that gets the means of batches gives a token of a short batch more weight than one of a long batch. Here
+    each batch gives a sum, which is divided by the divisor of the whole update.
+    """
+
+    loss_is_scaled_for_ga: bool | None = True
+    """Makes `transformers.Trainer` not divide the loss by the number of batches of an update."""
+    accelerator: Any
+
+    def batch_of(self, inputs: dict[str, Any]) -> Any:
+        """Return the batch that `batch_sum` and `divisor` take, from the output of the collator."""
+        return ReplyBatch(**inputs)
+
+    def batch_sum(self, model: Any, batch: Any) -> Tensor:
+        """The sum of the objective over a batch."""
+        raise NotImplementedError
+
+    def divisor(self, batch: Any) -> Tensor:
+        """The part of a batch in the divisor of its update."""
+        raise NotImplementedError
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
+    ) -> tuple[list[dict[str, Any]], Tensor]:
+        """The batches of one update, and the divisor of their loss over all devices."""
+        batches: list[dict[str, Any]]
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)  # type: ignore[misc]
+        own = sum((self.divisor(self.batch_of(batch)) for batch in batches), torch.zeros(()))
+        whole = self.accelerator.gather(own.to(device)).sum()
+        # Where nothing is learned, the sum is 0, too.
+        return batches, torch.where(whole > 0, whole, torch.ones_like(whole))
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | None = None,
+    ) -> Tensor:
+        """The share of a batch in the loss of its update."""
+        assert num_items_in_batch is not None
+        loss = self.batch_sum(model, self.batch_of(inputs)) / num_items_in_batch
+        # The devices average gradients, but their sum is needed.
+        share: Tensor = loss * self.accelerator.num_processes
+        return share
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Always 0, because the trainer would look for the tokens under another name."""
+        return 0
+
+
+class TrainingWatch(TrainerCallback):
+    """Reports the progress, and ends a training whose loss is NaN."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        """Raises TrainingFailedError for a loss or a gradient that is NaN."""
+        for name in ("loss", "grad_norm"):
+            value = (logs or {}).get(name, 0.0)
+            if not math.isfinite(value):
+                what = "loss" if name == "loss" else "gradient"
+                raise TrainingFailedError(
+                    f"the {what} is {value} at update {state.global_step} of {state.max_steps}: "
+                    "lower train.learning_rate, or look at the rows of the release"
+                )
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report how many updates there are; a training that goes on has done some."""
+        self._tell(state)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report the number of updates."""
+        self._tell(state)
+
+    def _tell(self, state: Any) -> None:
+        if self._progress is not None:
+            self._progress(state.global_step, state.max_steps)
+
 
 ROWS: Final = "rows"
 """Folder for a copy of the rows during the training."""

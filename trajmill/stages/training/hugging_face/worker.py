@@ -13,7 +13,7 @@ import torch
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError, TrajmillError
 from trajmill.stages.training.base import Progress, TrainingReport
-from trajmill.stages.training.hugging_face.job import PROGRESS, TrainingJob
+from trajmill.stages.training.hugging_face.launch import PROGRESS, TrainingJob
 
 
 def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:

@@ -14,14 +14,16 @@ from trl import SFTConfig, SFTTrainer
 
 from trajmill.stages.training.base import Progress, TrainingReport
 from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits
-from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.loading import load_trained
 from trajmill.stages.training.hugging_face.losses import supervised_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import supervised_files, supervised_reply, supervised_rows
-from trajmill.stages.training.hugging_face.run import ROWS, begin, finish
-from trajmill.stages.training.hugging_face.trainer import (
+from trajmill.stages.training.hugging_face.run import (
+    ROWS,
     TrainingWatch,
     WholeUpdateLoss,
+    begin,
+    finish,
     trainer_settings,
     use_one_device,
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from trl import SFTTrainer
 
 from trajmill.stages.training.hugging_face.losses import supervised_sum, token_log_probs
-from trajmill.stages.training.hugging_face.trainer import WholeUpdateLoss
+from trajmill.stages.training.hugging_face.run import WholeUpdateLoss
 
 WEIGHT: Final = "loss_weight"
 _IGNORED: Final = -100

@@ -14,14 +14,16 @@ from transformers import Trainer, TrainingArguments, set_seed
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.training.base import Progress, TrainingReport
 from trajmill.stages.training.hugging_face.encoding import REFERENCE, ReplyBatch, ReplyCollator, reply_logits
-from trajmill.stages.training.hugging_face.job import TrainingJob
+from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.loading import load_trained
 from trajmill.stages.training.hugging_face.losses import clipped_sum, clipped_tokens, divergence_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import rl_files, rl_reply, rl_rows
-from trajmill.stages.training.hugging_face.run import ROWS, begin, finish
-from trajmill.stages.training.hugging_face.trainer import (
+from trajmill.stages.training.hugging_face.run import (
+    ROWS,
     TrainingWatch,
     WholeUpdateLoss,
+    begin,
+    finish,
     moved,
     trainer_settings,
     use_one_device,
