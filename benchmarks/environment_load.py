@@ -21,7 +21,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
-from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment
+from trajmill.stages.environments.pool.pool import EnvironmentLimits, LeasedEnvironment
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 

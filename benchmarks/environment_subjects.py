@@ -25,9 +25,9 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.environments.imported import ImportedQueries, SuiteSize
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.environments.tasks import ImportedQueries, SuiteSize
 
 _PRESSES = 5
 _MINIWOB = "click-checkboxes"
@@ -121,9 +121,8 @@ def webapp(platform: Platform) -> Iterator[Subject]:
 def browser() -> Iterator[Subject]:
     """A page of 60 cards on a server of this process."""
     from trajmill.stages.environments.browser.environment import BrowserFactory
-    from trajmill.stages.environments.browser.task.start_and_goal import BrowserGoal, BrowserStart
-    from trajmill.stages.environments.browser.task.task_file import WebTask
-    from trajmill.stages.environments.task_file import query_of
+    from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart, WebTask
+    from trajmill.stages.environments.tasks import query_of
 
     def move(seen: Observation, chance: random.Random) -> Action:
         return press(lambda element: element.role == "button", seen, chance)
@@ -147,8 +146,7 @@ def miniwob() -> Iterator[Subject]:
 @contextmanager
 def browsergym() -> Iterator[Subject]:
     """The same page through BrowserGym."""
-    from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
-    from trajmill.stages.environments.browsergym.queries import import_tasks
+    from trajmill.stages.environments.browsergym.environment import BrowserGymFactory, import_tasks
 
     queries = _asked(import_tasks((f"miniwob.{_MINIWOB}",), SuiteSize(_SEEDS, 0), 0, ORIGIN))
     yield Subject(f"BrowserGym {_MINIWOB}", BrowserGymFactory, queries[0], press_checkbox, queries)
@@ -160,7 +158,7 @@ def android() -> Iterator[Subject]:
     from tests.stages.environments.android.stand_in.phone import package_of
     from trajmill.stages.environments.android.factory import AndroidFactory
     from trajmill.stages.environments.android.spec import AndroidSpec
-    from trajmill.stages.environments.android.task.task_file import read_task_file
+    from trajmill.stages.environments.android.task import read_task_file
 
     packages = {app.name: package_of(app.app) for app in load_world().apps_on(Platform.PHONE)}
     with tempfile.TemporaryDirectory() as folder:
@@ -182,8 +180,8 @@ def desktop(title: str, apps: tuple[str, ...], task: str, text: str) -> Iterator
         task: the one that steps are taken in.
         text: what every step types.
     """
-    from trajmill.stages.environments.desktop.factory import LocalDesktops
-    from trajmill.stages.environments.desktop.queries import import_tasks, packaged_tasks
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
+    from trajmill.stages.environments.desktop.task import import_tasks, packaged_tasks
 
     queries = {query.task: query for query in import_tasks(packaged_tasks(), 0.0, ORIGIN)}
 
@@ -228,7 +226,7 @@ def page_query(page: str) -> Query:
 
 
 def _page_queries(page: str, seeds: int) -> tuple[Query, ...]:
-    from trajmill.stages.environments.miniwob.queries import import_queries
+    from trajmill.stages.environments.miniwob.environment import import_queries
 
     return _asked(import_queries((page,), SuiteSize(seeds, 0), 0, ORIGIN))
 

@@ -84,8 +84,8 @@ def _simulated(app: str, title: str) -> PathwayProgram:
 
 
 def _desktops() -> EnvironmentFactory:
-    from trajmill.stages.environments.desktop.factory import LocalDesktops
-    from trajmill.stages.environments.desktop.queries import packaged_tasks
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
+    from trajmill.stages.environments.desktop.task import packaged_tasks
 
     return LocalDesktops(packaged_tasks())
 

@@ -20,7 +20,7 @@ _TRAP = "raise SystemExit('a module of the user was imported')\n"
 
 _START_PLAYER = """
 import asyncio
-from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
 async def main():
     environment = await BrowserGymFactory()()
     try:
@@ -32,7 +32,7 @@ asyncio.run(main())
 _START_DESKTOP = """
 import asyncio
 from pathlib import Path
-from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.environment import LocalDesktops
 async def main():
     environment = await LocalDesktops(Path())()
     print(await environment.healthy())

@@ -26,7 +26,7 @@ from trajmill.schemas.actions import Click
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform, Split
-from trajmill.stages.environments.imported import ImportedQueries, ImportedTask
+from trajmill.stages.environments.tasks import ImportedQueries, ImportedTask
 from trajmill.stages.environments.spec import EnvironmentSpec
 
 

@@ -26,7 +26,7 @@ from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.openenv.spec import read_token
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.online.host import EpisodeHost, HostSettings, draw_in_thread
 from trajmill.stages.online.served_queries import ServedQueries
 from trajmill.stages.rollout.base import Limits

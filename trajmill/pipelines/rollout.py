@@ -41,8 +41,8 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
-from trajmill.stages.environments.first_mistake import first_mistake
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.online.base import AttemptVerdicts
 from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import SlotBoard

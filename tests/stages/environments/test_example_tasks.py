@@ -6,11 +6,11 @@ from pathlib import Path
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.android.task.start_and_goal import PhoneGoal, PhoneStart, read_part
-from trajmill.stages.environments.android.task.task_file import read_task_file as read_phone_tasks
-from trajmill.stages.environments.browser.task.start_and_goal import read_goal, read_start
-from trajmill.stages.environments.browser.task.task_file import read_task_file as read_web_tasks
-from trajmill.stages.environments.desktop.queries import import_tasks
+from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart, read_part
+from trajmill.stages.environments.android.task import read_task_file as read_phone_tasks
+from trajmill.stages.environments.browser.task import read_goal, read_start
+from trajmill.stages.environments.browser.task import read_task_file as read_web_tasks
+from trajmill.stages.environments.desktop.task import import_tasks
 
 FOLDER = Path(__file__).parents[3] / "docs/examples/tasks"
 ORIGIN = Origin(round=1, run_id="run", code_version="code")

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from trajmill.schemas.actions import Action, DragTo, HorizontalScroll, Interact
-from trajmill.stages.environments.browser.page.input import playwright_calls
-from trajmill.stages.environments.desktop.pyautogui import as_command
+from trajmill.stages.environments.browser.input import playwright_calls
+from trajmill.stages.environments.desktop.connection import as_command
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query, Split
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.online.base import AttemptVerdicts, JudgeAttempt
 from trajmill.stages.online.host import EpisodeHost, HostSettings

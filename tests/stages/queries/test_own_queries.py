@@ -10,8 +10,8 @@ from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.imported import ImportedQueries
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.environments.tasks import ImportedQueries
 from trajmill.stages.queries.new_queries import NewQueries
 from trajmill.stages.queries.own_queries import own_queries
 from trajmill.stages.queries.pathways.start_query import start_query

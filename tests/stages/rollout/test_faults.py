@@ -17,7 +17,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import Belongings
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 

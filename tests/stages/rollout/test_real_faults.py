@@ -97,7 +97,7 @@ def test_a_browser_that_is_killed_costs_one_try() -> None:
 @pytest.mark.parametrize("program", ["Xvfb", "mousepad"])
 def test_a_display_or_program_that_is_killed_costs_one_try(tmp_path: Path, program: str) -> None:
     from tests.stages.environments.desktop.queries import query_of
-    from trajmill.stages.environments.desktop.factory import LocalDesktops
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
 
     query = query_of(tmp_path, config=[{"type": "launch", "parameters": {"command": ["mousepad"]}}])
     assert_overcome(round_of([query] * 2, LocalDesktops(tmp_path), program))

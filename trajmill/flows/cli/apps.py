@@ -48,8 +48,7 @@ def serve_apps(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On loopback; 0 for any that is free.")] = 8000,
 ) -> None:
     """Serve app files and the built-in apps as a web app, for this machine only, until Ctrl-C."""
-    from trajmill.stages.environments.webapp.compile import compile_files
-    from trajmill.stages.environments.webapp.serve import HOST, web_app_server
+    from trajmill.stages.environments.webapp.compile import HOST, compile_files, web_app_server
 
     with web_app_server(compile_files(files), port) as server, suppress(KeyboardInterrupt):
         print(f"http://{HOST}:{server.server_port}/ (Ctrl-C ends it)", flush=True)

@@ -15,7 +15,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.history import History
 from trajmill.stages.curate.reweight import plan_attempts
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.attempts import plan_rollouts
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun

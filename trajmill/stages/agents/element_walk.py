@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.element_names import targets
+from trajmill.stages.environments.screen_goal import targets
 
 _MOST_WAITS = 20
 _WAIT_SECONDS = 0.25

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.imported import ImportedQueries
     from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
     from trajmill.stages.environments.simulated.world import World
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 class MissingKey(NamedTuple):
@@ -61,7 +61,7 @@ class EnvironmentSpec(Spec):
             BadInputError: a file of tasks, or the name of a task, is wrong.
             EnvironmentFailure: something that the tasks need is not installed or does not start.
         """
-        from trajmill.stages.environments.imported import ImportedQueries
+        from trajmill.stages.environments.tasks import ImportedQueries
 
         return ImportedQueries([], [])
 

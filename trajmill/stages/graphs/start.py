@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source
-from trajmill.stages.environments.bare_query import bare_query
+from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.base import AppGraph
 
 _NO_ROW = Origin(round=0, run_id="", code_version="")

@@ -11,8 +11,7 @@ from typing import Any, Final
 from swift.rollout.multi_turn import OpenEnvScheduler, multi_turns
 
 from trajmill.schemas.errors import EnvironmentFailure
-from trajmill.stages.environments.openenv.answers import EpisodeAnswer
-from trajmill.stages.environments.openenv.client import EnvironmentClient
+from trajmill.stages.environments.openenv.client import EnvironmentClient, EpisodeAnswer
 from trajmill.stages.environments.openenv.wire import WireAction, WireScreen
 
 NAME: Final = "trajmill_gui"

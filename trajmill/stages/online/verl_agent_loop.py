@@ -20,8 +20,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from trajmill.schemas.errors import EnvironmentFailure
-from trajmill.stages.environments.openenv.answers import EpisodeAnswer, reset_message, step_message
-from trajmill.stages.environments.openenv.session import ServerSession, ServerSessions, ServerTimeouts
+from trajmill.stages.environments.openenv.client import EpisodeAnswer, reset_message, step_message
+from trajmill.stages.environments.openenv.environment import ServerSession, ServerSessions, ServerTimeouts
 from trajmill.stages.environments.openenv.spec import read_token
 from trajmill.stages.environments.openenv.wire import WireAction, png_of
 

@@ -14,9 +14,9 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
 from trajmill.stages.agents.pathway_walk import PathwayPosition, next_pathway_move
-from trajmill.stages.environments.bare_query import bare_query
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
-from trajmill.stages.environments.pathway_goal import with_checks
+from trajmill.stages.environments.screen_goal import with_checks
+from trajmill.stages.environments.tasks import bare_query
 
 PASSED = "passed"
 DONE_AT_START = "the goal is met before anything was done"

@@ -13,7 +13,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import Agent
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
 
 
 @dataclass(frozen=True, slots=True)

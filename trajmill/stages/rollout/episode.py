@@ -25,7 +25,7 @@ from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import StopReason, Trajectory
 from trajmill.stages.agents.base import Agent, AgentCall, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
-from trajmill.stages.environments.pathway_goal import CheckedPathway, with_checks
+from trajmill.stages.environments.screen_goal import CheckedPathway, with_checks
 from trajmill.stages.models.model_call_row import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import RolloutSlot, SlotState

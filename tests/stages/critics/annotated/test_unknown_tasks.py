@@ -13,7 +13,7 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge, graph_channel
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.environments.imported import ImportedTask
+from trajmill.stages.environments.tasks import ImportedTask
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
 
 

@@ -15,8 +15,8 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android.environment import AndroidEnvironment
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.android.spec import AndroidSpec
-from trajmill.stages.environments.android.task.task_file import PhoneTask
-from trajmill.stages.environments.task_file import query_of
+from trajmill.stages.environments.android.task import PhoneTask
+from trajmill.stages.environments.tasks import query_of
 
 
 def settings_for(server: AdbServer, **changes: Any) -> AndroidSpec:

@@ -29,7 +29,7 @@ from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.android.device.gestures import gesture
+from trajmill.stages.environments.android.commands import gesture
 
 
 def play(

@@ -14,7 +14,7 @@ from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.environments.task_file import query_of
+from trajmill.stages.environments.tasks import query_of
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 

@@ -23,12 +23,10 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment
-from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
-from trajmill.stages.environments.browsergym.queries import import_tasks
-from trajmill.stages.environments.imported import SuiteSize
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymFactory, import_tasks
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.environments.pool.reaper import end_processes
+from trajmill.stages.environments.tasks import SuiteSize
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
@@ -175,7 +173,7 @@ def test_a_killed_worker_leaves_no_player_and_no_browser(queries: dict[str, Quer
     code = f"""
 import asyncio
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 async def main():

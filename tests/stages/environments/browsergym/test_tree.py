@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trajmill.schemas.geometry import Box, Size
-from trajmill.stages.environments.browsergym.tree import PageTree, read_elements
+from trajmill.stages.environments.browsergym.protocol import PageTree, read_elements
 
 SCREEN = Size(100, 80)
 
@@ -71,7 +71,7 @@ def test_without_browsergym_one_line_says_what_to_install() -> None:
     code = """
 import asyncio, sys
 sys.modules["browsergym"] = None
-from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
 try:
     asyncio.run(BrowserGymFactory()())
 except Exception as error:

@@ -12,17 +12,17 @@ import time
 from pathlib import Path
 
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.desktop.local.accessibility.atspi import (
+from trajmill.stages.environments.desktop.local.atspi import (
+    Bus,
     CachedObject,
     Reference,
     programs_call,
     read_item,
     tree_call,
 )
-from trajmill.stages.environments.desktop.local.accessibility.bus import Bus
-from trajmill.stages.environments.desktop.local.accessibility.uncached import read_uncached
 from trajmill.stages.environments.desktop.local.processes import adopt_orphans, end_descendants
-from trajmill.stages.environments.desktop.local.session.session import Session
+from trajmill.stages.environments.desktop.local.session import Session
+from trajmill.stages.environments.desktop.local.tree import read_uncached
 
 _SECONDS = 30.0
 

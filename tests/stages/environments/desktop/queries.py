@@ -8,7 +8,7 @@ from typing import Any
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.desktop.queries import import_tasks
+from trajmill.stages.environments.desktop.task import import_tasks
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 

@@ -21,8 +21,7 @@ from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
-from trajmill.stages.environments.desktop.environment import DesktopEnvironment
-from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants, listened_on
 from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 from trajmill.stages.environments.pool.pool import EnvironmentPool
@@ -34,7 +33,7 @@ SHORT = DesktopTimeouts(request=8.0)
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.environment import LocalDesktops
 
 async def main():
     environment = await LocalDesktops(Path("."))()

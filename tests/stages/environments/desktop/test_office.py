@@ -15,8 +15,7 @@ import pytest
 from tests.stages.environments.desktop.queries import query_of
 from trajmill.schemas.actions import Action, Click, PressKeys, TypeText, Wait
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.environments.desktop.environment import DesktopEnvironment
-from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops
 
 pytestmark = pytest.mark.desktop
 T = TypeVar("T")

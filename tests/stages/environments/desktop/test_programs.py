@@ -16,9 +16,9 @@ from trajmill.schemas.actions import Click, Terminate, TypeText, Wait
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.environments.desktop.factory import LocalDesktops
+from trajmill.stages.environments.desktop.environment import LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants
-from trajmill.stages.environments.desktop.queries import import_tasks, packaged_tasks
+from trajmill.stages.environments.desktop.task import import_tasks, packaged_tasks
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 

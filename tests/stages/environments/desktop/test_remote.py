@@ -17,8 +17,7 @@ from tests.stages.environments.desktop.queries import query_of
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
-from trajmill.stages.environments.desktop.environment import DesktopEnvironment
-from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops, RemoteDesktops
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 pytestmark = pytest.mark.slow
@@ -166,7 +165,7 @@ def test_more_episodes_than_machines_gives_one_error_line(tmp_path: Path) -> Non
 OTHER = """
 import asyncio, sys, time
 from pathlib import Path
-from trajmill.stages.environments.desktop.factory import RemoteDesktops
+from trajmill.stages.environments.desktop.environment import RemoteDesktops
 environment = asyncio.run(RemoteDesktops((sys.argv[1],), Path())())
 print("leased", flush=True)
 time.sleep(600)

@@ -12,9 +12,8 @@ from trajmill.schemas.actions import Click, SwitchDevice
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.devices.environment import DevicesFactory, DevicesTogether
+from trajmill.stages.environments.devices.environment import DevicesFactory, DevicesTogether, query_on
 from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
-from trajmill.stages.environments.devices.task import query_on
 
 PRESS = Click(x=5, y=5)
 

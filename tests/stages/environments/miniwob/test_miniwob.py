@@ -18,9 +18,8 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.imported import ImportedQueries, SuiteSize
-from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory
-from trajmill.stages.environments.miniwob.queries import import_queries
+from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, import_queries
+from trajmill.stages.environments.tasks import ImportedQueries, SuiteSize
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")

@@ -10,12 +10,10 @@ import pytest
 pytest.importorskip("miniwob")
 
 from trajmill.schemas.record import Origin
-from trajmill.stages.environments.imported import SuiteSize
-from trajmill.stages.environments.miniwob.instruction_fields import page_fields
-from trajmill.stages.environments.miniwob.page_suites import known_pages, suite_pages
-from trajmill.stages.environments.miniwob.pages import page_names
-from trajmill.stages.environments.miniwob.queries import import_queries
+from trajmill.stages.environments.miniwob.environment import import_queries, page_fields
+from trajmill.stages.environments.miniwob.pages import known_pages, page_names, suite_pages
 from trajmill.stages.environments.miniwob.survey import survey
+from trajmill.stages.environments.tasks import SuiteSize
 
 _SAMPLE = sorted({*page_names()[::13], "chase-circle", "email-inbox-star-reply", "simon-says", "use-autocomplete"})
 """Some of each kind, and those that were hard to hold still."""

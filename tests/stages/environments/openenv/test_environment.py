@@ -19,11 +19,10 @@ from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureCl
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
-from trajmill.stages.environments.openenv.answers import BUSY, ServerBusy, read_answer, session_address
-from trajmill.stages.environments.openenv.factory import OpenEnvServers
-from trajmill.stages.environments.openenv.session import ServerSessions, ServerTimeouts
+from trajmill.stages.environments.openenv.client import BUSY, ServerBusy, read_answer, session_address
+from trajmill.stages.environments.openenv.environment import OpenEnvServers, ServerSessions, ServerTimeouts
 from trajmill.stages.environments.openenv.wire import WireScreen, to_observation, to_screen
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 

@@ -12,8 +12,7 @@ from trajmill.schemas.actions import Action, Click
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.pool.leased import EnvironmentLimits, LeasedEnvironment
-from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentLimits, EnvironmentPool, LeasedEnvironment
 
 T = TypeVar("T")
 SHORT_LIMITS = EnvironmentLimits(

@@ -9,8 +9,7 @@ import pytest
 from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, FewMachines, play, use
 from trajmill.schemas.actions import Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.stages.environments.pool.leased import EnvironmentLimits
-from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.pool.pool import EnvironmentLimits, EnvironmentPool
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,14 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.check import builtin_files
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
-from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_files, compile_world, write_web_app
-from trajmill.stages.environments.webapp.serve import web_app_server
+from trajmill.stages.environments.webapp.compile import (
+    INDEX,
+    WebApp,
+    compile_files,
+    compile_world,
+    web_app_server,
+    write_web_app,
+)
 
 HOSTILE = garden().replace("name: Garden", 'name: "</script><script>hacked=1</script><!--"', 1)
 

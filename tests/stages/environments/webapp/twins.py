@@ -9,14 +9,13 @@ from typing import NamedTuple
 from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.page.observation import make_observation
+from trajmill.stages.environments.browser.page import make_observation
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.layout.profile import metrics_of
 from trajmill.stages.environments.simulated.reference_path import Move, Position, Walker
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.environments.webapp.environment import WebAppEnvironment
-from trajmill.stages.environments.webapp.reader import Screenful
+from trajmill.stages.environments.webapp.environment import Screenful, WebAppEnvironment
 
 POPUP = 0.2
 _MOST_TURNS = 40

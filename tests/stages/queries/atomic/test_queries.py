@@ -12,7 +12,7 @@ import pytest
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.environments.desktop.osworld.task import DesktopTask, parse_evaluator, parse_task
+from trajmill.stages.environments.desktop.task import DesktopTask, parse_evaluator, parse_task
 from trajmill.stages.environments.screen_goal import KEY, Showing
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations

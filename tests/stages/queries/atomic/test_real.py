@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from trajmill.schemas.record import Origin
-from trajmill.stages.environments.desktop.factory import LocalDesktops
-from trajmill.stages.environments.desktop.queries import packaged_tasks
+from trajmill.stages.environments.desktop.environment import LocalDesktops
+from trajmill.stages.environments.desktop.task import packaged_tasks
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations
 from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries

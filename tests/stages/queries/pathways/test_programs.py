@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.environments.desktop.osworld.task import parse_task
+from trajmill.stages.environments.desktop.task import parse_task
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
 
 

@@ -66,9 +66,9 @@ def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Ori
 
 @pytest.mark.desktop
 def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: Origin) -> None:
-    from trajmill.stages.environments.desktop.factory import LocalDesktops
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
     from trajmill.stages.environments.desktop.local.processes import descendants
-    from trajmill.stages.environments.desktop.queries import packaged_tasks
+    from trajmill.stages.environments.desktop.task import packaged_tasks
 
     before = descendants(os.getpid())
     (program,) = read_programs(packaged_programs(), ("galculator",))
@@ -88,8 +88,8 @@ def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: 
 
 @pytest.mark.desktop
 def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
-    from trajmill.stages.environments.desktop.factory import LocalDesktops
-    from trajmill.stages.environments.desktop.queries import packaged_tasks
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
+    from trajmill.stages.environments.desktop.task import packaged_tasks
 
     (program,) = read_programs(packaged_programs(), ("pcmanfm",))
     narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 1})
@@ -104,8 +104,8 @@ def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
 @pytest.mark.desktop
 @pytest.mark.parametrize(("name", "own"), [("libreoffice-writer", "Form"), ("libreoffice-calc", "Sheet")])
 def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin, name: str, own: str) -> None:
-    from trajmill.stages.environments.desktop.factory import LocalDesktops
-    from trajmill.stages.environments.desktop.queries import packaged_tasks
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
+    from trajmill.stages.environments.desktop.task import packaged_tasks
 
     (program,) = read_programs(packaged_programs(), (name,))
     program = program.model_copy(update={"selecting": ()})

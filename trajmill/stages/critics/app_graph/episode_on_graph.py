@@ -13,7 +13,7 @@ from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.critics.app_graph.path_on_graph import Act, is_act, name_of, slots_of
 from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.environments.element_names import targets
+from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.operations import OFF, ON

@@ -16,9 +16,17 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphStep, is_same, value_on
 from trajmill.stages.critics.app_graph.path_on_graph import Act, asked_for, transitions_of, wanted_features
-from trajmill.stages.environments.element_names import targets
-from trajmill.stages.environments.pathway_goal import PATHWAY, Checkpoint
-from trajmill.stages.environments.screen_goal import KEY, LACKING, ScreenGoal, Showing, holds_on, is_shown
+from trajmill.stages.environments.screen_goal import (
+    KEY,
+    LACKING,
+    PATHWAY,
+    Checkpoint,
+    ScreenGoal,
+    Showing,
+    holds_on,
+    is_shown,
+    targets,
+)
 from trajmill.stages.graphs.base import Mark
 from trajmill.stages.graphs.recognise import is_on, page_on, recognises
 

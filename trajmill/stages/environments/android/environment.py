@@ -12,27 +12,22 @@ from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.android.device.adb import AdbDevice
-from trajmill.stages.environments.android.device.apps import Apps, find_launcher, start_app
-from trajmill.stages.environments.android.device.gestures import gesture, key_event
-from trajmill.stages.environments.android.device.text_input import type_text
-from trajmill.stages.environments.android.screen.capture import DeviceScreen, capture_screen
-from trajmill.stages.environments.android.screen.list_ends import ListEnds
+from trajmill.stages.environments.android.adb import AdbDevice
+from trajmill.stages.environments.android.commands import Apps, find_launcher, gesture, key_event, start_app, type_text
+from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
 from trajmill.stages.environments.android.spec import AndroidSpec
-from trajmill.stages.environments.android.task.preparation import (
+from trajmill.stages.environments.android.task import (
     ChangedSettings,
-    prepare,
-    remove_files,
-    setup_failure,
-    switch_animations_off,
-    wanted_files,
-)
-from trajmill.stages.environments.android.task.start_and_goal import (
     FinalState,
     PhoneGoal,
     PhoneStart,
     is_reached,
+    prepare,
     read_part,
+    remove_files,
+    setup_failure,
+    switch_animations_off,
+    wanted_files,
 )
 
 _LONGEST_WAIT = 10.0

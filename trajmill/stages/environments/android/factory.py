@@ -32,7 +32,7 @@ class AndroidFactory:
                 ready in time (class `setup`).
         """
         try:
-            from trajmill.stages.environments.android.device.adb import AdbDevice, ServerAddress
+            from trajmill.stages.environments.android.adb import AdbDevice, ServerAddress
             from trajmill.stages.environments.android.environment import AndroidEnvironment
         except ModuleNotFoundError as error:
             text = f"{error.name} is not installed; run `pip install 'trajmill[android]'`"
@@ -64,7 +64,7 @@ class AndroidFactory:
 
 def _devices(settings: AndroidSpec) -> dict[str, MachineState]:
     """The devices that may be used; blocks."""
-    from trajmill.stages.environments.android.device.adb import ServerAddress, list_devices
+    from trajmill.stages.environments.android.adb import ServerAddress, list_devices
 
     states = list_devices(ServerAddress(settings.host, settings.port), settings.call_seconds)
     server = machine_address(settings.host, settings.port)

@@ -12,10 +12,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.episode import BrowserEpisode, PageTimeouts, viewport_of
-from trajmill.stages.environments.browser.launch import BrowserProcess
-from trajmill.stages.environments.browser.network.proxy import AllowListProxy, HostPort, host_port_of
-from trajmill.stages.environments.browser.page.dialog import (
+from trajmill.stages.environments.browser.dialog import (
     DialogAnswer,
     DialogLayout,
     dialog_elements,
@@ -23,9 +20,11 @@ from trajmill.stages.environments.browser.page.dialog import (
     lay_out_dialog,
     use_dialog,
 )
-from trajmill.stages.environments.browser.page.observation import make_observation, title_element
-from trajmill.stages.environments.browser.tabs import OpenDialog
-from trajmill.stages.environments.browser.task.start_and_goal import BrowserStart, read_goal, read_start
+from trajmill.stages.environments.browser.episode import BrowserEpisode, OpenDialog, PageTimeouts, viewport_of
+from trajmill.stages.environments.browser.launch import BrowserProcess
+from trajmill.stages.environments.browser.page import make_observation, title_element
+from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of
+from trajmill.stages.environments.browser.task import BrowserStart, read_goal, read_start
 
 _SECONDS_TO_CLOSE = 5.0
 _MOST_BYTES = 200_000_000

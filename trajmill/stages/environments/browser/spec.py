@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.imported import ImportedQueries
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 class BrowserSpec(EnvironmentSpec):
@@ -35,8 +35,8 @@ class BrowserSpec(EnvironmentSpec):
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The tasks of the file."""
-        from trajmill.stages.environments.browser.task.task_file import read_task_file
-        from trajmill.stages.environments.imported import ImportedQueries
+        from trajmill.stages.environments.browser.task import read_task_file
+        from trajmill.stages.environments.tasks import ImportedQueries
 
         return ImportedQueries(read_task_file(self.tasks, origin) if self.tasks else [], [])
 

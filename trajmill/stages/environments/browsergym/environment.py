@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from asyncio.subprocess import Process
-from collections.abc import Mapping
+import os
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -17,15 +23,21 @@ from pydantic import TypeAdapter, ValidationError
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import Record
+from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings
-from trajmill.stages.environments.browser.page.observation import make_observation
+from trajmill.stages.environments.browser.launch import EXECUTABLE
+from trajmill.stages.environments.browser.page import make_observation
 from trajmill.stages.environments.browsergym.protocol import PlayerError, PlayerRequest, PlayerReward, PlayerScreen
+from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.environments.pool.reaper import end_processes
+from trajmill.stages.environments.tasks import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, joined
 
 _SECONDS_TO_LEAVE = 5.0
 _ANSWER: TypeAdapter[PlayerScreen | PlayerReward | PlayerError] = TypeAdapter(PlayerScreen | PlayerReward | PlayerError)
+_LONGEST_ANSWER = 64 * 2**20
+_PLAYER = "trajmill.stages.environments.browsergym.player"
+_MAKER = "browsergym"
 
 
 class BrowserGymStart(Record):
@@ -130,3 +142,90 @@ class BrowserGymEnvironment:
 
     def _observation(self, screen: PlayerScreen) -> Observation:
         return make_observation(base64.b64decode(screen.png), screen.size, screen.elements, self._task)
+
+
+class BrowserGymFactory:
+    """Starts one player process, with a browser of its own, for each environment."""
+
+    async def __call__(self) -> BrowserGymEnvironment:
+        """Start a player; the first reset starts its browser.
+
+        Raises:
+            EnvironmentFailure: BrowserGym or Chromium is not installed (class `setup`).
+        """
+        _refuse_missing_package()
+        browser = shutil.which(EXECUTABLE)
+        if browser is None:
+            raise EnvironmentFailure(f"{EXECUTABLE} is not installed; run `make system-deps`", FailureClass.SETUP)
+        folder = Path(tempfile.mkdtemp(prefix="trajmill-browsergym-"))
+        try:
+            player = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",  # a module of the user's in the working folder never takes the place of ours
+                "-m",
+                _PLAYER,
+                browser,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                limit=_LONGEST_ANSWER,
+                env=os.environ | {"TMPDIR": str(folder)},
+                start_new_session=True,
+            )
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return BrowserGymEnvironment(player, folder, _defaults())
+
+    async def close(self) -> None:
+        """Do nothing: environments share nothing."""
+
+
+def _refuse_missing_package() -> None:
+    try:
+        found = find_spec("browsergym.core")
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        words = "browsergym-core is not installed; run `pip install 'trajmill[browsergym]'`"
+        raise EnvironmentFailure(words, FailureClass.SETUP)
+
+
+def _defaults() -> dict[str, dict[str, object]]:
+    """Arguments that point MiniWoB++ tasks to the pages of the `miniwob` wheel, if it is installed."""
+    if find_spec("miniwob") is None:
+        return {}
+    return {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}}
+
+
+async def import_tasks(tasks: Sequence[str], size: SuiteSize, run_seed: int, origin: Origin) -> ImportedQueries:
+    """Ask every task at every seed for its instruction; one that cannot be started is a failure.
+
+    Args:
+        tasks: BrowserGym's names, e.g. `miniwob.click-test`.
+        size: number of seeds of each task.
+        run_seed: decides the seeds.
+        origin: common columns of the rows.
+    """
+    asked: list[ImportedQueries] = []
+    for task in tasks:
+        environment = await BrowserGymFactory()()
+        try:
+            asked.append(await ask_at_seeds(partial(_ask, environment, task), task, size, run_seed, origin, _MAKER))
+        finally:
+            await environment.close()
+    return joined(asked)
+
+
+async def _ask(environment: BrowserGymEnvironment, task: str, seed: int) -> ImportedTask:
+    start = BrowserGymStart(task=task, seed=seed)
+    return ImportedTask(
+        platform=Platform.WEB,
+        name=task,
+        instruction=(await environment.start(start)).goal,
+        start_state=start.model_dump_json(),
+        apps=(task,),
+        pages=(task,),
+        page_description="A BrowserGym task.",
+        phrasing=_MAKER,
+    )

@@ -22,9 +22,8 @@ from playwright.sync_api import Error
 
 from trajmill.schemas.actions import Action, Answer, Terminate, action_from_json
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.browser.page.input import playwright_calls
-from trajmill.stages.environments.browsergym.protocol import PlayerRequest, PlayerScreen
-from trajmill.stages.environments.browsergym.tree import PageTree, read_elements
+from trajmill.stages.environments.browser.input import playwright_calls
+from trajmill.stages.environments.browsergym.protocol import PageTree, PlayerRequest, PlayerScreen, read_elements
 
 
 class _Messages:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.imported import ImportedQueries
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 class BrowserGymSpec(EnvironmentSpec):
@@ -38,14 +38,14 @@ class BrowserGymSpec(EnvironmentSpec):
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory of BrowserGym's own environments."""
-        from trajmill.stages.environments.browsergym.factory import BrowserGymFactory
+        from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
 
         return BrowserGymFactory()
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """A query for each task and seed."""
-        from trajmill.stages.environments.browsergym.queries import import_tasks
-        from trajmill.stages.environments.imported import SuiteSize
+        from trajmill.stages.environments.browsergym.environment import import_tasks
+        from trajmill.stages.environments.tasks import SuiteSize
 
         size = SuiteSize(self.train_seeds, self.heldout_seeds, self.validation_seeds)
         return await import_tasks(self.tasks, size, seed, origin)

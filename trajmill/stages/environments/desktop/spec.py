@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.imported import ImportedQueries
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 class DesktopSpec(EnvironmentSpec):
@@ -41,13 +41,13 @@ class DesktopSpec(EnvironmentSpec):
     @property
     def task_folder(self) -> Path:
         """The folder of the task files."""
-        from trajmill.stages.environments.desktop.queries import packaged_tasks
+        from trajmill.stages.environments.desktop.task import packaged_tasks
 
         return self.tasks or packaged_tasks()
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory of desktops."""
-        from trajmill.stages.environments.desktop.factory import LocalDesktops, RemoteDesktops
+        from trajmill.stages.environments.desktop.environment import LocalDesktops, RemoteDesktops
 
         if self.servers:
             return RemoteDesktops(self.servers, self.task_folder)
@@ -60,8 +60,8 @@ class DesktopSpec(EnvironmentSpec):
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The task files of the folder; none where those of the package are not wanted."""
-        from trajmill.stages.environments.desktop.queries import import_tasks
-        from trajmill.stages.environments.imported import ImportedQueries
+        from trajmill.stages.environments.desktop.task import import_tasks
+        from trajmill.stages.environments.tasks import ImportedQueries
 
         if self.tasks is None and not self.packaged:
             return ImportedQueries([], [])

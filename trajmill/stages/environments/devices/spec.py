@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.imported import ImportedQueries
     from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 class DevicesTogetherSpec(EnvironmentSpec):
@@ -57,8 +57,8 @@ class DevicesTogetherSpec(EnvironmentSpec):
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The tasks of the file; each begins at the phone."""
         from trajmill.schemas.tables.query import Platform
-        from trajmill.stages.environments.devices.task import read_device_tasks
-        from trajmill.stages.environments.imported import ImportedQueries
+        from trajmill.stages.environments.devices.environment import read_device_tasks
+        from trajmill.stages.environments.tasks import ImportedQueries
 
         return ImportedQueries(read_device_tasks(self.tasks, Platform.PHONE, origin) if self.tasks else [], [])
 

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from importlib.resources import files
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
+from miniwob.fields import FIELD_EXTRACTORS
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
 from trajmill.schemas.actions import Action, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.browser.input import perform
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
-from trajmill.stages.environments.browser.network.pending_requests import PendingRequests
-from trajmill.stages.environments.browser.page.clock import advance_clock, freeze_time, seed_randomness
-from trajmill.stages.environments.browser.page.input import perform
-from trajmill.stages.environments.browser.page.observation import (
+from trajmill.stages.environments.browser.page import (
+    PendingRequests,
+    advance_clock,
     frame_elements,
+    freeze_time,
     make_observation,
+    read_script,
     screenshot,
+    seed_randomness,
     title_element,
 )
-from trajmill.stages.environments.browser.scripts import read_script
-from trajmill.stages.environments.miniwob.instruction_fields import page_fields
 from trajmill.stages.environments.miniwob.pages import pages_folder
+from trajmill.stages.environments.tasks import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, joined
 
 T = TypeVar("T")
 
@@ -55,6 +60,8 @@ _START = """
 """
 _OBSERVE = "(milliseconds) => window.__observe(milliseconds)"
 _RAW_REWARD = "window.WOB_RAW_REWARD_GLOBAL"
+_MAKER = "miniwob"
+_AT_ONCE = 4
 
 
 class PageTask(NamedTuple):
@@ -215,3 +222,67 @@ def _observe_script() -> str:
     """The script that gives a page `window.__observe`."""
     script = files(__package__).joinpath("observe.js").read_text(encoding="utf-8")
     return f"({script})({read_script('settled')}, {read_script('elements')})"
+
+
+async def import_queries(
+    pages: Sequence[str],
+    size: SuiteSize,
+    run_seed: int,
+    origin: Origin,
+) -> ImportedQueries:
+    """Read the instruction of every page at every seed.
+
+    Queries of held-out seeds are in the split `heldout_slots`: the page is known, its instruction is new.
+    """
+    pages = tuple(dict.fromkeys(pages))
+    factory = MiniWobFactory()
+    imported: dict[str, ImportedQueries] = {}
+    waiting = iter(pages)
+
+    async def ask_pages() -> None:
+        environment = await factory()
+        for page in waiting:
+            ask = partial(_ask, environment, page)
+            imported[page] = await ask_at_seeds(ask, page, size, run_seed, origin, _MAKER)
+
+    try:
+        await asyncio.gather(*(ask_pages() for _ in range(min(_AT_ONCE, len(pages)))))
+    finally:
+        await factory.close()
+    return joined([imported[page] for page in pages])
+
+
+async def _ask(environment: MiniWobEnvironment, page: str, seed: int) -> ImportedTask:
+    instruction, fields = await environment.start(page, seed)
+    return ImportedTask(
+        platform=Platform.WEB,
+        name=page,
+        instruction=instruction,
+        start_state=json.dumps({"page": page, "seed": seed, "fields": fields}),
+        apps=(page,),
+        pages=(page,),
+        page_description="A MiniWoB++ task page.",
+        phrasing=_MAKER,
+    )
+
+
+def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> tuple[tuple[str, str], ...]:
+    """The names and values of an instruction's fields, in its order.
+
+    Args:
+        page: name of the page.
+        utterance: its instruction, as the page gives it.
+        given: the fields that some pages give themselves; None if the page does not.
+
+    Returns:
+        Nothing for a page whose instruction the wheel cannot read.
+    """
+    if given is not None:
+        return tuple((name, str(value)) for name, value in given.items())
+    extractor = FIELD_EXTRACTORS.get(page)
+    if extractor is None:
+        return ()
+    try:
+        return tuple((str(name), str(value)) for name, value in extractor(utterance))
+    except ValueError:  # the wheel's patterns know most wordings of a page, not all
+        return ()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.imported import ImportedQueries
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 SuiteName = Literal["all", "basic", "debug"]
@@ -44,13 +44,12 @@ class MiniWobSpec(EnvironmentSpec):
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """A query for each page and seed."""
-        from trajmill.stages.environments.imported import SuiteSize
-        from trajmill.stages.environments.miniwob.page_suites import suite_pages
-        from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages
+        from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages, suite_pages
+        from trajmill.stages.environments.tasks import SuiteSize
 
         pages = self.tasks or suite_pages(self.suite)
         refuse_unknown_pages(pages, "environment.tasks")
-        from trajmill.stages.environments.miniwob.queries import import_queries
+        from trajmill.stages.environments.miniwob.environment import import_queries
 
         size = SuiteSize(self.train_seeds, self.heldout_seeds, self.validation_seeds)
         return await import_queries(pages, size, seed, origin)

@@ -17,8 +17,7 @@ from trajmill.schemas.actions import Click, Drag
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation
 from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, PageTask
-from trajmill.stages.environments.miniwob.page_suites import PageReport
-from trajmill.stages.environments.miniwob.pages import page_names
+from trajmill.stages.environments.miniwob.pages import PageReport, page_names
 
 _SEED, _OTHER_SEED = 1, 2
 _PRESSES = 4

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.imported import ImportedQueries
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 class OpenEnvSpec(EnvironmentSpec):
@@ -30,15 +30,14 @@ class OpenEnvSpec(EnvironmentSpec):
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """The factory of environments at the servers."""
-        from trajmill.stages.environments.openenv.factory import OpenEnvServers
-        from trajmill.stages.environments.openenv.session import ServerSessions
+        from trajmill.stages.environments.openenv.environment import OpenEnvServers, ServerSessions
 
         return OpenEnvServers(ServerSessions(self.servers, self._token()), platform)
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """The queries of the servers, in the splits in which they are served."""
-        from trajmill.stages.environments.imported import ImportedQueries
-        from trajmill.stages.environments.openenv.queries import served_queries
+        from trajmill.stages.environments.openenv.environment import served_queries
+        from trajmill.stages.environments.tasks import ImportedQueries
 
         return ImportedQueries(await served_queries(self.servers, self._token(), origin), [])
 

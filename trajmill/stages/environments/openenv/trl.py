@@ -14,8 +14,7 @@ from PIL import Image
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.openenv.answers import EpisodeAnswer
-from trajmill.stages.environments.openenv.client import EnvironmentClient
+from trajmill.stages.environments.openenv.client import EnvironmentClient, EpisodeAnswer
 from trajmill.stages.environments.openenv.wire import WireAction, png_of
 
 Content = list[dict[str, Any]]

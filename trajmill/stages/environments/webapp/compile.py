@@ -1,13 +1,16 @@
-"""Compiles a world of simulated apps to a static web app: files that any browser opens without a server."""
+"""Compiles simulated apps to a static web app, which any browser opens without a server; and serves it on loopback."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
@@ -19,6 +22,7 @@ from trajmill.stages.environments.simulated.world import World, load_world
 
 INDEX = "index.html"
 _SCRIPTS = ("binding.js", "device.js", "rows.js", "screen.js", "patch.js", "main.js")
+HOST = "127.0.0.1"
 
 
 class WebApp(NamedTuple):
@@ -116,3 +120,38 @@ def _list_orders(app: AppSpec, profile: DeviceProfile) -> dict[str, list[int]]:
 def _as_data_block(data: dict[str, Any]) -> str:
     """JSON for a `<script type="application/json">`; it has no `<`, so that nothing in it can end the block."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def web_app_server(app: WebApp, port: int) -> ThreadingHTTPServer:
+    """A server of a web app; it listens already, and `serve_forever` answers requests.
+
+    Args:
+        app: the web app.
+        port: port on loopback, 0 for a free one.
+
+    Raises:
+        BadInputError: the port cannot be used.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = urlsplit(self.path).path.removeprefix("/") or INDEX
+            if name not in app.files:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            body = app.files[name].encode()
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", media_type(name))
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    try:
+        return ThreadingHTTPServer((HOST, port), Handler)
+    except OSError as error:
+        text = f"--port {port}: {error.strerror or error}; name another port, or 0 for any that is free"
+        raise BadInputError(text) from error

@@ -6,27 +6,28 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
+from importlib.resources import files
 from itertools import islice
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from playwright.async_api import BrowserContext, Error, Page, Route
+from pydantic import StrictBool, StrictInt, StrictStr, ValidationError
 
 from trajmill.schemas.actions import Action, Scroll, Swipe
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
-from trajmill.stages.environments.browser.page.observation import make_observation, open_session
+from trajmill.stages.environments.browser.page import make_observation, open_session
 from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.device import Surprise, episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import metrics_of, profile_of
-from trajmill.stages.environments.simulated.state import EpisodeGoal, read_episode_goal
+from trajmill.stages.environments.simulated.state import EpisodeGoal, Store, make_records, read_episode_goal
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
 from trajmill.stages.environments.webapp.input import WebAppInput
-from trajmill.stages.environments.webapp.reader import READER, Screenful, read_screenful
-from trajmill.stages.environments.webapp.state import DeviceState, read_device_state
 
 T = TypeVar("T")
 
@@ -38,6 +39,9 @@ _MOST_OPENINGS = 256
 """Number of openings of apps for which surprises are drawn."""
 _RESET = "(start) => window.trajmill.reset(start)"
 _STATE = "() => window.trajmill.state()"
+READER = files(__package__).joinpath("elements.js").read_text(encoding="utf-8")
+"""A JavaScript function for the page; it waits until nothing has scrolled for a number of frames, its argument."""
+Value = StrictBool | StrictInt | StrictStr
 
 
 class WebAppEnvironment:
@@ -205,3 +209,69 @@ async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
 def _in_page(surprise: Surprise) -> str:
     """A surprise in the words of the page."""
     return "rating" if surprise.rating else "sponsored" if surprise.sponsored else ""
+
+
+class Screenful(NamedTuple):
+    """The elements of the page at one moment."""
+
+    app: str
+    """Id of the app in the foreground; empty on the launcher."""
+    visible: tuple[UIElement, ...]
+    everything: tuple[UIElement, ...]
+    """All elements, also those out of view, which have empty boxes."""
+
+
+def read_screenful(found: dict[str, Any], scale: int) -> Screenful:
+    """Convert the result of `READER` to pixels of the screenshot; `scale` is the number of these in a CSS pixel."""
+    elements = [(_element(row, scale), row[-1]) for row in found["rows"]]
+    visible = tuple(element for element, is_visible in elements if is_visible)
+    return Screenful(found["app"], visible, tuple(element for element, _ in elements))
+
+
+def _element(row: list[Any], scale: int) -> UIElement:
+    role, text, left, top, right, bottom, states, value, element_id, _ = row
+    box = Box(round(left * scale), round(top * scale), round(right * scale), round(bottom * scale))
+    return UIElement(role, text, box, tuple(states), value, element_id)
+
+
+class AppMemory(Record):
+    """One app that has been opened."""
+
+    values: tuple[tuple[str, Value], ...]
+    lists: tuple[tuple[str, tuple[dict[str, Value], ...]], ...]
+    stack: tuple[str, ...]
+    """Screens of its back stack."""
+    popup: str
+    """Title of the message over it; empty without one."""
+    sponsored: bool
+    """Whether its lists have an advertisement."""
+
+    def store(self) -> Store:
+        """The store for the goal check."""
+        return Store(dict(self.values), {name: make_records(items) for name, items in self.lists})
+
+
+class DeviceState(Record):
+    """The whole state of the device on a page."""
+
+    foreground: str
+    focus: str
+    menu: str
+    apps: tuple[tuple[str, AppMemory], ...]
+
+    def stores(self) -> dict[str, Store]:
+        """The stores of the apps that were opened."""
+        return {name: memory.store() for name, memory in self.apps}
+
+
+def read_device_state(data: object) -> DeviceState:
+    """Read the state of a page from its JSON values.
+
+    Raises:
+        EnvironmentFailure: the data is malformed.
+    """
+    try:
+        return DeviceState.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]["msg"]
+        raise EnvironmentFailure(f"the web app has lost its state: {first}") from error

@@ -19,8 +19,7 @@ from trajmill.schemas.actions import (
     TypeText,
 )
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.browser.page.input import perform
-from trajmill.stages.environments.browser.page.touch import perform_by_touch
+from trajmill.stages.environments.browser.input import perform, perform_by_touch
 from trajmill.stages.environments.simulated.layout.profile import metrics_of
 
 _OPEN = "(name) => window.trajmill.open(name)"

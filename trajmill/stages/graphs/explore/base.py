@@ -12,7 +12,7 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.element_names import targets
+from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.graphs.base import AppGraph, GraphPage, Name
 
 

@@ -11,7 +11,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.first_mistake import first_mistake
+from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
 
 AppName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]

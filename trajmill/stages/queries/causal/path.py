@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.pathway_goal import PATHWAY
+from trajmill.stages.environments.screen_goal import PATHWAY
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.queries.causal.base import CausalPathway, PathwayNode

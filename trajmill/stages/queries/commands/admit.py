@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import PathStep, Query, Split
-from trajmill.stages.environments.element_names import targets
-from trajmill.stages.environments.screen_goal import KEY, LACKING, ScreenGoal, Showing, holds_on
+from trajmill.stages.environments.screen_goal import KEY, LACKING, ScreenGoal, Showing, holds_on, targets
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.queries.commands.base import CommandPlace, WrittenCommand, WrittenStep
 from trajmill.stages.queries.difficulty import difficulty, step_limit

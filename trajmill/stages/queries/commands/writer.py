@@ -9,7 +9,7 @@ from pathlib import Path
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.environments.element_names import targets
+from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompted import PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt, own_or_packaged

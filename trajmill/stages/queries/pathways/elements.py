@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import content_id
-from trajmill.stages.environments.element_names import targets
+from trajmill.stages.environments.screen_goal import targets
 
 _OPENS_DIALOG = ("...", "…")
 

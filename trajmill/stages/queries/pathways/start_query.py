@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source
-from trajmill.stages.environments.bare_query import bare_query
+from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.queries.pathways.base import PathwayProgram
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.environments.android.stand_in.sh import Exit, Result, Shell
-from trajmill.stages.environments.android.device.shell import quote, shell_line
+from trajmill.stages.environments.android.commands import quote, shell_line
 
 HOSTILE = [
     "'; reboot #",

@@ -13,7 +13,7 @@ from tests.stages.environments.android.stand_in.programs import spaces
 from tests.stages.environments.android.stand_in.server import AdbServer
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.stages.environments.android.device.text_input import ascii_commands, unicode_commands
+from trajmill.stages.environments.android.commands import ascii_commands, unicode_commands
 
 PRINTABLE = st.text("%s abc'\"$`\\;&|<>()~#\n", max_size=30)
 

@@ -8,8 +8,7 @@ import json
 from tests.stages.environments.android.stand_in.phone import REACHED_FILE, START_FILE
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
-from trajmill.stages.environments.android.task.start_and_goal import PhoneGoal, PhoneStart
-from trajmill.stages.environments.android.task.task_file import PhoneTask
+from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart, PhoneTask
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.graph.generate import generate_queries
 from trajmill.stages.queries.graph.grammar import GrammarWriter

@@ -7,7 +7,7 @@ import pytest
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform, Query, Source
-from trajmill.stages.environments.android.task.task_file import read_task_file
+from trajmill.stages.environments.android.task import read_task_file
 from trajmill.stages.environments.simulated.world import World
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from trajmill.stages.environments.browser.network.proxy import AllowListProxy, HostPort, host_port_of
+from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of
 
 T = TypeVar("T")
 

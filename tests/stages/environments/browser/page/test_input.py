@@ -14,7 +14,7 @@ from trajmill.schemas.actions import (
     TypeText,
     Wait,
 )
-from trajmill.stages.environments.browser.page.input import playwright_calls
+from trajmill.stages.environments.browser.input import playwright_calls
 
 
 def called(action: Action, scale: int = 1) -> list[tuple[object, ...]]:

@@ -7,8 +7,7 @@ import pytest
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Split
-from trajmill.stages.environments.browser.task.start_and_goal import read_goal, read_start
-from trajmill.stages.environments.browser.task.task_file import read_task_file
+from trajmill.stages.environments.browser.task import read_goal, read_start, read_task_file
 
 ORIGIN = Origin(round=1, run_id="run", code_version="0")
 TASK = (

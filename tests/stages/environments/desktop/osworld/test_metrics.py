@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from trajmill.stages.environments.desktop.osworld.metrics import METRICS
-from trajmill.stages.environments.desktop.osworld.spreadsheet import SpreadsheetError, cell_address, read_sheet
+from trajmill.stages.environments.desktop.metrics import METRICS, SpreadsheetError, cell_address, read_sheet
 
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

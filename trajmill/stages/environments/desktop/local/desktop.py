@@ -10,13 +10,12 @@ from pathlib import Path
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.desktop.local.accessibility.atspi import Reference, programs_call
-from trajmill.stages.environments.desktop.local.accessibility.reader import SECONDS_TO_READ, read_tree
-from trajmill.stages.environments.desktop.local.display.input import DisplayInput
-from trajmill.stages.environments.desktop.local.display.windows import WindowInfo
-from trajmill.stages.environments.desktop.local.session.home import CREATED
-from trajmill.stages.environments.desktop.local.session.session import LaunchedProgram, Session
-from trajmill.stages.environments.desktop.local.session.user import HOME
+from trajmill.stages.environments.desktop.local.atspi import Reference, programs_call
+from trajmill.stages.environments.desktop.local.display import WindowInfo
+from trajmill.stages.environments.desktop.local.input import DisplayInput
+from trajmill.stages.environments.desktop.local.processes import HOME
+from trajmill.stages.environments.desktop.local.session import CREATED, LaunchedProgram, Session
+from trajmill.stages.environments.desktop.local.tree import SECONDS_TO_READ, read_tree
 from trajmill.stages.environments.desktop.protocol import CommandResult
 
 _SECONDS_FOR_WINDOW = 60.0

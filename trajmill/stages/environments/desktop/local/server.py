@@ -9,10 +9,14 @@ browser, can start programs through it.
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import signal
 import sys
 from email.parser import BytesParser
 from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from socketserver import TCPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
@@ -22,8 +26,15 @@ from Xlib.error import ConnectionClosedError, XError
 
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
-from trajmill.stages.environments.desktop.local.display.windows import WindowInfo
+from trajmill.stages.environments.desktop.local.display import WindowInfo
+from trajmill.stages.environments.desktop.local.processes import (
+    adopt_orphans,
+    die_with_parent,
+    drop_root_rights,
+    private_home,
+)
 from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 
 _LONGEST_BODY = 256 * 1024 * 1024
@@ -173,3 +184,24 @@ def _json(value: Any) -> HttpAnswer:
 
 def _problem(status: int, message: str) -> HttpAnswer:
     return HttpAnswer(json.dumps({"status": "error", "message": message}).encode(), status=status)
+
+
+def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
+    """Start a desktop in its own folder, print its address, and serve it for ever.
+
+    Raises:
+        EnvironmentFailure: the desktop does not start (class `setup`).
+    """
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    home = private_home(folder / "home")
+    drop_root_rights(folder)
+    die_with_parent()
+    if os.getppid() != watchdog:
+        return
+    adopt_orphans()
+    token = secrets.token_hex(16)
+    desktop = LocalDesktop(home, folder / "session", Size(width, height))
+    server = serve_desktop(desktop, token)
+    print(json.dumps({"port": server.server_address[1], "token": token, "folder": str(folder)}), flush=True)
+    server.serve_forever()

@@ -42,7 +42,7 @@ def _serve(folder: Path, width: int, height: int) -> None:
     watchdog = os.getppid()
     try:
         # Imported after the fork, so that the watchdog needs little memory.
-        from trajmill.stages.environments.desktop.local.server_process import serve
+        from trajmill.stages.environments.desktop.local.server import serve
 
         serve(folder, width, height, watchdog)
     except BaseException as error:

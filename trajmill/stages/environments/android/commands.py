@@ -1,0 +1,267 @@
+"""The commands of a device: quoted shell lines, touches, keys, text and apps.
+
+adb passes one string to the device's `sh`. Text of a model, names of apps, paths and values of settings become part of
+it only through `quote`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, NewType
+
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, PressKeys, Swipe, SystemButton, TypeText
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+
+if TYPE_CHECKING:
+    from trajmill.stages.environments.android.adb import AdbDevice
+
+ShellLine = NewType("ShellLine", str)
+"""A line that is safe to run: made by `shell_line`, or a constant of this package."""
+
+Command = tuple[str, ...]
+"""A program and its arguments."""
+_PACKAGE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
+_MAIN = ("-a", "android.intent.action.MAIN", "-c")
+_AS_FROM_LAUNCHER = "0x10200000"
+"""FLAG_ACTIVITY_NEW_TASK and FLAG_ACTIVITY_RESET_TASK_IF_NEEDED."""
+_SWIPE_MS = 500
+_DRAG_MS = 1000
+_LONGEST_PRESS_MS = 5000
+_MOST_TAPS = 3
+_BUTTONS = {
+    "Back": "KEYCODE_BACK",
+    "Home": "KEYCODE_HOME",
+    "Menu": "KEYCODE_APP_SWITCH",
+    "Enter": "KEYCODE_ENTER",
+}
+"""GUI-Owl's button `Menu` opens the overview of running apps."""
+_KEYS = {"RETURN": "ENTER", "ESC": "ESCAPE", "BACKSPACE": "DEL", "DELETE": "FORWARD_DEL"}
+_TYPED_KEYS = {"\n": "KEYCODE_ENTER", "\t": "KEYCODE_TAB"}
+_KEY_NAME = re.compile(r"[A-Z0-9_]{1,40}")
+KEYBOARD = "com.android.adbkeyboard/.AdbIME"
+"""Id of ADBKeyboard, which puts Base64 broadcasts into the focused field."""
+_CURRENT_KEYBOARD = ("settings", "get", "secure", "default_input_method")
+_BOUND = re.compile(r"mCurId=(\S+) .*mBoundToMethod=(\w+)")
+_CHUNK = 400
+_MOST_ERASED = 1000
+_SWITCH_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+_LINE_BREAKS = str.maketrans({"\r": "\n", "\v": "\n", "\f": "\n"})
+
+
+def quote(word: str) -> str:
+    """Quote a word so that any POSIX shell reads it unchanged.
+
+    Raises:
+        ValueError: the word holds a NUL or a lone surrogate, which no argument can hold.
+    """
+    if "\0" in word:
+        raise ValueError("an argument cannot hold a NUL")
+    word.encode()
+    return shlex.quote(word)
+
+
+def shell_line(commands: Sequence[Command]) -> ShellLine:
+    """One line that runs commands in order, whether or not they succeed."""
+    return ShellLine("; ".join(" ".join(map(quote, command)) for command in commands))
+
+
+class Apps:
+    """The user's names of packages, and the home app of one device."""
+
+    def __init__(self, packages: Mapping[str, str], launcher: str) -> None:
+        self._packages = {name.casefold(): package for name, package in packages.items()}
+        self._names = {package: name for name, package in packages.items()}
+        self.launcher = launcher
+
+    def package_of(self, name: str) -> str | None:
+        """The package of an app by its name; the name itself if it is a package; else None."""
+        name = name.strip()
+        known = self._packages.get(name.casefold())
+        return known or (name if _PACKAGE.fullmatch(name) else None)
+
+    def name_of(self, package: str) -> str:
+        """The name of a package, or the package itself if it has no name; empty for the home app."""
+        return "" if package == self.launcher else self._names.get(package, package)
+
+
+async def find_launcher(device: AdbDevice) -> str:
+    """The package of the home app.
+
+    Raises:
+        EnvironmentFailure: the device fails or has no home app.
+    """
+    component = await _resolve(device, "android.intent.category.HOME")
+    if component is None:
+        raise EnvironmentFailure(f"{device.serial} has no home app")
+    return component.partition("/")[0]
+
+
+async def start_app(device: AdbDevice, package: str) -> bool:
+    """Start an app, or bring it to the front, as its icon does; False if the device has no such app.
+
+    `monkey -p` would also switch automatic rotation on.
+    """
+    component = await _resolve(device, "android.intent.category.LAUNCHER", package)
+    if component is None:
+        return False
+    category = (*_MAIN, "android.intent.category.LAUNCHER")
+    await device.run("am", "start", "-W", *category, "-f", _AS_FROM_LAUNCHER, "-n", component)
+    return True
+
+
+async def _resolve(device: AdbDevice, category: str, *package: str) -> str | None:
+    output = await device.run("cmd", "package", "resolve-activity", "--brief", *_MAIN, category, *package)
+    last = output.text.strip().rpartition("\n")[2].strip()
+    return last if "/" in last and " " not in last else None
+
+
+def gesture(action: Action) -> tuple[Command, ...]:
+    """The commands of a touch or key press; none for an action that a phone cannot do, or of another kind."""
+    match action:
+        case Click(x=x, y=y, button="left", count=count):
+            return (("input", "tap", str(x), str(y)),) * min(max(count, 1), _MOST_TAPS)
+        case LongPress(x=x, y=y, seconds=seconds):
+            held = min(round(seconds * 1000), _LONGEST_PRESS_MS)
+            return (("input", "swipe", str(x), str(y), str(x), str(y), str(held)),)
+        case Swipe(x=x, y=y, x2=x2, y2=y2):
+            return (("input", "swipe", str(x), str(y), str(x2), str(y2), str(_SWIPE_MS)),)
+        case Drag(x=x, y=y, x2=x2, y2=y2):
+            return (("input", "draganddrop", str(x), str(y), str(x2), str(y2), str(_DRAG_MS)),)
+        case SystemButton(button=button):
+            return (key_event(_BUTTONS[button]),)
+        case PressKeys(keys=keys):
+            names = [_key_name(key) for key in keys]
+            return (key_event(*names),) if names and all(names) else ()
+        case _:
+            return ()
+
+
+def key_event(*names: str) -> Command:
+    """The command that presses keys one after another."""
+    return ("input", "keyevent", *names)
+
+
+def _key_name(key: str) -> str:
+    """Adb's name of a key (`volume_up`, `KEYCODE_POWER`, `66`); empty if it cannot be a key."""
+    name = key.strip().upper().removeprefix("KEYCODE_")
+    if not _KEY_NAME.fullmatch(name):
+        return ""
+    return name if name.isdecimal() else f"KEYCODE_{_KEYS.get(name, name)}"
+
+
+async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> None:
+    """Type into the focused field.
+
+    A line break becomes a press of Enter, a tab one of Tab; other control characters are left out. The device's own
+    input method is restored afterwards.
+
+    Args:
+        device: the device.
+        action: the text to type.
+        field_length: at least the length of the text in the focused field; `clear` deletes as many characters.
+
+    Raises:
+        EnvironmentFailure: the device fails, or lacks ADBKeyboard although the text needs it (class `setup`).
+    """
+    commands = [key_event("KEYCODE_ENTER")] if action.enter else []
+    text = action.text.replace("\r\n", "\n").translate(_LINE_BREAKS)
+    if text.isascii():
+        erase = _erase(field_length) if action.clear else []
+        await _run(device, [*erase, *ascii_commands(text), *commands])
+        return
+    before = await _own_keyboard(device)
+    try:
+        await device.run("ime", "enable", KEYBOARD)
+        await _set_keyboard(device, KEYBOARD)
+        erase = [("am", "broadcast", "-a", "ADB_CLEAR_TEXT")] if action.clear else []
+        await _run(device, [*erase, *unicode_commands(text), *commands])
+    finally:
+        await _set_keyboard(device, before)
+
+
+def ascii_commands(text: str) -> list[Command]:
+    """`input` commands that type ASCII text.
+
+    `input text` types a space for `%s`. If the text itself has `%s`, two commands type the two characters.
+    """
+    commands: list[Command] = []
+    for part in _parts(text):
+        if part in _TYPED_KEYS:
+            commands.append(key_event(_TYPED_KEYS[part]))
+        else:
+            pieces = part.replace("%s", "%\0s").split("\0")
+            commands += [("input", "text", piece.replace(" ", "%s")) for piece in pieces]
+    return commands
+
+
+def unicode_commands(text: str) -> list[Command]:
+    """Broadcasts to ADBKeyboard that type any text."""
+    commands: list[Command] = []
+    for part in _parts(text):
+        if part in _TYPED_KEYS:
+            commands.append(key_event(_TYPED_KEYS[part]))
+        else:
+            coded = base64.b64encode(part.encode()).decode()
+            commands.append(("am", "broadcast", "-a", "ADB_INPUT_B64", "--es", "msg", coded))
+    return commands
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Split a text into line breaks and tabs, one each, and pieces between them that fit into one command."""
+    for is_key, characters in itertools.groupby(text, key=lambda character: character in _TYPED_KEYS):
+        if is_key:
+            yield from characters
+            continue
+        kept = "".join(each for each in characters if each.isprintable() or (not each.isascii() and _storable(each)))
+        for start in range(0, len(kept), _CHUNK):
+            yield kept[start : start + _CHUNK]
+
+
+def _storable(character: str) -> bool:
+    return not "\ud800" <= character <= "\udfff"
+
+
+def _erase(length: int) -> list[Command]:
+    return [key_event("KEYCODE_MOVE_END", *["KEYCODE_DEL"] * min(length, _MOST_ERASED))]
+
+
+async def _run(device: AdbDevice, commands: Sequence[Command]) -> None:
+    # One call for each command, because a device needs seconds for a long text.
+    for command in commands:
+        await device.run(*command)
+
+
+async def _own_keyboard(device: AdbDevice) -> str:
+    """The input method that the device uses; raises if the device lacks ADBKeyboard."""
+    known = (await device.run("ime", "list", "-a", "-s")).text.split()
+    if KEYBOARD not in known:
+        text = f"{device.serial} has no ADBKeyboard, which text beyond ASCII needs; run `adb install ADBKeyboard.apk`"
+        raise EnvironmentFailure(text, FailureClass.SETUP)
+    return (await device.run(*_CURRENT_KEYBOARD)).text.strip()
+
+
+async def _set_keyboard(device: AdbDevice, keyboard: str) -> None:
+    """Switch to an input method and wait until it is bound; does nothing if `keyboard` is not an id."""
+    if "/" not in keyboard:
+        return
+    await device.run("ime", "set", keyboard)
+    deadline = monotonic() + _SWITCH_SECONDS
+    while not await _serves(device, keyboard):
+        if monotonic() > deadline:
+            raise EnvironmentFailure(f"{device.serial} does not switch to the input method {keyboard}")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _serves(device: AdbDevice, keyboard: str) -> bool:
+    """Whether the input method is chosen and bound; a broadcast before that is lost silently."""
+    if (await device.run(*_CURRENT_KEYBOARD)).text.strip() != keyboard:
+        return False
+    bound = _BOUND.search((await device.run("dumpsys", "input_method")).text)
+    return bound is None or (bound[1], bound[2]) == (keyboard, "true")

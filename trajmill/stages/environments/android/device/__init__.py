@@ -1,1 +1,0 @@
-"""Controls one device over adb: commands, apps, touches, keys and text."""

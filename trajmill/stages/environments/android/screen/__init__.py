@@ -1,1 +1,0 @@
-"""Reads the screen of a device: screenshot and accessibility tree."""

@@ -1,0 +1,311 @@
+"""The tasks of devices: start state and goal in JSON, the preparation of a device, and the check of a goal.
+
+A start state, with all parts optional:
+`{"clear": ["Notes"], "settings": {"system.screen_brightness": "10"}, "files": {"/sdcard/a.txt": "text", "/sdcard/b":
+null}, "orientation": "landscape", "open": "Notes"}`. A goal, all of whose parts must hold:
+`{"foreground": "com.android.settings", "settings": {...}, "files": {...}, "answer": "42"}`. A file that
+is null does not exist. Neither of them can hold a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+
+from pydantic import AfterValidator, ValidationError
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.android.commands import Apps, Command, key_event, quote, start_app
+from trajmill.stages.environments.tasks import TaskLine, first_mistake, read_task_lines
+
+if TYPE_CHECKING:
+    from trajmill.stages.environments.android.adb import AdbDevice
+
+_SETTING = re.compile(r"(system|secure|global)\.[A-Za-z0-9_.]{1,80}")
+_COMPONENT = re.compile(r"[A-Za-z][\w.]*(/[\w.$]+)?")
+_SHARED_STORAGE = ("/sdcard/", "/storage/emulated/0/", "/data/local/tmp/")
+_ABSENT = 3
+_READ_FILE = '[ -e "$1" ] || exit 3; cat "$1"'
+
+P = TypeVar("P", bound=Record)
+_WITHOUT_ANIMATIONS = {
+    "global.window_animation_scale": "0",
+    "global.transition_animation_scale": "0",
+    "global.animator_duration_scale": "0",
+    "system.accelerometer_rotation": "0",
+}
+_WRITE_FILE = 'mkdir -p "$1" && printf %s "$3" > "$2"'
+
+
+def _setting(name: str) -> str:
+    if not _SETTING.fullmatch(name):
+        raise ValueError(f"`{name}` is no setting; write `system.NAME`, `secure.NAME` or `global.NAME`")
+    return name
+
+
+def _path(path: str) -> str:
+    inside = any(path.startswith(folder) and path != folder for folder in _SHARED_STORAGE)
+    if not inside or ".." in PurePosixPath(path).parts:
+        raise ValueError(f"`{path}` is no file under {', '.join(_SHARED_STORAGE)}")
+    return _word(path)
+
+
+def _component(name: str) -> str:
+    if not _COMPONENT.fullmatch(name):
+        raise ValueError(f"`{name}` is no package, nor a package and its activity")
+    return name
+
+
+def _word(text: str) -> str:
+    quote(text)
+    return text
+
+
+Setting = Annotated[str, AfterValidator(_setting)]
+FilePath = Annotated[str, AfterValidator(_path)]
+Content = Annotated[str, AfterValidator(_word)]
+
+
+class PhoneStart(Record):
+    """The start state, which a reset prepares after it has stopped the query's apps and pressed Home."""
+
+    clear: tuple[str, ...] = ()
+    """Apps whose data is deleted."""
+    settings: dict[Setting, Content] = {}
+    files: dict[FilePath, Content | None] = {}
+    """Contents of files by path; null for a file to remove."""
+    orientation: Literal["portrait", "landscape"] = "portrait"
+    open: str = ""
+    """The app to open at the end of the preparation."""
+
+
+class PhoneGoal(Record):
+    """The conditions at the end; without any there is no check."""
+
+    foreground: Annotated[str, AfterValidator(_component)] | None = None
+    """`package` or `package/activity` in the foreground."""
+    settings: dict[Setting, str] = {}
+    files: dict[FilePath, str | None] = {}
+    """Contents of files by path, without a last line break; null for a file that must not exist. A reset removes the
+    wanted files, unless the start state has them."""
+    answer: str | None = None
+    """The answer that the agent must give; case and spaces are ignored."""
+
+
+class FinalState(NamedTuple):
+    """The final state of an episode, beside the device's settings and files."""
+
+    foreground: str
+    """`package/activity` in front; empty if unknown."""
+    answer: str | None
+
+
+def read_part(kind: type[P], text: str) -> P:
+    """Read the start state or the goal of a query.
+
+    Raises:
+        EnvironmentFailure: it is malformed (class `task`).
+    """
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        message = f"the {kind.__name__} `{text[:80]}` is malformed: {first_mistake(error, 'the whole')}"
+        raise EnvironmentFailure(message, FailureClass.TASK) from error
+
+
+async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> bool:
+    """Whether every part of the goal holds.
+
+    Raises:
+        EnvironmentFailure: the device fails.
+    """
+    if goal.foreground is not None and not _is_component(final.foreground, goal.foreground):
+        return False
+    if goal.answer is not None and _normalised(final.answer or "") != _normalised(goal.answer):
+        return False
+    for name, value in goal.settings.items():
+        if await read_setting(device, name) != value:
+            return False
+    for path, content in goal.files.items():
+        if await _read_file(device, path) != (content if content is None else content.removesuffix("\n")):
+            return False
+    return True
+
+
+async def read_setting(device: AdbDevice, name: str) -> str | None:
+    """A setting by `namespace.name`; None if it is unset."""
+    namespace, _, key = name.partition(".")
+    value = (await device.run("settings", "get", namespace, key)).text.strip()
+    return None if value == "null" else value
+
+
+async def _read_file(device: AdbDevice, path: str) -> str | None:
+    output = await device.run("sh", "-c", _READ_FILE, "sh", path)
+    if output.status == _ABSENT:
+        return None
+    if output.status:
+        raise EnvironmentFailure(f"{device.serial}: {path} cannot be read: {output.text.strip()[:200]}")
+    return output.text.removesuffix("\n")
+
+
+def _is_component(shown: str, wanted: str) -> bool:
+    package, _, activity = wanted.partition("/")
+    shown_package, _, shown_activity = shown.partition("/")
+    if package != shown_package:
+        return False
+    return not activity or _whole(package, activity) == _whole(package, shown_activity)
+
+
+def _whole(package: str, activity: str) -> str:
+    return package + activity if activity.startswith(".") else activity
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
+    """One line of the file."""
+
+    apps: tuple[str, ...]
+    """The apps of the task, by name (as in the table of apps) or package; each reset stops them."""
+    start_state: PhoneStart = PhoneStart()
+    goal: PhoneGoal = PhoneGoal()
+
+
+def read_task_file(path: Path, origin: Origin) -> list[Query]:
+    """The queries of a file, in its order; empty lines are skipped.
+
+    Raises:
+        BadInputError: the file cannot be read, or a line is no task: one line for each mistake.
+    """
+    return read_task_lines(path, PhoneTask, Platform.PHONE, origin)
+
+
+class ChangedSettings:
+    """Settings of a device that were changed, with their values from before."""
+
+    def __init__(self, device: AdbDevice) -> None:
+        self._device = device
+        self._before: dict[str, str] = {}
+
+    async def remember(self, names: Iterable[str]) -> None:
+        """Remember the present values of settings; a value that is remembered already stays."""
+        new = [name for name in names if name not in self._before]
+        if new:
+            output = await self._device.run_all([("settings", "get", *_split(name)) for name in new])
+            values = output.text.splitlines()
+            if len(values) != len(new):
+                raise EnvironmentFailure(f"{self._device.serial}: no settings but {output.text[:100]!r}")
+            self._before.update(zip(new, values, strict=True))
+
+    async def put(self, values: Mapping[str, str]) -> None:
+        """Change settings."""
+        await self.remember(values)
+        if values:
+            await self._device.run_all([_put(name, value) for name, value in values.items()])
+
+    async def restore(self) -> None:
+        """Restore all settings and forget them."""
+        if self._before:
+            await self._device.run_all(
+                [
+                    _put(name, value) if value != "null" else ("settings", "delete", *_split(name))
+                    for name, value in self._before.items()
+                ]
+            )
+        self._before.clear()
+
+
+async def switch_animations_off(settings: ChangedSettings) -> None:
+    """Switch animations and automatic rotation off, so that screens settle and equal episodes look equal."""
+    await settings.put(_WITHOUT_ANIMATIONS)
+
+
+async def prepare(
+    device: AdbDevice, apps: Apps, needed: Iterable[str], start: PhoneStart, goal: PhoneGoal, settings: ChangedSettings
+) -> None:
+    """Stop the apps of a query, clear the data that it names, and make its start state.
+
+    Args:
+        device: the device.
+        apps: the apps of the device.
+        needed: names of the apps that the query needs.
+        start: the start state.
+        goal: its files are removed, so that those of an earlier episode do not count; its settings are remembered.
+        settings: records the changes; those of the episode before must have been restored.
+
+    Raises:
+        EnvironmentFailure: the device fails; an app is unknown; a file cannot be written.
+    """
+    cleared = [_package(apps, name) for name in start.clear]
+    stopped = [_package(apps, name) for name in needed]
+    await device.run_all([key_event("KEYCODE_WAKEUP"), ("wm", "dismiss-keyguard")])
+    await device.run_all([*(("am", "force-stop", package) for package in stopped), key_event("KEYCODE_HOME")])
+    for package in cleared:
+        output = await device.run("pm", "clear", package)
+        if "Success" not in output.text:
+            raise EnvironmentFailure(f"{device.serial}: pm clear {package}: {output.text.strip()[:200]}")
+    await settings.remember(goal.settings)
+    turned = await _rotation(device, start.orientation)
+    await settings.put({**start.settings, "system.user_rotation": turned})
+    for path, content in (dict.fromkeys(wanted_files(goal)) | start.files).items():
+        await _put_file(device, path, content)
+    if start.open and not await start_app(device, _package(apps, start.open)):
+        raise EnvironmentFailure(f"{device.serial} has no app {start.open!r}")
+
+
+def wanted_files(goal: PhoneGoal) -> list[str]:
+    """The files that must exist in the end."""
+    return [path for path, content in goal.files.items() if content is not None]
+
+
+async def remove_files(device: AdbDevice, paths: Iterable[str]) -> None:
+    """Remove files, where they exist."""
+    named = tuple(paths)
+    if named:
+        await device.run("rm", "-f", *named)
+
+
+def setup_failure(error: EnvironmentFailure) -> EnvironmentFailure:
+    """The same failure, of class `setup`."""
+    return EnvironmentFailure(str(error), FailureClass.SETUP)
+
+
+async def _rotation(device: AdbDevice, orientation: str) -> str:
+    """The value of `user_rotation` for an orientation; 0 is the natural orientation of the device."""
+    size = (await device.run("wm", "size")).text.split(":")[-1].strip()
+    width, _, height = size.partition("x")
+    if not (width.isdecimal() and height.isdecimal()):
+        raise EnvironmentFailure(f"{device.serial}: no size of the screen but {size[:100]!r}")
+    natural = "landscape" if int(width) > int(height) else "portrait"
+    return "0" if orientation == natural else "1"
+
+
+async def _put_file(device: AdbDevice, path: str, content: str | None) -> None:
+    if content is None:
+        output = await device.run("rm", "-f", path)
+    else:
+        output = await device.run("sh", "-c", _WRITE_FILE, "sh", str(PurePosixPath(path).parent), path, content)
+    if output.status:
+        raise EnvironmentFailure(f"{device.serial}: {path}: {output.text.strip()[:200]}")
+
+
+def _package(apps: Apps, name: str) -> str:
+    package = apps.package_of(name)
+    if package is None:
+        raise EnvironmentFailure(f"no package is known for the app {name!r}; name it in the map of apps")
+    return package
+
+
+def _put(name: str, value: str) -> Command:
+    return ("settings", "put", *_split(name), value)
+
+
+def _split(name: str) -> tuple[str, str]:
+    namespace, _, key = name.partition(".")
+    return namespace, key

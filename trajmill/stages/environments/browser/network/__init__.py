@@ -1,1 +1,0 @@
-"""The network of a browser context: the allowed hosts, and the pending requests."""

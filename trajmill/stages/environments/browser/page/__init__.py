@@ -1,1 +1,0 @@
-"""One page of the browser: observations of it, and mouse, keyboard and touch in it."""

@@ -1,0 +1,147 @@
+"""Reads the tasks for the browser: start state and goal in JSON, and a user's file of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.browser.proxy import host_port_of
+from trajmill.stages.environments.tasks import TaskLine, first_mistake, read_task_lines
+
+T = TypeVar("T")
+_MOST_FILES, _LONGEST_FILE = 8, 1_000_000
+Side = Annotated[int, Field(ge=64, le=4096)]
+FileName = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^/\\\x00-\x1f]+$")]
+Content = Annotated[str, Field(max_length=_LONGEST_FILE)]
+
+
+class BrowserStart(Record):
+    """`Query.start_state` of a query for the browser, as JSON."""
+
+    url: str
+    """Address of the start page: `http` or `https`."""
+    viewport: tuple[Side, Side] | None = None
+    """Width and height of the page in CSS pixels; the factory's own if null."""
+    mobile: bool = False
+    """Whether the page is shown as on a phone: touch, two screenshot pixels per CSS pixel."""
+    files: Annotated[dict[FileName, Content], Field(max_length=_MOST_FILES)] = {}
+    """Text files by name, which the agent can choose if a page asks for a file."""
+    hosts: tuple[str, ...] = ()
+    """Further origins that the pages may reach, e.g. `https://cdn.example.org`."""
+
+    @model_validator(mode="after")
+    def _refuse_other_addresses(self) -> BrowserStart:
+        for address in (self.url, *self.hosts):
+            if host_port_of(address) is None or urlsplit(address).scheme not in ("http", "https"):
+                raise PydanticCustomError("address", "{address} is no http address", {"address": repr(address)})
+        return self
+
+
+class _TextCondition(Record):
+    equals: str | None = None
+    """The whole text; white space at its ends is ignored."""
+    contains: str | None = None
+    """A part of the text."""
+
+    @model_validator(mode="after")
+    def _refuse_empty_condition(self) -> _TextCondition:
+        if self.equals is None and self.contains is None:
+            raise PydanticCustomError("condition", "says neither equals nor contains")
+        return self
+
+    def holds(self, text: str | None) -> bool:
+        """Whether a text meets the condition; a missing text does not."""
+        if text is None:
+            return False
+        return (self.equals is None or text.strip() == self.equals) and (self.contains is None or self.contains in text)
+
+
+class UrlIs(_TextCondition):
+    """The address of the page in front."""
+
+    check: Literal["url"]
+
+
+class TextIs(_TextCondition):
+    """The text of the first element that matches a CSS selector."""
+
+    check: Literal["text"]
+    selector: str
+
+
+class ValueIs(_TextCondition):
+    """The value of the first input that matches a CSS selector; `true` or `false` for a checkbox or a radio button."""
+
+    check: Literal["value"]
+    selector: str
+
+
+class StorageIs(_TextCondition):
+    """The value of a key in the local storage of the start URL's origin."""
+
+    check: Literal["storage"]
+    key: str
+
+
+class DownloadIs(_TextCondition):
+    """The text of a file that was downloaded under a name."""
+
+    check: Literal["download"]
+    name: str
+
+
+Condition = Annotated[UrlIs | TextIs | ValueIs | StorageIs | DownloadIs, Field(discriminator="check")]
+
+
+class BrowserGoal(Record):
+    """`Query.goal` of a query for the browser, as JSON; without conditions there is no programmatic check."""
+
+    all: tuple[Condition, ...] = ()
+
+
+def read_start(text: str) -> BrowserStart:
+    """Read a start state.
+
+    Raises:
+        EnvironmentFailure: of class `task`: the text is not valid.
+    """
+    return _read(TypeAdapter(BrowserStart), text, "start state")
+
+
+def read_goal(text: str) -> BrowserGoal:
+    """Read a goal check.
+
+    Raises:
+        EnvironmentFailure: of class `task`: the text is not valid.
+    """
+    return _read(TypeAdapter(BrowserGoal), text, "goal")
+
+
+def _read(adapter: TypeAdapter[T], text: str, what: str) -> T:
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        mistake = first_mistake(error, "the JSON")
+        raise EnvironmentFailure(f"{what} of the query: {mistake}", FailureClass.TASK) from error
+
+
+class WebTask(TaskLine[BrowserStart, BrowserGoal]):
+    """One line of the file."""
+
+    goal: BrowserGoal = BrowserGoal()
+
+
+def read_task_file(path: Path, origin: Origin) -> list[Query]:
+    """The queries of a file, in its order; empty lines are skipped.
+
+    Raises:
+        BadInputError: the file cannot be read, or a line is no task: one line for each mistake.
+    """
+    return read_task_lines(path, WebTask, Platform.WEB, origin)

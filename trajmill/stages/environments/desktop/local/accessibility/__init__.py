@@ -1,1 +1,0 @@
-"""The accessibility tree of a local desktop, read over AT-SPI."""

@@ -1,1 +1,0 @@
-"""The X display of a local desktop: pixels, windows, mouse and keyboard."""

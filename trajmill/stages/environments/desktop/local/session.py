@@ -1,0 +1,312 @@
+"""A desktop session: its X server, session bus, accessibility bus, window manager and programs."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from jeepney.wrappers import DBusErrorResponse
+
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.geometry import Size
+from trajmill.stages.environments.desktop.local.atspi import Bus, BusCall
+from trajmill.stages.environments.desktop.local.display import FrameBuffer, Windows
+from trajmill.stages.environments.desktop.local.processes import die_with_parent, end_descendants
+
+T = TypeVar("T")
+
+_BUS_LAUNCHER = Path("/usr/libexec/at-spi-bus-launcher")
+_NEEDED = ("Xvfb", "openbox", "dbus-daemon")
+_SECONDS_TO_START = 30.0
+_POLL_SECONDS = 0.01
+_SECONDS_PER_CALL = 5.0
+_GTK = """[Settings]
+gtk-cursor-blink=0
+gtk-enable-animations=0
+gtk-font-name=DejaVu Sans 10
+gtk-recent-files-enabled=0
+"""
+_OPENBOX = """<?xml version="1.0"?>
+<openbox_config xmlns="http://openbox.org/3.4/rc">
+  <focus><focusNew>yes</focusNew><followMouse>no</followMouse></focus>
+  <placement><policy>Smart</policy><center>yes</center></placement>
+  <theme><name>Clearlooks</name><animateIconify>no</animateIconify></theme>
+  <desktops><number>1</number></desktops>
+  <keyboard>
+    <keybind key="A-F4"><action name="Close"/></keybind>
+    <keybind key="A-Tab"><action name="NextWindow"/></keybind>
+  </keyboard>
+  <mouse>
+    <dragThreshold>4</dragThreshold>
+    <context name="Titlebar">
+      <mousebind button="Left" action="Drag"><action name="Move"/></mousebind>
+      <mousebind button="Left" action="DoubleClick"><action name="ToggleMaximize"/></mousebind>
+      <mousebind button="Left" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+    </context>
+    <context name="Client">
+      <mousebind button="Left" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+      <mousebind button="Middle" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+      <mousebind button="Right" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
+    </context>
+    <context name="Close">
+      <mousebind button="Left" action="Click"><action name="Close"/></mousebind>
+    </context>
+    <context name="Maximize">
+      <mousebind button="Left" action="Click"><action name="ToggleMaximize"/></mousebind>
+    </context>
+    <context name="Iconify">
+      <mousebind button="Left" action="Click"><action name="Iconify"/></mousebind>
+    </context>
+  </mouse>
+</openbox_config>
+"""
+_OFFICE_SETTINGS = (
+    ("/org.openoffice.Office.Common/Misc", "FirstRun", "false"),
+    ("/org.openoffice.Office.Common/Misc", "ShowTipOfTheDay", "false"),
+    ("/org.openoffice.Setup/Product", "ooSetupLastVersion", "99.9"),
+    ("/org.openoffice.Setup/Product", "LastTimeDonateShown", "4102444800"),
+    ("/org.openoffice.Setup/Product", "LastTimeGetInvolvedShown", "4102444800"),
+    ("/org.openoffice.Office.Common/Save/Document", "WarnAlienFormat", "false"),
+    ("/org.openoffice.Office.Recovery/AutoSave", "Enabled", "false"),
+)
+_OFFICE_ITEM = '<item oor:path="{}"><prop oor:name="{}" oor:op="fuse"><value>{}</value></prop></item>'
+_OFFICE = (
+    '<?xml version="1.0" encoding="UTF-8"?><oor:items xmlns:oor="http://openoffice.org/2001/registry">'
+    + "".join(_OFFICE_ITEM.format(*setting) for setting in _OFFICE_SETTINGS)
+    + "</oor:items>"
+)
+_FILES = {
+    "gtk-3.0/settings.ini": _GTK,
+    "openbox/rc.xml": _OPENBOX,
+    "libreoffice/4/user/registrymodifications.xcu": _OFFICE,
+}
+CREATED = 1_767_225_600
+"""Modification time of all files in a fresh home, in seconds since 1970; programs show it."""
+_FOLDERS = ("Desktop", "Documents", "Downloads", ".cache", ".local/share")
+
+
+class LaunchedProgram(NamedTuple):
+    """A program that a task has started."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+
+
+class Session:
+    """A running session; all its programs are children of this process."""
+
+    def __init__(self, user: Path, folder: Path, size: Size) -> None:
+        """Start a session with a fresh home at `user` and its other files under `folder`, and wait until it is ready.
+
+        Raises:
+            EnvironmentFailure: a program is missing, or was not ready in time (class `setup`).
+        """
+        refuse_missing_programs()
+        self.home = make_home(user, folder)
+        self._log = (folder / "programs.log").open("ab")
+        self.programs: list[LaunchedProgram] = []
+        display, bus_address = self._start_x(size), f"unix:path={self.home.runtime / 'bus'}"
+        self.variables = variables(self.home, display, bus_address, dict(os.environ))
+        self._spawn(["dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address={bus_address}"])
+        self._spawn([str(_BUS_LAUNCHER), "--launch-immediately", "--a11y=1"])
+        self._spawn(["openbox", "--config-file", str(self.home.config / "openbox/rc.xml")])
+        self.frame = self._until("the X server", lambda: FrameBuffer(self.home.screen))
+        self.windows = self._until("the X server", lambda: Windows(display))
+        self.accessibility = self._until("the accessibility bus", lambda: _accessibility_bus(bus_address))
+        # A program that starts before the window manager may never show its window.
+        self._until("the window manager", self.windows.require_manager)
+        self.variables["AT_SPI_BUS_ADDRESS"] = self.accessibility.address
+
+    def launch(self, command: Sequence[str]) -> LaunchedProgram:
+        """Start a program of the task, given as an argument list, without a shell."""
+        program = LaunchedProgram(Path(command[0]).name, self._spawn(command))
+        self.programs.append(program)
+        return program
+
+    def run(self, command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than `seconds`.
+            OSError: it cannot be started.
+        """
+        return subprocess.run(
+            list(command),
+            env=self.variables,
+            cwd=self.home.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            preexec_fn=die_with_parent,
+            check=False,
+        )
+
+    def close(self) -> None:
+        """End all programs; their files stay until the next session starts."""
+        self.accessibility.close()
+        self.windows.close()
+        self.frame.close()
+        self._log.close()
+        end_descendants(os.getpid())
+
+    def _start_x(self, size: Size) -> str:
+        """Start the X server; returns its display, e.g. `:7`."""
+        read, write = os.pipe()
+        screen = f"{size.width}x{size.height}x24"
+        command = ["Xvfb", "-displayfd", str(write), "-screen", "0", screen, "-fbdir", str(self.home.screen)]
+        subprocess.Popen(
+            [*command, "-nolisten", "tcp", "-noreset"],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(write,),
+            preexec_fn=die_with_parent,
+        )
+        os.close(write)
+        number = b""
+        try:
+            while not number.endswith(b"\n"):
+                ready, _, _ = select.select([read], [], [], _SECONDS_TO_START)
+                piece = os.read(read, 16) if ready else b""
+                if not piece:
+                    raise EnvironmentFailure("the X server did not start", FailureClass.SETUP)
+                number += piece
+        finally:
+            os.close(read)
+        return f":{number.strip().decode()}"
+
+    def _spawn(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(command),
+            env=self.variables,
+            cwd=self.home.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            preexec_fn=die_with_parent,
+        )
+
+    def _until(self, what: str, attempt: Callable[[], T]) -> T:
+        """Repeat an attempt until it does not raise.
+
+        Raises:
+            EnvironmentFailure: it still raises after some seconds (class `setup`).
+        """
+        deadline = time.monotonic() + _SECONDS_TO_START
+        while True:
+            try:
+                return attempt()
+            except (OSError, DBusErrorResponse, LookupError, ValueError) as error:
+                if time.monotonic() > deadline:
+                    raise EnvironmentFailure(f"{what} is not ready: {error}", FailureClass.SETUP) from error
+            time.sleep(_POLL_SECONDS)
+
+
+def refuse_missing_programs() -> None:
+    """Check that the programs that every session needs are installed.
+
+    Raises:
+        EnvironmentFailure: one is missing (class `setup`); the message names it and says how to install it.
+    """
+    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    if not missing and not _BUS_LAUNCHER.exists():
+        missing = [_BUS_LAUNCHER.name]
+    if missing:
+        raise EnvironmentFailure(f"{missing[0]} is not installed; run `make system-deps`", FailureClass.SETUP)
+
+
+def _accessibility_bus(session_bus: str) -> Bus:
+    """Connect to the accessibility bus of a session."""
+    session = Bus(session_bus)
+    try:
+        call = BusCall("org.a11y.Bus", "/org/a11y/bus", "org.a11y.Bus", "GetAddress")
+        answer = session.ask_one(call, _SECONDS_PER_CALL)
+    finally:
+        session.close()
+    if not answer or not answer[0]:
+        raise LookupError("it has no address")
+    bus = Bus(answer[0])
+    # Toolkits fill the cache of objects, which is read in one call, only if somebody listens to events.
+    listen = BusCall(
+        "org.a11y.atspi.Registry",
+        "/org/a11y/atspi/registry",
+        "org.a11y.atspi.Registry",
+        "RegisterEvent",
+        "s",
+        ("object:state-changed:focused",),
+    )
+    if bus.ask_one(listen, _SECONDS_PER_CALL) is None:
+        bus.close()
+        raise LookupError("its registry does not answer")
+    return bus
+
+
+class SessionFolders(NamedTuple):
+    """The folders of one session."""
+
+    folder: Path
+    """The home folder of the programs."""
+    config: Path
+    """Settings of programs. Each session has another path, because LibreOffice opens a file in another running
+    LibreOffice with the same path of settings."""
+    runtime: Path
+    """Sockets of the session, readable only by its user."""
+    screen: Path
+    """The X server's frame buffer file."""
+
+
+def make_home(user: Path, folder: Path) -> SessionFolders:
+    """Make a fresh home at `user` and the other folders under `folder`; their old content is removed."""
+    home = SessionFolders(user, folder / "config", folder / "run", folder / "screen")
+    for path in home:
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+    home.runtime.chmod(0o700)
+    (home.folder / ".config").symlink_to(home.config)
+    for name in _FOLDERS:
+        (home.folder / name).mkdir(parents=True, exist_ok=True)
+    for name, text in _FILES.items():
+        path = home.config / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in (*home.folder.rglob("*"), *home.config.rglob("*")):
+        os.utime(path, (CREATED, CREATED))
+    return home
+
+
+def variables(home: SessionFolders, display: str, session_bus: str, inherited: dict[str, str]) -> dict[str, str]:
+    """The environment variables of the programs of a session.
+
+    Args:
+        home: its folders.
+        display: of its X server, e.g. `:7`.
+        session_bus: address of its D-Bus daemon.
+        inherited: the variables of this process; only the search path is passed on.
+    """
+    return {
+        "PATH": inherited.get("PATH", "/usr/bin:/bin"),
+        "HOME": str(home.folder),
+        "XDG_CONFIG_HOME": str(home.config),
+        "XDG_CACHE_HOME": str(home.folder / ".cache"),
+        "XDG_DATA_HOME": str(home.folder / ".local/share"),
+        "XDG_RUNTIME_DIR": str(home.runtime),
+        "TMPDIR": str(home.runtime),
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "DISPLAY": display,
+        "DBUS_SESSION_BUS_ADDRESS": session_bus,
+        "GSETTINGS_BACKEND": "memory",
+        "GTK_MODULES": "gail:atk-bridge",
+        "NO_AT_BRIDGE": "0",
+        "SAL_USE_VCLPLUGIN": "gtk3",
+        "GIO_USE_VFS": "local",
+    }

@@ -1,1 +1,0 @@
-"""One session of a local desktop: its X server, its buses, its home folder and its user."""

@@ -1,1 +1,0 @@
-"""OSWorld's tasks: their files, their preparation and their programmatic check."""

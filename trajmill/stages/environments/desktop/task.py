@@ -1,0 +1,250 @@
+"""Reads OSWorld's task files: instruction, preparation and evaluator of a task.
+
+A task that needs more than files and commands is refused, with the name of what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
+from trajmill.stages.environments.desktop.metrics import METRICS
+from trajmill.stages.environments.tasks import ImportedTask, first_mistake
+
+_WINDOW = frozenset({"window_name", "strict", "by_class"})
+_COMMAND = frozenset({"command", "shell"})
+_FILES = frozenset({"files"})
+SETUPS: Mapping[str, frozenset[str]] = {
+    "launch": _COMMAND,
+    "execute": _COMMAND,
+    "command": _COMMAND,
+    "upload_file": _FILES,
+    "upload": _FILES,
+    "open": frozenset({"path"}),
+    "sleep": frozenset({"seconds"}),
+    "activate_window": _WINDOW,
+    "close_window": _WINDOW,
+}
+"""The supported steps, with their parameters."""
+_PLACEHOLDERS = ("{CLIENT_PASSWORD}", "{SCREEN_WIDTH", "{SCREEN_HEIGHT")
+RESULTS = ("vm_file", "vm_command_line")
+EXPECTATIONS = ("rule", "vm_file", "vm_command_line", "local_file")
+_MAKER = "osworld"
+_FEWEST_STEPS = 15  # OSWorld's own limit
+_STEPS_PER_PATH_STEP = 3
+
+
+class Getter(BaseModel):
+    """The source of a value of a check (OSWorld's term): its type, and keys that depend on the type."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    type: str
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """All keys but the type."""
+        return dict(self.model_extra or {})
+
+
+class SetupStep(Record):
+    """One step of the preparation."""
+
+    type: str
+    parameters: dict[str, Any] = {}
+
+
+class DesktopStart(Record):
+    """The start state of a query for a desktop."""
+
+    config: tuple[SetupStep, ...] = ()
+
+
+class Check(Record):
+    """One comparison of a value of the machine with the expected value."""
+
+    metric: str
+    result: Getter
+    expected: Getter | None
+    options: dict[str, Any]
+
+
+class Evaluator(Record):
+    """The programmatic check of a task."""
+
+    postconfig: tuple[SetupStep, ...]
+    """Steps to take before the comparison."""
+    checks: tuple[Check, ...]
+    conjunction: Literal["and", "or"]
+
+
+class DesktopTask(Record):
+    """The content of a task file."""
+
+    id: str
+    instruction: str
+    config: tuple[SetupStep, ...]
+    evaluator: dict[str, Any] | None
+    """The evaluator as it is written; `parse_evaluator` accepts it."""
+    related_apps: tuple[str, ...]
+    path: tuple[PathStep, ...]
+    """The annotated reference path of our own tasks; OSWorld's files have none."""
+    difficulty: int
+
+
+class _Evaluator(BaseModel):
+    """An evaluator as it is written: one check, or lists of the same length."""
+
+    func: str | list[str]
+    result: Getter | list[Getter]
+    expected: Getter | list[Getter | None] | None = None
+    options: dict[str, Any] | list[dict[str, Any]] | None = None
+    conj: Literal["and", "or"] = "and"
+    postconfig: tuple[SetupStep, ...] = ()
+
+
+class _Task(BaseModel):
+    id: str
+    instruction: str
+    config: tuple[SetupStep, ...] = ()
+    evaluator: dict[str, Any] | None = None
+    related_apps: tuple[str, ...] = ()
+    path: tuple[PathStep, ...] = ()
+    difficulty: Literal[1, 2, 3] = 1
+
+
+def read_task(file: Path) -> DesktopTask:
+    """Read one task file.
+
+    Raises:
+        BadInputError: it is not a task, or needs something unsupported; the message is one line with file and key.
+    """
+    try:
+        return parse_task(json.loads(file.read_text()), str(file))
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"{file}: no JSON task: {error}") from error
+
+
+def parse_task(said: Any, where: str) -> DesktopTask:
+    """A task from its parsed JSON; raises as `read_task`, with `where` as the file's name."""
+    try:
+        task = _Task.model_validate(said)
+        if task.evaluator is not None:
+            parse_evaluator(task.evaluator, where)
+    except ValidationError as error:
+        raise BadInputError(f"{where}: {first_mistake(error, 'the task')}") from error
+    _refuse_steps(where, "config", task.config)
+    return DesktopTask(
+        id=task.id,
+        instruction=task.instruction,
+        config=task.config,
+        evaluator=task.evaluator,
+        related_apps=task.related_apps,
+        path=task.path,
+        difficulty=task.difficulty,
+    )
+
+
+def parse_evaluator(said: Mapping[str, Any], where: str) -> Evaluator:
+    """An evaluator from its parsed JSON.
+
+    Raises:
+        BadInputError: it needs something unsupported; the message is one line with the key.
+        ValidationError: it is not an evaluator.
+    """
+    _refuse_unknown(where, "evaluator.func", METRICS, _as_list(said.get("func")))
+    written = _Evaluator.model_validate(said)
+    metrics, results = _as_list(written.func), _as_list(written.result)
+    expected = _as_list(written.expected) or [None] * len(metrics)
+    options = _as_list(written.options) or [{}] * len(metrics)
+    if not len(metrics) == len(results) == len(expected) == len(options):
+        raise BadInputError(f"{where}: evaluator: func, result, expected and options differ in length")
+    _refuse_steps(where, "evaluator.postconfig", written.postconfig)
+    _refuse_unknown(where, "evaluator.result", RESULTS, (part.type for part in results))
+    _refuse_unknown(where, "evaluator.expected", EXPECTATIONS, (part.type for part in expected if part is not None))
+    checks = tuple(
+        Check(metric=metric, result=result, expected=wanted, options=chosen)
+        for metric, result, wanted, chosen in zip(metrics, results, expected, options, strict=True)
+    )
+    return Evaluator(postconfig=written.postconfig, checks=checks, conjunction=written.conj)
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _refuse_unknown(where: str, part: str, known: Iterable[str], used: Iterable[Any]) -> None:
+    known = sorted(known)
+    for name in used:
+        if name not in known:
+            raise BadInputError(f"{where}: {part}: {name!r} is not done here; {instead_of(name, known)}")
+
+
+def _refuse_steps(where: str, part: str, steps: Iterable[SetupStep]) -> None:
+    for step in steps:
+        _refuse_unknown(where, part, SETUPS, [step.type])
+        _refuse_unknown(where, f"{part}: {step.type}", SETUPS[step.type], step.parameters)
+        text = json.dumps(step.parameters)
+        if step.type in ("upload_file", "upload") and "://" in text:
+            raise BadInputError(f"{where}: {part}: {step.type} takes local files only, nothing is downloaded")
+        if any(placeholder in text for placeholder in _PLACEHOLDERS):
+            raise BadInputError(f"{where}: {part}: {step.type} has a placeholder that is not filled in here")
+
+
+def packaged_tasks() -> Path:
+    """The folder of our own tasks: mousepad, galculator, pcmanfm, LibreOffice Calc and Writer."""
+    return Path(__file__).parent / "tasks"
+
+
+def import_tasks(folder: Path, held_out: float, origin: Origin, validation: float = 0.0) -> list[Query]:
+    """Queries of all task files (`*.json`) below a folder, in order of their ids.
+
+    Args:
+        folder: folder of the task files; their local files are named relative to it.
+        held_out: share of the tasks, in [0, 1], in the split `heldout_slots`; the ids decide which ones.
+        origin: common columns of the rows.
+        validation: a further share, in the split `validation`.
+
+    Raises:
+        BadInputError: there is no task, a task is wrong or not supported, or two tasks have the same id.
+    """
+    files = sorted(folder.rglob("*.json"))
+    tasks = sorted((read_task(file) for file in files), key=lambda task: task.id)
+    if not tasks:
+        raise BadInputError(f"{folder}: there are no task files (*.json)")
+    ids = [task.id for task in tasks]
+    if len(set(ids)) < len(ids):
+        raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}")
+    by_chance = sorted(ids, key=lambda task_id: content_id("held-out", task_id))
+    first, last = round(held_out * len(ids)), round((held_out + validation) * len(ids))
+    splits = dict.fromkeys(by_chance[:first], Split.HELDOUT_SLOTS) | dict.fromkeys(
+        by_chance[first:last], Split.VALIDATION
+    )
+    return [_query(task, splits.get(task.id, Split.TRAIN), origin) for task in tasks]
+
+
+def _query(task: DesktopTask, split: Split, origin: Origin) -> Query:
+    imported = ImportedTask(
+        platform=Platform.DESKTOP,
+        name=task.id,
+        instruction=task.instruction,
+        start_state=json.dumps({"config": [step.model_dump() for step in task.config]}, sort_keys=True),
+        apps=task.related_apps,
+        pages=tuple(dict.fromkeys(step.page for step in task.path)),
+        page_description="A window of a desktop program.",
+        phrasing=_MAKER,
+        goal=json.dumps(task.evaluator or {}, sort_keys=True),
+        path=task.path,
+        difficulty=task.difficulty,
+        max_steps=max(_FEWEST_STEPS, _STEPS_PER_PATH_STEP * len(task.path)),
+    )
+    return imported.query(split, origin, _MAKER)
