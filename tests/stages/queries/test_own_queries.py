@@ -24,17 +24,13 @@ class ToySpec(EnvironmentSpec):
     goals: tuple[str, ...] = ()
     untried: bool = True
 
-    @property
-    def has_untried_tasks(self) -> bool:
-        return self.untried
-
     def factory(self, platform: Platform) -> ToyFactory:
         return ToyFactory()
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         first = start_query(PROGRAM, origin)
         made = [first.model_copy(update={"query_id": goal, "goal": goal}) for goal in self.goals]
-        return ImportedQueries([*made, first.model_copy(update={"query_id": "without a goal"})], [])
+        return ImportedQueries([*made, first.model_copy(update={"query_id": "without a goal"})], [], self.untried)
 
 
 def shows(role: str, text: str) -> str:

@@ -11,6 +11,9 @@ from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, tables_in
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.spec import decisive_fields
+from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.simulated.spec import AppFilesSpec
+from trajmill.stages.environments.spec import FixedTasksSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
@@ -76,7 +79,7 @@ def missing_for_proposals(config: Config) -> list[Missing]:
             reasons.append("it needs queries.example_tasks, a file of tasks that people wrote")
         if config.models.writer == EMBEDDED:
             reasons.append("tasks are proposed by a model; map models.writer to an [endpoints.NAME]")
-        if not config.environment.takes_proposed_tasks:
+        if isinstance(config.environment, FixedTasksSpec):
             reasons.append(f"{config.environment.kind} has no start states for other tasks than its own; set it to 0")
         for channel in config.judge.channels:
             if channel == "programmatic":
@@ -93,7 +96,7 @@ def missing_for_proposals(config: Config) -> list[Missing]:
 def missing_for_fresh(config: Config) -> list[Missing]:
     """An environment without the navigation graphs that new queries are made from."""
     others = config.graphs.any_wanted or config.causal.any_wanted
-    if not config.queries.fresh or config.environment.has_navigation_graph or others:
+    if not config.queries.fresh or isinstance(config.environment, AppFilesSpec) or others:
         return []
     kind = config.environment.kind
     return [Missing(("queries", "fresh"), f"queries.fresh: environment.kind = {kind!r} has no navigation graphs")]
@@ -101,7 +104,7 @@ def missing_for_fresh(config: Config) -> list[Missing]:
 
 def missing_for_operations(config: Config) -> list[Missing]:
     """Missing keys that atomic operations need."""
-    if not config.atomic.wanted or config.environment.has_desktop_programs:
+    if not config.atomic.wanted or isinstance(config.environment, DesktopSpec):
         return []
     kind = config.environment.kind
     return [Missing(("atomic",), f'atomic: its programs are those of environment.kind = "desktop", not {kind}')]
@@ -182,7 +185,7 @@ def tasks_unknown_to_judge(config: Config) -> str | None:
 
     They know only the annotations of simulated apps. In other environments they judge nothing, so nothing is learned.
     """
-    if config.environment.annotated:
+    if isinstance(config.environment, AppFilesSpec):
         return None
     embedded = [
         channel

@@ -13,6 +13,7 @@ from trajmill.flows.tasks.queries.writer import writer_model
 from trajmill.pipelines.pathways import WalkPrograms, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.pathway import Pathway
+from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.queries.new_queries import NewQueries
 from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
@@ -34,7 +35,7 @@ def programs_of(config: Config) -> tuple[PathwayProgram, ...]:
         BadInputError: a file of programs is needed and not named, is no list of programs, or lacks a program.
     """
     settings = config.pathways
-    if settings.file is None and not config.environment.has_desktop_programs:
+    if settings.file is None and not isinstance(config.environment, DesktopSpec):
         raise BadInputError("pathways.file is missing: name a YAML file of the programs to walk (see environments.md)")
     return read_programs(settings.file or packaged_programs(), settings.programs)
 

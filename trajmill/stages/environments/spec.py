@@ -1,6 +1,7 @@
 """The base of the specs of environments: a table of the configuration, which workers get and open.
 
-Another package adds a kind of environment with one such class and one entry point (see `stages/parts.py`).
+Another package adds a kind of environment with one such class and one entry point (see `stages/parts.py`). What a kind
+can do beyond that follows from the classes and protocols that it implements.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from trajmill.schemas.spec import Spec
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
-    from trajmill.schemas.tables.query import Platform
+    from trajmill.schemas.tables.query import Platform, Query
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
-    from trajmill.stages.environments.simulated.world import World
     from trajmill.stages.environments.tasks import ImportedQueries
 
 
@@ -35,16 +34,6 @@ class EnvironmentSpec(Spec):
 
     draws_screens: ClassVar[bool] = False
     """Whether it draws screens only when their pixels are needed, so that another process can draw them."""
-    annotated: ClassVar[bool] = False
-    """Whether the embedded critics know the annotations of its pages."""
-    has_desktop_programs: ClassVar[bool] = False
-    """Whether it runs the built-in programs of operations and pathways, without a file of the user."""
-    has_navigation_graph: ClassVar[bool] = False
-    """Whether queries can be sampled from `navigation_graph`."""
-    several_devices: ClassVar[bool] = False
-    """Whether one episode may go from device to device."""
-    takes_proposed_tasks: ClassVar[bool] = True
-    """Whether other tasks than its own can use its start states."""
 
     @abstractmethod
     def factory(self, platform: Platform) -> EnvironmentFactory:
@@ -65,28 +54,6 @@ class EnvironmentSpec(Spec):
 
         return ImportedQueries([], [])
 
-    @property
-    def has_untried_tasks(self) -> bool:
-        """Whether its own queries come from a file of the user, so that their goals may hold at the start."""
-        return False
-
-    def navigation_graph(self) -> World | None:
-        """The annotated apps from which queries are sampled; None if it has none.
-
-        Raises:
-            BadInputError: an app file is wrong.
-        """
-        return None
-
-    def described_apps(self) -> tuple[AppSpec, ...]:
-        """The simulated apps that an episode can use; those of the navigation graph by default.
-
-        Raises:
-            BadInputError: an app file is wrong.
-        """
-        world = self.navigation_graph()
-        return tuple(world.apps.values()) if world else ()
-
     def missing(self, other_queries: bool) -> list[MissingKey]:
         """The missing keys; missing files are not checked here.
 
@@ -96,8 +63,32 @@ class EnvironmentSpec(Spec):
         return []
 
 
-def missing_tasks(tasks: Path | None, other_queries: bool) -> list[MissingKey]:
-    """The missing key of a file of tasks, if the run has no other queries."""
-    if tasks is None and not other_queries:
-        return [MissingKey("tasks", "is missing: a file of your tasks, one JSON object in each line")]
-    return []
+class FixedTasksSpec(EnvironmentSpec):
+    """An environment whose start states serve only its own tasks, so that no other tasks can be proposed for it."""
+
+
+class TaskFileSpec(EnvironmentSpec):
+    """An environment with a user's file of tasks."""
+
+    tasks: Path | None = None
+    """File with your own tasks: one JSON object in each line (see environments.md)."""
+
+    @abstractmethod
+    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
+        """Read the queries of a file.
+
+        Raises:
+            BadInputError: the file cannot be read, or a line is no task.
+        """
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """The tasks of the file; nobody has tried them, so that their goals may hold at the start."""
+        from trajmill.stages.environments.tasks import ImportedQueries
+
+        return ImportedQueries(self.read_tasks(self.tasks, origin) if self.tasks else [], [], untried=True)
+
+    def missing(self, other_queries: bool) -> list[MissingKey]:
+        """The file of tasks, if the run has no other queries."""
+        if self.tasks is None and not other_queries:
+            return [MissingKey("tasks", "is missing: a file of your tasks, one JSON object in each line")]
+        return []

@@ -78,6 +78,8 @@ class ImportedQueries(NamedTuple):
 
     queries: list[Query]
     failures: list[Failure]
+    untried: bool = False
+    """Whether nobody has tried the tasks, so that their goals may hold at the start."""
 
 
 async def ask_at_seeds(

@@ -28,7 +28,7 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
     checked = NewQueries((), tuple(made.failures))
     for platform in Platform:
         of_platform = tuple(query for query in made.queries if query.platform is platform)
-        with_goal = [query for query in of_platform if query.goal != "{}"] if environment.has_untried_tasks else []
+        with_goal = [query for query in of_platform if query.goal != "{}"] if made.untried else []
         if not with_goal:
             checked = checked.with_more(NewQueries(of_platform))
             continue

@@ -241,7 +241,7 @@ def test_without_adbutils_one_line_says_what_to_install() -> None:
     code = """
 import asyncio, sys
 sys.modules["adbutils"] = None
-from trajmill.stages.environments.android.task import task_file
+from trajmill.stages.environments.android import task
 from trajmill.stages.environments.android.factory import AndroidFactory
 from trajmill.stages.environments.android.spec import AndroidSpec
 try:

@@ -14,6 +14,7 @@ from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.stages.environments.simulated.spec import AppFilesSpec
 from trajmill.stages.queries.causal.fresh import fresh_pathways
 from trajmill.stages.queries.difficulty import level_within_reach
 from trajmill.stages.queries.graph.fresh import FreshRequest, fresh_queries
@@ -50,9 +51,10 @@ def fresh(context: RoundContext) -> StageReport:
 
 async def _new_queries(context: RoundContext, request: FreshRequest) -> tuple[Query, ...]:
     """New queries from all graphs that the run has; each source makes up for what those before it lack."""
-    config, known, world = context.config, list(context.queries.values()), context.environment.navigation_graph()
+    config, known = context.config, list(context.queries.values())
     unseen = UnseenApps(config.queries.heldout_app_names, config.queries.validation_app_names)
     environment, instances, origin = context.environment, config.rollout.concurrency, context.origin
+    world = environment.navigation_graph() if isinstance(environment, AppFilesSpec) else None
     sources: list[Callable[[FreshRequest], Awaitable[tuple[Query, ...]]]] = []
     if world is not None:
         sources.append(partial(fresh_queries, world, config.queries, known, origin=origin))

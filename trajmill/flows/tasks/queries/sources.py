@@ -10,6 +10,7 @@ from trajmill.flows.tasks.pathways import queries_by_pathways
 from trajmill.flows.tasks.queries.writer import writer_model
 from trajmill.flows.tasks.queries.written import commands_for_documents, commands_for_pathways
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.environments.simulated.spec import AppFilesSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.queries import AtomicCounts
@@ -51,9 +52,8 @@ def new_queries(context: RoundContext) -> NewQueries:
 
 
 def _own_queries(context: RoundContext) -> NewQueries:
-    graph = context.environment.navigation_graph()
-    if graph is not None:
-        return _from_graph(graph, context)
+    if isinstance(context.environment, AppFilesSpec):
+        return _from_graph(context.environment.navigation_graph(), context)
     return asyncio.run(
         own_queries(context.environment, context.config.run.seed, context.config.rollout.concurrency, context.origin)
     )

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL
-from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey, missing_tasks
+from trajmill.stages.environments.spec import TaskFileSpec
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
-    from trajmill.schemas.tables.query import Platform
+    from trajmill.schemas.tables.query import Platform, Query
     from trajmill.stages.environments.base import EnvironmentFactory
-    from trajmill.stages.environments.tasks import ImportedQueries
 
 
-class AndroidSpec(EnvironmentSpec):
+class AndroidSpec(TaskFileSpec):
     """Android devices that adb knows (extra `android`)."""
 
     kind: Literal["android"] = "android"
@@ -28,8 +27,6 @@ class AndroidSpec(EnvironmentSpec):
     """Port of the adb server."""
     serials: Annotated[tuple[str, ...], OPERATIONAL] = ()
     """Devices to use, as `adb devices` names them; all connected devices if empty."""
-    tasks: Path | None = None
-    """File with your own tasks: one JSON object in each line (see environments.md)."""
     apps: dict[str, str] = {}
     """By name that tasks and agents use, the package of an app."""
     call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
@@ -45,18 +42,8 @@ class AndroidSpec(EnvironmentSpec):
 
         return AndroidFactory(self)
 
-    @property
-    def has_untried_tasks(self) -> bool:
-        """Whether a file of tasks is named."""
-        return self.tasks is not None
-
-    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The tasks of the file."""
+    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
+        """The queries of a file, in its order."""
         from trajmill.stages.environments.android.task import read_task_file
-        from trajmill.stages.environments.tasks import ImportedQueries
 
-        return ImportedQueries(read_task_file(self.tasks, origin) if self.tasks else [], [])
-
-    def missing(self, other_queries: bool) -> list[MissingKey]:
-        """The file of tasks."""
-        return missing_tasks(self.tasks, other_queries)
+        return read_task_file(file, origin)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.environments.spec import FixedTasksSpec
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from trajmill.stages.environments.tasks import ImportedQueries
 
 
-class BrowserGymSpec(EnvironmentSpec):
+class BrowserGymSpec(FixedTasksSpec):
     """Tasks of BrowserGym (extra `browsergym`)."""
-
-    takes_proposed_tasks: ClassVar[bool] = False
 
     kind: Literal["browsergym"] = "browsergym"
     """BrowserGym."""

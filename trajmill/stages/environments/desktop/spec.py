@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from trajmill.schemas.spec import OPERATIONAL, Fraction
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 class DesktopSpec(EnvironmentSpec):
     """Desktops with the OSWorld server protocol: your own machines, or desktops on this machine (extra `desktop`)."""
-
-    has_desktop_programs: ClassVar[bool] = True
 
     kind: Literal["desktop"] = "desktop"
     """Desktops with the OSWorld server protocol."""
@@ -53,16 +51,12 @@ class DesktopSpec(EnvironmentSpec):
             return RemoteDesktops(self.servers, self.task_folder)
         return LocalDesktops(self.task_folder)
 
-    @property
-    def has_untried_tasks(self) -> bool:
-        """Whether a folder of tasks is named; those of the package are tried."""
-        return self.tasks is not None
-
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The task files of the folder; none where those of the package are not wanted."""
+        """The task files of the folder; those of the package are tried. None where those are not wanted."""
         from trajmill.stages.environments.desktop.task import import_tasks
         from trajmill.stages.environments.tasks import ImportedQueries
 
         if self.tasks is None and not self.packaged:
             return ImportedQueries([], [])
-        return ImportedQueries(import_tasks(self.task_folder, self.held_out, origin, self.validation), [])
+        made = import_tasks(self.task_folder, self.held_out, origin, self.validation)
+        return ImportedQueries(made, [], untried=self.tasks is not None)

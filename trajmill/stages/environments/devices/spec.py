@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.browser.spec import BrowserSpec
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
-from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey, missing_tasks
+from trajmill.stages.environments.spec import EnvironmentSpec, TaskFileSpec
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
-    from trajmill.schemas.tables.query import Platform
+    from trajmill.schemas.tables.query import Platform, Query
     from trajmill.stages.environments.base import EnvironmentFactory
     from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
-    from trajmill.stages.environments.tasks import ImportedQueries
 
 
-class DevicesTogetherSpec(EnvironmentSpec):
+class DevicesTogetherSpec(TaskFileSpec):
     """A phone, a desktop and a browser in one episode, for the agent `light_manus`."""
-
-    several_devices: ClassVar[bool] = True
 
     kind: Literal["devices"] = "devices"
     """Several devices in one episode."""
@@ -49,18 +46,12 @@ class DevicesTogetherSpec(EnvironmentSpec):
         }
         return DevicesFactory({name: spec.factory(name) for name, spec in specs.items() if spec}, platform)
 
-    @property
-    def has_untried_tasks(self) -> bool:
-        """Whether a file of tasks is named."""
-        return self.tasks is not None
-
-    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The tasks of the file; each begins at the phone."""
+    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
+        """The queries of a file, in its order; each begins at the phone."""
         from trajmill.schemas.tables.query import Platform
         from trajmill.stages.environments.devices.environment import read_device_tasks
-        from trajmill.stages.environments.tasks import ImportedQueries
 
-        return ImportedQueries(read_device_tasks(self.tasks, Platform.PHONE, origin) if self.tasks else [], [])
+        return read_device_tasks(file, Platform.PHONE, origin)
 
     def described_apps(self) -> tuple[AppSpec, ...]:
         """The simulated apps of the devices that are simulated."""
@@ -68,7 +59,3 @@ class DevicesTogetherSpec(EnvironmentSpec):
 
         real = {Platform.PHONE: self.android, Platform.DESKTOP: self.desktop}
         return tuple(app for app in self.simulated.described_apps() if real.get(app.platform) is None)
-
-    def missing(self, other_queries: bool) -> list[MissingKey]:
-        """The file of tasks."""
-        return missing_tasks(self.tasks, other_queries)

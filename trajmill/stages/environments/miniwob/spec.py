@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.environments.spec import FixedTasksSpec
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 SuiteName = Literal["all", "basic", "debug"]
 
 
-class MiniWobSpec(EnvironmentSpec):
+class MiniWobSpec(FixedTasksSpec):
     """MiniWoB++ in headless Chromium (extra `web`)."""
-
-    takes_proposed_tasks: ClassVar[bool] = False
 
     kind: Literal["miniwob"] = "miniwob"
     """The pages of MiniWoB++."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import OPERATIONAL
-from trajmill.stages.environments.spec import EnvironmentSpec, MissingKey
+from trajmill.stages.environments.spec import FixedTasksSpec, MissingKey
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from trajmill.stages.environments.tasks import ImportedQueries
 
 
-class OpenEnvSpec(EnvironmentSpec):
+class OpenEnvSpec(FixedTasksSpec):
     """Environments that run at servers of `trajmill env serve`, or at other servers with the same fields."""
-
-    takes_proposed_tasks: ClassVar[bool] = False
 
     kind: Literal["openenv"] = "openenv"
     """Environments at servers of the OpenEnv protocol."""

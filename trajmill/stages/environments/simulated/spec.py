@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import PositiveInt
 
@@ -13,6 +13,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
     from trajmill.stages.environments.simulated.world import World
 
 
@@ -40,11 +41,21 @@ class DevicesSpec(Spec):
     """Whether half of the looks have larger text."""
 
 
-class AppFilesSpec(EnvironmentSpec):
-    """An environment that runs app files."""
+@runtime_checkable
+class RunsApps(Protocol):
+    """An environment whose episodes can use apps of app files."""
 
-    has_navigation_graph: ClassVar[bool] = True
-    annotated: ClassVar[bool] = True
+    def described_apps(self) -> tuple[AppSpec, ...]:
+        """The apps.
+
+        Raises:
+            BadInputError: an app file is wrong.
+        """
+        ...
+
+
+class AppFilesSpec(EnvironmentSpec):
+    """An environment that runs app files: queries are sampled from their graph, and judged by their annotations."""
 
     apps: tuple[Path, ...] = ()
     """Your own app files (YAML, see apps.md), beside the built-in ones."""
@@ -60,6 +71,10 @@ class AppFilesSpec(EnvironmentSpec):
         from trajmill.stages.environments.simulated.world import shared_world
 
         return shared_world(self.apps, self.builtin_apps)
+
+    def described_apps(self) -> tuple[AppSpec, ...]:
+        """All apps of the navigation graph."""
+        return tuple(self.navigation_graph().apps.values())
 
 
 class SimulatedSpec(AppFilesSpec):

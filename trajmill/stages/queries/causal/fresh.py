@@ -7,6 +7,7 @@ from functools import partial
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.causal.drawing import DrawingRules, drawn_pathways
 from trajmill.stages.queries.causal.generate import drafted_pathway, graphs_of
@@ -44,7 +45,9 @@ async def fresh_pathways(
     Raises:
         BadInputError: a file is no graph.
     """
-    rules = DrawingRules(settings.level_weights, unseen, environment.several_devices, seed, request.seed)
+    rules = DrawingRules(
+        settings.level_weights, unseen, isinstance(environment, DevicesTogetherSpec), seed, request.seed
+    )
     found = drawn_pathways(atomic_tasks(graphs_of(settings, environment)), Split.TRAIN, rules)
     walker = QueryWalker(environment, instances, origin)
     try:

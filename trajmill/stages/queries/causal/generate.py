@@ -10,6 +10,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
+from trajmill.stages.environments.simulated.spec import RunsApps
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.file import read_graph
@@ -61,7 +63,7 @@ async def causal_pathways(
     request = CausalRequest(
         atomic_tasks(graphs_of(settings, environment)),
         settings,
-        DrawingRules(settings.level_weights, unseen, environment.several_devices, seed),
+        DrawingRules(settings.level_weights, unseen, isinstance(environment, DevicesTogetherSpec), seed),
     )
     walker = QueryWalker(environment, instances, origin)
     calls: list[ModelCall] = []
@@ -109,4 +111,5 @@ async def drafted_pathway(writer: CausalWriter, rules: DrawingRules, origin: Ori
 
 def graphs_of(settings: CausalSpec, environment: EnvironmentSpec) -> tuple[AppGraph, ...]:
     """The graphs of the files, and those of the environment's simulated apps."""
-    return (*map(read_graph, settings.files), *map(graph_of_app, environment.described_apps()))
+    apps = environment.described_apps() if isinstance(environment, RunsApps) else ()
+    return (*map(read_graph, settings.files), *map(graph_of_app, apps))
