@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.stages.annotation.annotate import AnnotationPrompts, annotation_prompts
-from trajmill.stages.critics.model.critic_prompts import CriticPrompts, critic_prompts
+from trajmill.stages.critics.model.request import CriticPrompts, critic_prompts
 from trajmill.stages.derive.prompt_files import DerivePrompts, derive_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt

@@ -24,7 +24,7 @@ from trajmill.stages.models.openable import OpenableModel
 
 if TYPE_CHECKING:
     from trajmill.stages.critics.judge import Judge
-    from trajmill.stages.critics.model.critic_prompts import CriticPrompts
+    from trajmill.stages.critics.model.request import CriticPrompts
     from trajmill.stages.models.base import ChatModel
     from trajmill.stages.models.context_budget import ContextBudget
 
@@ -41,7 +41,7 @@ class CriticModel(OpenableModel, Protocol):
 
 
 def _packaged_prompts() -> CriticPrompts:
-    from trajmill.stages.critics.model.critic_prompts import critic_prompts
+    from trajmill.stages.critics.model.request import critic_prompts
 
     return critic_prompts()
 

@@ -17,11 +17,12 @@ from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
-from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, STEP_FIELDS, ModelStepCritic
+from trajmill.stages.critics.model.request import critic_prompts
+from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, ModelStepCritic
 from trajmill.stages.models.base import ChatRequest, Completion, MessagePart
 from trajmill.stages.models.context_budget import ContextBudget, budget_of
 from trajmill.stages.models.prompted import Sampling
-from trajmill.stages.models.prompts import Prompt, packaged_prompt
+from trajmill.stages.models.prompts import Prompt
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +224,7 @@ def test_sampling_and_prompt_are_parameters(walk: PhoneWalk) -> None:
 
 
 def test_the_packaged_prompt_has_its_fields() -> None:
-    prompt = packaged_prompt("trajmill.stages.critics.model", "critic_step-1", STEP_FIELDS)
+    prompt = critic_prompts().step
     assert "30 words" in prompt.system and "HARMFUL" in prompt.system
 
 

@@ -7,34 +7,23 @@ the captions. A tree is exact and costs nothing; pixels alone need a vision-lang
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.stages.critics.model.action_words import quotable, untrusted
 from trajmill.stages.critics.model.marking import picture
-from trajmill.stages.critics.model.request import CaptionAnswer, ask_critic, critic_prompt, critic_request
+from trajmill.stages.critics.model.request import CaptionAnswer, ask_critic, critic_prompts, critic_request
 from trajmill.stages.critics.trees.caption import describe_element, quoted
 from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt
 
-CAPTION_FIELDS: frozenset[str] = frozenset()
 LONGEST_CAPTION = 2000
 """Most characters of a caption; a long page must leave room for the screens after it."""
 _MOST_OTHERS = 40
 """Most further elements that a caption lists."""
-
-
-def caption_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt: the user's own file, or the one of the package.
-
-    Raises:
-        BadInputError: the file cannot be read, or misses a section or a field.
-    """
-    return critic_prompt(own, "describer_screen-1", CAPTION_FIELDS)
 
 
 class ScreenCaptioner(Protocol):
@@ -95,7 +84,7 @@ class ModelCaptioner:
     """Asks a model in the role `describer` to describe the screenshot."""
 
     model: ChatModel
-    prompt: Prompt = field(default_factory=caption_prompt)
+    prompt: Prompt = field(default_factory=lambda: critic_prompts().describer)
     sampling: Sampling = GREEDY
 
     @property

@@ -6,7 +6,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from trajmill.schemas.episode import Episode
@@ -19,7 +18,7 @@ from trajmill.stages.critics.model.marking import picture
 from trajmill.stages.critics.model.request import (
     TrajectoryAnswer,
     ask_critic_several,
-    critic_prompt,
+    critic_prompts,
     critic_request,
     stored_evidence,
     trajectory_answer,
@@ -161,23 +160,11 @@ class ModelChannel(ABC):
         )
 
 
-TEXT_FIELDS = frozenset({"instruction", "left_out", "report"})
-
-
-def text_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt: the user's own file, or the one of the package.
-
-    Raises:
-        BadInputError: the file cannot be read, or misses a section or a field.
-    """
-    return critic_prompt(own, "critic_text-2", TEXT_FIELDS)
-
-
 @dataclass(frozen=True, slots=True)
 class ModelTextChannel(ModelChannel):
     """Asks a language model; the request has only text."""
 
-    prompt: Prompt = field(default_factory=text_prompt)
+    prompt: Prompt = field(default_factory=lambda: critic_prompts().text)
     captioner: ScreenCaptioner = field(default_factory=TreeCaptioner)
 
     channel = Channel.TEXT
@@ -224,23 +211,11 @@ class ModelTextChannel(ModelChannel):
         return critic_request("critic.text", filled, (), sampling, subject)
 
 
-MULTIMODAL_FIELDS = frozenset({"instruction", "left_out"})
-
-
-def multimodal_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt: the user's own file, or the one of the package.
-
-    Raises:
-        BadInputError: the file cannot be read, or misses a section or a field.
-    """
-    return critic_prompt(own, "critic_multimodal-2", MULTIMODAL_FIELDS)
-
-
 @dataclass(frozen=True, slots=True)
 class ModelMultimodalChannel(ModelChannel):
     """Asks a vision-language model and shows it the screenshots."""
 
-    prompt: Prompt = field(default_factory=multimodal_prompt)
+    prompt: Prompt = field(default_factory=lambda: critic_prompts().multimodal)
     image_scale: float = 1.0
     """Factor for the width and height of screenshots; below 1 for the cheap first pass of CODA 4.2."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, create_model, field_validator, model_validator
 
@@ -75,6 +75,7 @@ def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
 
 
 A = TypeVar("A", bound=Record)
+_PACKAGE = "trajmill.stages.critics.model"
 
 
 def critic_request(
@@ -115,13 +116,32 @@ async def ask_critic_several(
     return [JudgeFailure(f"{subject}: {one}") if isinstance(one, AnswerFailure) else one for one in found]
 
 
-def critic_prompt(own: Path | None, name: str, fields: frozenset[str]) -> Prompt:
-    """Read the user's own prompt, or the one of this name in the package.
+class CriticPrompts(NamedTuple):
+    """The prompts, one for each purpose."""
+
+    step: Prompt
+    text: Prompt
+    multimodal: Prompt
+    describer: Prompt
+
+
+def critic_prompts(
+    step: Path | None = None,
+    text: Path | None = None,
+    multimodal: Path | None = None,
+    describer: Path | None = None,
+) -> CriticPrompts:
+    """Read the prompts from the user's own files; without a file, the prompt of the package.
 
     Raises:
-        BadInputError: the user's file cannot be read, or misses a section or a field.
+        BadInputError: a file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, "trajmill.stages.critics.model", name, fields)
+    return CriticPrompts(
+        own_or_packaged(step, _PACKAGE, "critic_step-1", frozenset({"instruction", "history", "number", "action"})),
+        own_or_packaged(text, _PACKAGE, "critic_text-2", frozenset({"instruction", "left_out", "report"})),
+        own_or_packaged(multimodal, _PACKAGE, "critic_multimodal-2", frozenset({"instruction", "left_out"})),
+        own_or_packaged(describer, _PACKAGE, "describer_screen-1", frozenset()),
+    )
 
 
 @contextmanager

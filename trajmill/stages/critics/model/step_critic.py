@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
@@ -19,27 +18,23 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
-from trajmill.stages.critics.model.request import StepAnswer, ask_critic, critic_prompt, critic_request, stored_evidence
+from trajmill.stages.critics.model.request import (
+    StepAnswer,
+    ask_critic,
+    critic_prompts,
+    critic_request,
+    stored_evidence,
+)
 from trajmill.stages.critics.model.transcript import kept, picture_tokens, text_tokens
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt
 
-STEP_FIELDS = frozenset({"instruction", "history", "number", "action"})
 LONGEST_SUMMARY = 400
 """Most characters of a summary, about thirty long words; a bound on words has no effect in languages without spaces."""
 _LONGEST_HISTORY = 60
 """Most summaries in one request; of a longer history it has the first, the last half and some between."""
-
-
-def step_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt: the user's own file, or the one of the package.
-
-    Raises:
-        BadInputError: the file cannot be read, or misses a section or a field.
-    """
-    return critic_prompt(own, "critic_step-1", STEP_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class ModelStepCritic:
     """Asks a vision-language model about every step."""
 
     model: ChatModel
-    prompt: Prompt = field(default_factory=step_prompt)
+    prompt: Prompt = field(default_factory=lambda: critic_prompts().step)
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
     """Most tokens of a request; both screens must fit, and the history gets the remaining room."""

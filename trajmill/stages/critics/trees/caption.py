@@ -26,7 +26,7 @@ from trajmill.schemas.actions import (
     pressed_point,
 )
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.critics.trees.screen_state import ControlChange, ScreenState, Transition, control_kind
+from trajmill.stages.critics.trees.screen_state import ControlChange, Transition, control_kind
 
 
 class ElementAction(NamedTuple):
@@ -129,21 +129,9 @@ def _words(action: Action) -> str:
             return ""
 
 
-NO_EFFECT = "no visible effect"
-
-
 def quoted(text: str) -> str:
     """The text in double quotes, with quotes and line ends inside it escaped."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def caption_screen(state: ScreenState) -> str:
-    """Describe a screen in one line: its page, the values of its controls, its data and items."""
-    parts = [f"{c.kind} {quoted(c.label)} is {quoted(c.value)}" for c in state.controls.values()]
-    parts += [f"shows {quoted(text)}" for text in state.values]
-    parts += [f"lists {quoted(text)}" for text, _ in state.items]
-    kind = "Form" if state.is_form else "Screen"
-    return f"{kind} {quoted(state.title)} of {quoted(state.page)}: " + ("; ".join(parts) or "nothing to set") + "."
 
 
 def caption_step(action: ElementAction, outcome: Transition) -> str:
@@ -197,7 +185,7 @@ def describe_element(element: UIElement | None) -> str:
 def describe_outcome(outcome: Transition) -> str:
     """Describe the outcome of a step, e.g. `choice "Size" is now "Large" instead of "Medium"`."""
     if outcome.same:
-        return NO_EFFECT
+        return "no visible effect"
     parts = [f"opened {quoted(outcome.after.title)} of {quoted(outcome.after.page)}"] if outcome.opened else []
     parts += [_change(change) for change in outcome.changes]
     parts += [f"now shows {quoted(text)}" for text in outcome.appeared]

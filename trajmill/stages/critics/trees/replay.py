@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.critics.trees.caption import ElementAction, caption_screen, caption_step, read_element_action
+from trajmill.stages.critics.trees.caption import ElementAction, caption_step, read_element_action
 from trajmill.stages.critics.trees.screen_state import ScreenState, Transition, compare, read_screen
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
 """Pages that belong to no app: a message that appeared by itself, a page that is still loading."""
@@ -43,14 +40,19 @@ class _Reading(NamedTuple):
 
 
 class SeenScreens:
-    """A screen reader that caches the most recently used screens and outcomes."""
+    """A screen reader that caches the most recently used screens and steps."""
 
     def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
+        cached = lru_cache(maxsize=capacity)
         self._screens = screens
-        self._states: _Recent[str, ScreenState] = _Recent(capacity)
-        self._captions: _Recent[str, str] = _Recent(capacity)
-        self._outcomes: _Recent[tuple[str, str], Transition] = _Recent(capacity)
-        self._steps: _Recent[tuple[str, str | None, str], _Reading] = _Recent(capacity)
+        self._state = state = cached(lambda screen_id: read_screen(screen_id, screens.elements(screen_id)))
+        outcome = cached(lambda before, after: compare(state(before), state(after)))
+
+        def read(before: str, action_json: str | None, after: str) -> _Reading:
+            action, found = read_element_action(action_json, state(before).elements), outcome(before, after)
+            return _Reading(action, found, caption_step(action, found))
+
+        self._read = cached(read)
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image; not cached. Raises KeyError for an unknown id."""
@@ -66,11 +68,7 @@ class SeenScreens:
 
     def state(self, screen_id: str) -> ScreenState:
         """The state of a screen. Raises KeyError for an unknown id."""
-        return self._states.get(screen_id, lambda: read_screen(screen_id, self._screens.elements(screen_id)))
-
-    def caption(self, screen_id: str) -> str:
-        """The caption of a screen. Raises KeyError for an unknown id."""
-        return self._captions.get(screen_id, lambda: caption_screen(self.state(screen_id)))
+        return self._state(screen_id)
 
     def step(self, step: Step, after: str) -> SeenStep:
         """A step that led to the screen `after`.
@@ -79,14 +77,7 @@ class SeenScreens:
             KeyError: an unknown screen.
             ValueError: the stored text is no action.
         """
-        key = (step.screen_before, step.action, after)
-        return SeenStep(step.index, *self._steps.get(key, lambda: self._read(step, after)))
-
-    def _read(self, step: Step, after: str) -> _Reading:
-        before = self.state(step.screen_before)
-        outcome = self._outcomes.get((step.screen_before, after), lambda: compare(before, self.state(after)))
-        action = read_element_action(step.action, before.elements)
-        return _Reading(action, outcome, caption_step(action, outcome))
+        return SeenStep(step.index, *self._read(step.screen_before, step.action, after))
 
 
 def seen(screens: ScreenReader) -> SeenScreens:
@@ -115,21 +106,3 @@ def _settled(steps: Sequence[Step], reader: SeenScreens) -> str:
         if reader.state(step.screen_after).page not in INTERRUPTIONS:
             return step.screen_after
     return steps[0].screen_after
-
-
-class _Recent(Generic[K, V]):
-    """A cache of the most recently used values of a function, at most `capacity` of them."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._values: OrderedDict[K, V] = OrderedDict()
-
-    def get(self, key: K, make: Callable[[], V]) -> V:
-        if key in self._values:
-            self._values.move_to_end(key)
-            return self._values[key]
-        value = make()
-        self._values[key] = value
-        if len(self._values) > self._capacity:
-            self._values.popitem(last=False)
-        return value
