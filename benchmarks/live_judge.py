@@ -43,9 +43,9 @@ from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.operations import take
 from trajmill.stages.graphs.plain_does import with_plain_does
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.stages.queries.live.drafting import draft_live
-from trajmill.stages.queries.live.sampling import samples_by_task
-from trajmill.stages.queries.live.wording import LiveGrammar
+from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
+from trajmill.stages.queries.graph.routes import samples_by_task
+from trajmill.stages.queries.graph.source import RouteGoal
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
@@ -126,7 +126,8 @@ async def queries_of(graph: AppGraph, most: int, seed: int) -> list[Query]:
     by_task = samples_by_task(graph, seed)
     tasks = Random(seed).sample(list(by_task), len(by_task))
     samples = [sample for task in tasks for sample in by_task[task][:2]]
-    return [await draft_live(sample, Split.TRAIN, False, LiveGrammar(), ORIGIN, seed) for sample in samples[:most]]
+    wanted = [Candidate(RouteGoal(sample), Split.TRAIN, False, seed) for sample in samples[:most]]
+    return [await draft(each, GrammarWriter(), ORIGIN) for each in wanted]
 
 
 class Tried(NamedTuple):

@@ -20,8 +20,13 @@ from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
-from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds, WalkResult
-from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
+from trajmill.stages.queries.pathways.programs import (
+    PathwayProgram,
+    WalkBounds,
+    WalkResult,
+    packaged_programs,
+    read_programs,
+)
 from trajmill.stages.queries.pathways.search import deep_search
 
 _DEFAULT = ("simulated", "galculator", "pcmanfm", "mousepad", "libreoffice-writer", "libreoffice-calc")

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.graph.generate import generate_queries
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-from trajmill.stages.queries.graph.validation import SimulatedValidator
+from trajmill.stages.queries.base import GrammarWriter
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.queries.tasks.validation import SimulatedValidator
 
 
 def benchmark_queries(

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from trajmill.stages.export.write import export_release
     from trajmill.stages.guidance.write import write_guidance
     from trajmill.stages.models.embedded.storage import embedded_model, load_embedded_model, untrained_network
-    from trajmill.stages.queries.graph.generate import generate_queries
-    from trajmill.stages.queries.graph.grammar import GrammarWriter
-    from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-    from trajmill.stages.queries.graph.validation import SimulatedValidator
+    from trajmill.stages.queries.base import GrammarWriter
+    from trajmill.stages.queries.spec import GraphQueriesSpec
+    from trajmill.stages.queries.tasks.source import generate_queries
+    from trajmill.stages.queries.tasks.validation import SimulatedValidator
     from trajmill.stages.rollout.base import Attempt, Limits
     from trajmill.stages.rollout.episode import run_episode
     from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
@@ -71,10 +71,10 @@ _HOMES = {
     "Platform": "schemas.tables.query",
     "Query": "schemas.tables.query",
     "Origin": "schemas.record",
-    "GraphQueriesSpec": "stages.queries.graph.spec",
-    "GrammarWriter": "stages.queries.graph.grammar",
-    "SimulatedValidator": "stages.queries.graph.validation",
-    "generate_queries": "stages.queries.graph.generate",
+    "GraphQueriesSpec": "stages.queries.spec",
+    "GrammarWriter": "stages.queries.base",
+    "SimulatedValidator": "stages.queries.tasks.validation",
+    "generate_queries": "stages.queries.tasks.source",
     # An agent and its episode
     "AgentModel": "stages.agents.base",
     "EndToEndSpec": "stages.agents.spec",

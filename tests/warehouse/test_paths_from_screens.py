@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.stages.queries.samples import drafted
 from tests.warehouse.samples import stage_run
 from trajmill.schemas.actions import Click, action_from_json
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import PathStep, Query, Split
+from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.queries.live.drafting import draft_live
-from trajmill.stages.queries.live.sampling import samples_by_task
-from trajmill.stages.queries.live.wording import LiveGrammar
+from trajmill.stages.queries.graph.routes import samples_by_task
+from trajmill.stages.queries.graph.source import RouteGoal
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit
@@ -39,7 +39,7 @@ def walked(query: Query) -> FinishedAttempt:
 
 def test_a_path_can_be_written_from_the_element_ids_of_the_stored_screens(warehouse: Warehouse) -> None:
     sample = samples_by_task(graph_of_app(shared_world(()).apps["notes"]), 0)["notes.edit-set-folder-set-pinned"][0]
-    query = asyncio.run(draft_live(sample, Split.TRAIN, False, LiveGrammar(), ORIGIN, 3))
+    query = drafted(RouteGoal(sample), ORIGIN, 3)
     done = walked(query)
     journal = ScreenJournal(journal_path(warehouse, stage_run(), "00000"))
     for seen in done.screens.values():

@@ -13,16 +13,21 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.report.figures import PathwayRow, read_pathways
 from trajmill.flows.report.page import write_report
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.tasks.pathways import PATHWAY_QUERIES, PATHWAYS, pathway_queries, pathways, programs_of
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.pathways import PATHWAYS, pathways, programs_of
 from trajmill.flows.tasks.planned import watched
+from trajmill.flows.tasks.queries.sources import pathway_source, queries_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.stages.queries.pathways.source import PathwaySettings
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.views import refresh_views
+
+PATHWAY_QUERIES = "pathway_queries"
 
 
 class PathwaysReport(NamedTuple):
@@ -53,7 +58,7 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
         with watched(context, PATHWAYS):
             pathways(context)
         with watched(context, PATHWAY_QUERIES):
-            pathway_queries(context)
+            _pathway_queries(context)
         refresh_views(warehouse)
         report = write_report(warehouse, trial.run_id)
     splits = Counter(query.split for query in context.queries.values())
@@ -63,6 +68,17 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
         len(read_rows(warehouse, Failure, run_id=trial.run_id)),
         report,
     )
+
+
+def _pathway_queries(context: RoundContext) -> StageReport:
+    """Make queries from pathways only, as a stage of its own."""
+
+    def work(at: StageRun) -> StageOutcome:
+        made = queries_of(context, [pathway_source(context)])
+        files = write_tables(context.warehouse, at, {"queries": made.queries, "failures": made.failures})
+        return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files)
+
+    return run_once(context, PATHWAY_QUERIES, work)
 
 
 def _trial(config: Config, programs: tuple[str, ...]) -> Config:

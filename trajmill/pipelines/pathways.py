@@ -18,8 +18,8 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompted import PromptedModel
 from trajmill.stages.models.prompts import Prompt
-from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
-from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways
+from trajmill.stages.queries.pathways.programs import CollectedPathways, PathwayProgram, WalkBounds
+from trajmill.stages.queries.pathways.selection import collect_pathways
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staged.new_screens import write_screens

@@ -23,11 +23,10 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.queries.proposals.propose import Proposed, propose_tasks
+from trajmill.stages.queries.base import NewQueries
+from trajmill.stages.queries.proposals.propose import TRIAL_STAGE, DecidedProposal, decide_proposal, propose_tasks
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
-from trajmill.stages.queries.proposals.start_screens import start_screens
-from trajmill.stages.queries.proposals.starting_points import StartingPoint, in_turn
-from trajmill.stages.queries.proposals.trial import TRIAL_STAGE, DecidedProposal, decide_proposal
+from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn, start_screens
 from trajmill.stages.rollout.attempts import episode_seed
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -90,7 +89,7 @@ class ProposeTasks:
         existing: Sequence[Query],
         screens: ScreenWriter,
         sink: Callable[[ModelCall], None],
-    ) -> Proposed:
+    ) -> NewQueries:
         curriculum = in_turn(starts, self.wanted.curriculum, self.at.round)
         screenshot = in_turn(starts, self.wanted.screenshot, self.at.round)
         started = await start_screens(
@@ -105,7 +104,7 @@ class ProposeTasks:
         await screens.write(started.screens[start.id] for start in with_screen)
         model = self.writer.open(self.origin, sink)
 
-        async def ask(of_starts: Sequence[StartingPoint], known: Sequence[Query], wanted: int) -> Proposed:
+        async def ask(of_starts: Sequence[StartingPoint], known: Sequence[Query], wanted: int) -> NewQueries:
             seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
             return await propose_tasks(
                 TaskProposer(model, self.prompts),
@@ -126,7 +125,7 @@ class ProposeTasks:
         finally:
             await model.close()
         failures = (*started.failures, *from_curriculum.failures, *from_screens.failures)
-        return Proposed((*from_curriculum.queries, *from_screens.queries), failures)
+        return NewQueries((*from_curriculum.queries, *from_screens.queries), failures)
 
     def _seed(self, start: StartingPoint) -> int:
         return episode_seed(self.run_seed, self.at.round, start.id, Purpose.TRAIN, 0)

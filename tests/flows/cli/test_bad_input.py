@@ -27,7 +27,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.environments.miniwob.spec import MiniWobSpec
-from trajmill.stages.queries.new_queries import NewQueries
+from trajmill.stages.queries.base import NewQueries
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release

@@ -12,7 +12,7 @@ import pytest
 
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
-from tests.stages.queries.graph.honest import honest_draft
+from tests.stages.queries.tasks.honest import honest_draft
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.models import ModelsSection, PromptsSection
@@ -31,8 +31,8 @@ from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages import queries
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.queries.proposals.starting_points import PROPOSED
-from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.proposals.starts import PROPOSED
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows, read_table

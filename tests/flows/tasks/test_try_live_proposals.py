@@ -25,7 +25,7 @@ from trajmill.stages.environments.browser.spec import BrowserSpec
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.queries.proposals.starting_points import PROPOSED
+from trajmill.stages.queries.proposals.starts import PROPOSED
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 

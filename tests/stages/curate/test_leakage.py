@@ -7,7 +7,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
-from trajmill.stages.queries.split_leaks import LeakKind
+from trajmill.stages.queries.leaks import LeakKind
 
 
 def test_a_training_text_of_a_heldout_query_is_found() -> None:

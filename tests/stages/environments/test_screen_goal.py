@@ -14,7 +14,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.screen_goal import checked_on_screen
-from trajmill.stages.queries.pathways.start_query import start_query
+from trajmill.stages.queries.pathways.programs import start_query
 
 ORIGIN = Origin(round=1, run_id="run", code_version="code")
 EDIT_MENU = Click(x=110, y=30)

@@ -1,6 +1,6 @@
 """Steps of transitions that need something to be operated first."""
 
-from tests.stages.queries.live.shop import LIST
+from tests.stages.queries.graph.shop import LIST
 from trajmill.stages.graphs.base import GraphTransition
 from trajmill.stages.graphs.operations import take
 

@@ -20,10 +20,10 @@ from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, ShownStep
 from trajmill.stages.online.host import EpisodeHost, HostSettings
 from trajmill.stages.online.served_queries import ServedQueries
-from trajmill.stages.queries.graph.generate import generate_queries
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-from trajmill.stages.queries.graph.validation import SimulatedValidator
+from trajmill.stages.queries.base import GrammarWriter
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.queries.tasks.validation import SimulatedValidator
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 

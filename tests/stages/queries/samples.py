@@ -2,29 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.annotations import PathMetadata, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.simulated.world import TaskGraph
-from trajmill.stages.queries.graph.sampling import Path, SlotChoice, TaskSample, paths
+from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.queries.base import (
+    Candidate,
+    Goal,
+    GrammarWriter,
+    NewQueries,
+    QuerySource,
+    SourceContext,
+    UnseenApps,
+    WalkQueries,
+    draft,
+)
+from trajmill.stages.queries.generate import QuerySet
+from trajmill.stages.queries.tasks.sampling import Path, SlotChoice, TaskGoal, paths
 
 
-def chosen(task: TaskGraph, **values: Scalar) -> TaskSample:
+def chosen(task: TaskGraph, **values: Scalar) -> TaskGoal:
     """The sample with these slot values, on the first path of the task."""
     return _on(task, paths(task)[0], values)
 
 
-def chosen_through(task: TaskGraph, page: str, **values: Scalar) -> TaskSample:
+def chosen_through(task: TaskGraph, page: str, **values: Scalar) -> TaskGoal:
     """The sample with these slot values, on the first path that passes a page."""
     return _on(task, next(path for path in paths(task) if page in path), values)
 
 
-def described(task: TaskGraph, sample: TaskSample) -> PathMetadata:
+def described(task: TaskGraph, sample: TaskGoal) -> PathMetadata:
     """What a writer is told about a sample."""
     return path_metadata(task, sample.path, sample.asked)
 
 
-def _on(task: TaskGraph, path: Path, values: Mapping[str, Scalar]) -> TaskSample:
+def _on(task: TaskGraph, path: Path, values: Mapping[str, Scalar]) -> TaskGoal:
     choices = (SlotChoice(slot, values[slot.spec.name]) for slot in task.slots if slot.spec.name in values)
-    return TaskSample(path, tuple(choices))
+    return TaskGoal(task, path, tuple(choices))
+
+
+def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False, split: Split = Split.TRAIN) -> Query:
+    """The query of a goal in the words of its grammar, not walked."""
+    return asyncio.run(draft(Candidate(goal, split, heldout, seed), GrammarWriter(), origin))
+
+
+def made_by(
+    source: QuerySource,
+    walk: WalkQueries,
+    origin: Origin,
+    unseen: UnseenApps = UnseenApps(),
+    seed: int = 0,
+    environment: EnvironmentSpec = SimulatedSpec(),
+) -> NewQueries:
+    """The queries of one source, walked by a function."""
+
+    async def made() -> NewQueries:
+        queries = QuerySet([GrammarWriter()], origin)
+        await queries.take(await source.candidates(SourceContext(environment, unseen, seed, origin)), walk)
+        return queries.without_leaks(unseen.heldout)
+
+    return asyncio.run(made())
+
+
+async def passes(queries: Sequence[Query]) -> NewQueries:
+    """A walk that every query passes."""
+    return NewQueries(tuple(queries))

@@ -1,21 +1,17 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from tests.stages.queries.samples import chosen
+from tests.stages.queries.samples import chosen, drafted
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.simulated.world import TaskGraph
-from trajmill.stages.queries.graph.drafting import draft
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.novelty import InstructionIndex, Novelty
+from trajmill.stages.queries.leaks import InstructionIndex, Novelty
 
 
 @pytest.fixture
 def train(order: TaskGraph, origin: Origin) -> Query:
-    return asyncio.run(draft(order, chosen(order, dish="Pad Thai"), Split.TRAIN, False, GrammarWriter(), origin, 1))
+    return drafted(chosen(order, dish="Pad Thai"), origin, 1)
 
 
 @pytest.fixture

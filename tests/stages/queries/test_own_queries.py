@@ -12,9 +12,9 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import ImportedQueries
-from trajmill.stages.queries.new_queries import NewQueries
-from trajmill.stages.queries.own_queries import own_queries
-from trajmill.stages.queries.pathways.start_query import start_query
+from trajmill.stages.queries.base import NewQueries
+from trajmill.stages.queries.pathways.programs import start_query
+from trajmill.stages.queries.walk import own_queries
 
 
 class ToySpec(EnvironmentSpec):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.queries.phrasing_template import parse_template, tidy
+from trajmill.stages.queries.templates import parse_template, tidy
 
 WORDS = {"dish": "Pad Thai", "size": "large"}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.stages.queries.splits import CLEAN, PHRASINGS, SLOTS, order_query
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.queries.split_leaks import LeakKind, leaks_in_queries
+from trajmill.stages.queries.leaks import LeakKind, leaks_in_queries
 
 
 def _kinds(queries: list[Query], heldout_apps: tuple[str, ...] = ()) -> list[LeakKind]:

@@ -23,7 +23,7 @@ def apps_group() -> None:
 @app.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
     """Find the mistakes of app files, each with its line; the paths of their tasks are walked."""
-    from trajmill.stages.queries.graph.check_app_files import check_app_files
+    from trajmill.stages.queries.tasks.check_app_files import check_app_files
 
     mistakes = check_app_files(files)
     if mistakes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import NonNegativeInt
 
 from trajmill.schemas.spec import Spec
-from trajmill.stages.queries.atomic.base import AtomicApp
-from trajmill.stages.queries.commands.documents import DocumentKind
+from trajmill.stages.queries.spec import AtomicApp, DocumentKind
 
 
 class AtomicSection(Spec):

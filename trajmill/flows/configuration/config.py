@@ -32,9 +32,13 @@ from trajmill.stages.export.kinds import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec
-from trajmill.stages.queries.causal.spec import CausalSpec
-from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-from trajmill.stages.queries.live.spec import LiveQueriesSpec
+from trajmill.stages.queries.spec import (
+    QUERY_SOURCES,
+    CausalSpec,
+    GraphQueriesSpec,
+    GraphSourceSpec,
+    QuerySourceSpec,
+)
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RECIPES, RecipeSpec
 from trajmill.warehouse.store.address import Root
@@ -233,8 +237,10 @@ class Config(Spec):
     """Judges beside the one that decides, by name."""
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()
-    graphs: LiveQueriesSpec = LiveQueriesSpec()
+    graphs: GraphSourceSpec = GraphSourceSpec()
     causal: CausalSpec = CausalSpec()
+    sources: dict[Name, Annotated[QuerySourceSpec, by_kind(QUERY_SOURCES, "")]] = {}
+    """Sources of queries from other packages, by name."""
     derive: Annotated[DeriveSpec, OPERATIONAL] = DeriveSpec()
     explore: Annotated[ExploreSpec, OPERATIONAL] = ExploreSpec()
     beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
@@ -259,6 +265,7 @@ class Config(Spec):
             "atomic": self.atomic.wanted,
             "graphs": self.graphs.files or self.graphs.any_wanted,
             "causal": self.causal.any_wanted,
+            "sources": self.sources,
         }
         for section, asked in other_queries.items():
             if not asked:

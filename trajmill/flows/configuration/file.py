@@ -26,7 +26,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.mistakes import WrittenFile, impossible_values
 from trajmill.flows.configuration.paths import with_paths_in
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.queries.proposals.human_tasks import read_human_tasks
+from trajmill.stages.queries.proposals.starts import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""

@@ -11,7 +11,7 @@ from trajmill.stages.derive.prompt_files import DerivePrompts, derive_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.commands.writer import command_prompt
-from trajmill.stages.queries.graph.model_writer import WriterPrompts, writer_prompts
+from trajmill.stages.queries.model_writer import WriterPrompts, writer_prompts
 from trajmill.stages.queries.pathways.selection import selection_prompt
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, proposal_prompts
 

@@ -13,7 +13,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, 
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
-from trajmill.stages.queries.proposals.starting_points import PROPOSED
+from trajmill.stages.queries.proposals.starts import PROPOSED
 from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leakage import StatedTexts, TrainingText, example_texts, rl_step_texts
 from trajmill.stages.curate.near_leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.queries.split_leaks import Leak, leaks_in_queries
+from trajmill.stages.queries.leaks import Leak, leaks_in_queries
 
 
 class CleanRows(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.queries.split_leaks import Leak, LeakKind, comparable, has_own_words
+from trajmill.stages.queries.leaks import Leak, LeakKind, comparable, has_own_words
 
 _TEXTS_REMEMBERED = 1 << 10
 

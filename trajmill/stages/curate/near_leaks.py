@@ -17,7 +17,7 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.leakage import TrainingText
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.overlap import PhraseIndex
-from trajmill.stages.queries.split_leaks import has_own_words
+from trajmill.stages.queries.leaks import has_own_words
 
 NEAR_HELDOUT: Final = "near_heldout"
 _TASK_KEYS: Final = ("instruction", "goal", "task", "query", "intent", "question", "utterance", "prompt")

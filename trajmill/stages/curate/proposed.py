@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 
-from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.curate.leakage import TrainingText, leaks_in_texts
-from trajmill.stages.queries.proposals.propose import STAGE, Proposed
-from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.queries.base import NewQueries, failure
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.proposals.starts import STAGE
 
 
-def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin) -> Proposed:
+def without_leaks(
+    made: NewQueries, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin
+) -> NewQueries:
     """Keep the proposals that training may see; the others become failures.
 
     Args:
@@ -26,9 +27,17 @@ def without_leaks(made: Proposed, existing: Sequence[Query], heldout_apps: Colle
     reasons = dict(_leaks(made.queries, existing, heldout_apps))
     kept = tuple(query for query in made.queries if query.query_id not in reasons)
     refused = tuple(
-        _failure(query, reasons[query.query_id], origin) for query in made.queries if query.query_id in reasons
+        failure(
+            query.query_id,
+            f"{query.source}: training must not see it: {reasons[query.query_id]}",
+            origin,
+            query.made_by,
+            stage=STAGE,
+        )
+        for query in made.queries
+        if query.query_id in reasons
     )
-    return Proposed(kept, (*made.failures, *refused))
+    return NewQueries(kept, (*made.failures, *refused))
 
 
 def _leaks(
@@ -54,14 +63,3 @@ def _heldout_starts(queries: Sequence[Query]) -> frozenset[str]:
 
 def _state(query: Query) -> str:
     return json.dumps(json.loads(query.start_state), sort_keys=True)
-
-
-def _failure(query: Query, reason: str, origin: Origin) -> Failure:
-    return Failure(
-        stage=STAGE,
-        input_id=query.query_id,
-        failure_class=FailureClass.TASK,
-        message=f"{query.source}: training must not see it: {reason}",
-        attempts=1,
-        **origin.common(made_by=query.made_by),
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.queries.split_leaks import comparable, has_own_words
+from trajmill.stages.queries.leaks import comparable, has_own_words
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN, Trees, food_query, right_walk
+from tests.stages.queries.samples import made_by, passes
 from trajmill.schemas.errors import FailureClass, JudgeFailure
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.schemas.tables.verdict import Channel
@@ -14,12 +15,12 @@ from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge, graph_channel
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.tasks import ImportedTask
-from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
+from trajmill.stages.queries.atomic.source import AtomicSource
 
 
 def atomic() -> list[Query]:
-    counts = AtomicCounts(train=1, heldout_slots=0, heldout_phrasings=0)
-    found = list(atomic_queries(counts, ("libreoffice-calc", "mousepad"), (), 0, ORIGIN))
+    counts = {**dict.fromkeys(Split, 0), Split.TRAIN: 1}
+    found = list(made_by(AtomicSource(counts, ("libreoffice-calc", "mousepad")), passes, ORIGIN).queries)
     assert len(found) > 3 and all("." in page for query in found for page in query.pages)
     return found
 

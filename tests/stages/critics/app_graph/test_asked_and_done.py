@@ -7,18 +7,18 @@ import asyncio
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN, PRESS, Trees, Walk, element
+from tests.stages.queries.samples import drafted
 from trajmill.schemas.actions import PressKeys, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.query import Platform, Query, Split
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.app_graph.channels import graph_channel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.graphs.base import AppGraph
-from trajmill.stages.queries.live.drafting import draft_live
-from trajmill.stages.queries.live.sampling import samples_by_task
-from trajmill.stages.queries.live.wording import LiveGrammar
+from trajmill.stages.queries.graph.routes import samples_by_task
+from trajmill.stages.queries.graph.source import RouteGoal
 
 MACHINES = ("Lathe", "Mill")
 GRAPH = AppGraph.model_validate(
@@ -90,7 +90,7 @@ def machines(*liked: int, text: str = "", dark: bool = False) -> tuple[UIElement
 def query(task: str, value: str = "") -> Query:
     samples = samples_by_task(GRAPH, 0)[f"workshop.{task}"]
     sample = next(each for each in samples if not value or value in [setting.value for setting in each.settings])
-    return asyncio.run(draft_live(sample, Split.TRAIN, False, LiveGrammar(), ORIGIN, 0))
+    return drafted(RouteGoal(sample), ORIGIN)
 
 
 def vote(episode: Episode, trees: Trees) -> Vote:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.stages.queries.samples import drafted
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import PathStep, Query, Split
+from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
@@ -21,9 +22,8 @@ from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.graphs.base import AppGraph, Mark, Recogniser
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.queries.live.drafting import draft_live
-from trajmill.stages.queries.live.sampling import samples_by_task
-from trajmill.stages.queries.live.wording import LiveGrammar
+from trajmill.stages.queries.graph.routes import samples_by_task
+from trajmill.stages.queries.graph.source import RouteGoal
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -48,7 +48,7 @@ def clock(world: World) -> AppGraph:
 def query_for(clock: AppGraph, task: str, value: str) -> Query:
     samples = samples_by_task(clock, 0)[f"clock.{task}"]
     sample = next(each for each in samples if value in [setting.value for setting in each.settings])
-    return asyncio.run(draft_live(sample, Split.TRAIN, False, LiveGrammar(), ORIGIN, 0))
+    return drafted(RouteGoal(sample), ORIGIN)
 
 
 def played(world: World, query: Query, path: tuple[PathStep, ...] | None = None) -> Played:

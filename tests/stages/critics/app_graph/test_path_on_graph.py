@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.stages.queries.live.shop import LIST
+from tests.stages.queries.graph.shop import LIST
 from trajmill.stages.critics.app_graph.path_on_graph import transitions_of, wanted_features
-from trajmill.stages.queries.live.drafting import live_path
-from trajmill.stages.queries.live.sampling import samples_by_task
+from trajmill.stages.queries.graph.routes import samples_by_task
+from trajmill.stages.queries.graph.source import route_path
 
 
 def test_each_addition_is_wanted_with_its_own_value() -> None:
     sample = samples_by_task(LIST, 0)["list.things-add-add"][0]
-    path = live_path(sample)
+    path = route_path(sample)
     values = [setting.value for setting in sample.settings]
     assert [dict(each.values) for each in transitions_of(LIST, path)] == [{"new": value} for value in values]
     assert {feature.text for feature in wanted_features(LIST, path, sample.end)} == set(values)
@@ -18,10 +18,10 @@ def test_each_addition_is_wanted_with_its_own_value() -> None:
 
 def test_an_item_of_a_list_gives_its_value() -> None:
     sample = samples_by_task(LIST, 0)["list.thing-thing"][0]
-    (taken,) = transitions_of(LIST, live_path(sample))
+    (taken,) = transitions_of(LIST, route_path(sample))
     assert dict(taken.values) == {"thing": sample.settings[0].value}
 
 
 def test_a_path_to_a_page_wants_nothing_more() -> None:
     (sample,) = samples_by_task(LIST, 0)["list.visit"]
-    assert wanted_features(LIST, live_path(sample), sample.end) == []
+    assert wanted_features(LIST, route_path(sample), sample.end) == []

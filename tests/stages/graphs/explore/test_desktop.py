@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.stages.rollout.toy import ORIGIN
-from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.schemas.tables.query import PathStep, Platform, Split
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Mark
@@ -18,12 +18,9 @@ from trajmill.stages.graphs.explore.explore import Exploration
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.verify import EdgeState, verify_graph
-from trajmill.stages.queries.live.divide import UnseenApps
-from trajmill.stages.queries.live.generate import LiveRequest, generate_live
-from trajmill.stages.queries.live.spec import LiveQueriesSpec
-from trajmill.stages.queries.live.walking import QueryWalker
-from trajmill.stages.queries.live.wording import LiveGrammar
-from trajmill.stages.queries.new_queries import NewQueries
+from trajmill.stages.queries.base import SourceContext, UnseenApps
+from trajmill.stages.queries.generate import make_queries
+from trajmill.stages.queries.graph.source import GraphSource
 
 pytestmark = [pytest.mark.desktop, pytest.mark.slow]
 
@@ -87,19 +84,12 @@ def check_a_box_of_mousepad(folder: Path) -> None:
             await pool.close()
         return GraphBuilder(app, found.book, found.trials, denied).build({})
 
-    async def queries_of(graph: AppGraph) -> NewQueries:
-        walker = QueryWalker(DesktopSpec(), 1, ORIGIN)
-        request = LiveRequest((graph,), LiveQueriesSpec(train=2), UnseenApps(), 0)
-        try:
-            return await generate_live(request, LiveGrammar(), walker.walk, ORIGIN)
-        finally:
-            await walker.close()
-
     graph = asyncio.run(explored())
     (slot,) = [each for page in graph.pages.values() for each in page.slots.values() if each.opens]
     assert (slot.values, slot.default) == (("None", "Classic"), "None")
     assert slot.shown == {"None": "none", "Classic": "classic"}
-    made = asyncio.run(queries_of(graph))
+    source = GraphSource((graph,), {**dict.fromkeys(Split, 0), Split.TRAIN: 2})
+    made = asyncio.run(make_queries([source], SourceContext(DesktopSpec(), UnseenApps(), 0, ORIGIN)))
     chosen = [query for query in made.queries if "Classic" in [each.value for each in query.slots]]
     assert chosen and {query.validation for query in chosen} == {"passed"}
     assert {tuple(step.target for step in query.path) for query in chosen} == {

@@ -9,22 +9,26 @@ from typing import get_args
 
 import pytest
 
+from tests.stages.queries.samples import made_by, passes
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.environments.desktop.task import DesktopTask, parse_evaluator, parse_task
 from trajmill.stages.environments.screen_goal import KEY, Showing
-from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations
-from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
-from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.queries.atomic.source import AtomicSource
+from trajmill.stages.queries.base import UnseenApps
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.spec import AtomicApp
 
 APPS = get_args(AtomicApp)
-COUNTS = AtomicCounts(train=5, heldout_slots=2, heldout_phrasings=2, validation=2)
+COUNTS = {**dict.fromkeys(Split, 2), Split.TRAIN: 5}
 
 
-def made(origin: Origin, seed: int = 1) -> tuple[Query, ...]:
-    return atomic_queries(COUNTS, APPS, (), seed, origin)
+def made(
+    origin: Origin, seed: int = 1, apps: tuple[str, ...] = APPS, heldout: tuple[str, ...] = ()
+) -> tuple[Query, ...]:
+    return made_by(AtomicSource(COUNTS, apps), passes, origin, UnseenApps(heldout), seed).queries
 
 
 def test_every_operation_has_queries_in_every_split_and_none_leaks(origin: Origin) -> None:
@@ -70,12 +74,12 @@ def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(origin: 
 
 
 def test_programs_that_are_not_there_are_not_used(origin: Origin) -> None:
-    queries = atomic_queries(COUNTS, ("mousepad",), (), 1, origin)
+    queries = made(origin, apps=("mousepad",))
     assert {query.apps for query in queries} == {("mousepad",)}
 
 
 def test_programs_that_are_held_out_are_only_evaluated_on(origin: Origin) -> None:
-    queries = atomic_queries(COUNTS, APPS, ("mousepad", "gimp"), 1, origin)
+    queries = made(origin, heldout=("mousepad", "gimp"))
     apps_of = {split: {query.apps[0] for query in queries if query.split is split} for split in Split}
     assert apps_of.pop(Split.HELDOUT_APPS) == {"mousepad"}
     assert all(apps == set(APPS) - {"mousepad"} for apps in apps_of.values())

@@ -7,25 +7,28 @@ from typing import get_args
 
 import pytest
 
+from tests.stages.queries.samples import made_by, passes
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.desktop.environment import LocalDesktops
 from trajmill.stages.environments.desktop.task import packaged_tasks
-from trajmill.stages.queries.atomic.base import AtomicApp
 from trajmill.stages.queries.atomic.operations import all_operations
-from trajmill.stages.queries.atomic.queries import AtomicCounts, atomic_queries
-from trajmill.stages.queries.real_walk import WalkedQueries, walk_all
+from trajmill.stages.queries.atomic.source import AtomicSource
+from trajmill.stages.queries.base import NewQueries
+from trajmill.stages.queries.spec import AtomicApp
+from trajmill.stages.queries.walk import walk_all
 
 
 @pytest.mark.desktop
 def test_every_operation_is_done_on_real_objects(origin: Origin) -> None:
-    counts = AtomicCounts(train=1, heldout_slots=0, heldout_phrasings=0)
-    queries = atomic_queries(counts, get_args(AtomicApp), (), 2, origin)
+    counts = {**dict.fromkeys(Split, 0), Split.TRAIN: 1}
+    queries = made_by(AtomicSource(counts, get_args(AtomicApp)), passes, origin, seed=2).queries
     assert len(queries) == len(all_operations())
 
-    async def run() -> WalkedQueries:
+    async def run() -> NewQueries:
         factory = LocalDesktops(packaged_tasks())
         try:
-            return await walk_all(factory, queries, "atomic", origin, 2)
+            return await walk_all(factory, queries, origin, 2)
         finally:
             await factory.close()
 

@@ -18,13 +18,11 @@ from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.metrics.pathways import matcr, p_atsr, walked_pathway, wpsr
-from trajmill.stages.queries.causal.fresh import fresh_pathways
-from trajmill.stages.queries.causal.generate import causal_pathways
-from trajmill.stages.queries.causal.spec import CausalSpec
-from trajmill.stages.queries.graph.fresh import FreshRequest
-from trajmill.stages.queries.live.divide import UnseenApps
-from trajmill.stages.queries.new_queries import NewQueries
-from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext, UnseenApps
+from trajmill.stages.queries.causal.source import causal_source
+from trajmill.stages.queries.generate import fresh_queries, make_queries
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.spec import CausalSpec
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -32,11 +30,13 @@ ORIGIN = Origin(round=0, run_id="test", code_version="test")
 WANTED = CausalSpec(
     train=9, validation=2, heldout_slots=2, heldout_phrasings=2, heldout_apps=2, level_weights=(1.0, 1.0, 1.0)
 )
+UNSEEN = UnseenApps(("wallet",), ("rides",))
 SIZES = {1: {2}, 2: {3, 4}, 3: {5, 6, 7}}
 
 
 def made_in(environment: EnvironmentSpec, wanted: CausalSpec = WANTED) -> NewQueries:
-    return asyncio.run(causal_pathways(wanted, UnseenApps(("wallet",), ("rides",)), environment, 2, 5, ORIGIN))
+    context = SourceContext(environment, UNSEEN, 5, ORIGIN, 2)
+    return asyncio.run(make_queries([causal_source(wanted, environment)], context))
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +102,8 @@ def test_a_pathway_collapses_at_the_first_answer_that_is_not_looked_up(on_a_phon
 @pytest.mark.slow
 def test_later_rounds_bring_new_pathways_that_begin_with_nothing_held_out(on_a_phone: NewQueries) -> None:
     known, request = on_a_phone.queries, FreshRequest(4, 2, 17)
-    unseen = UnseenApps(("wallet",), ("rides",))
-    added = asyncio.run(fresh_pathways(WANTED, unseen, SimulatedSpec(), 1, 5, known, request, ORIGIN))
+    context = SourceContext(SimulatedSpec(), UNSEEN, 5, ORIGIN)
+    added = asyncio.run(fresh_queries([causal_source(WANTED, SimulatedSpec())], context, request, known))
     assert len(added) == 4 and all(query.difficulty <= 2 for query in added)
     assert leaks_in_queries((*known, *added), ("wallet",)) == ()
     held_out = {query.slots[0].value for query in known if query.split in (Split.HELDOUT_SLOTS, Split.VALIDATION)}

@@ -13,7 +13,7 @@ from tests.stages.derive.asked_models import words
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.openai_api.asking import settings
 from tests.stages.queries.causal.test_generate import ORIGIN, rolled
-from tests.stages.queries.graph.honest import honest_draft
+from tests.stages.queries.tasks.honest import honest_draft
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Query
@@ -24,16 +24,11 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.queries.causal.drawing import DrawingRules
-from trajmill.stages.queries.causal.generate import CausalRequest, causal_pathways, generate_pathways
-from trajmill.stages.queries.causal.nodes import atomic_tasks
-from trajmill.stages.queries.causal.spec import CausalSpec
-from trajmill.stages.queries.causal.wording import CausalGrammar
-from trajmill.stages.queries.graph.from_world import WriterModel
-from trajmill.stages.queries.graph.model_writer import writer_prompts
-from trajmill.stages.queries.live.divide import UnseenApps
-from trajmill.stages.queries.live.walking import QueryWalker
-from trajmill.stages.queries.new_queries import NewQueries
+from trajmill.stages.queries.base import SourceContext, UnseenApps
+from trajmill.stages.queries.causal.source import CausalSource, causal_source
+from trajmill.stages.queries.generate import WriterModel, make_queries
+from trajmill.stages.queries.model_writer import writer_prompts
+from trajmill.stages.queries.spec import CausalSpec
 
 pytestmark = pytest.mark.slow
 DEVICES = DevicesTogetherSpec(simulated=SimulatedSpec(faults=FaultRates(popup=0)))
@@ -50,20 +45,8 @@ def live(world: World, app: str) -> AppGraph:
 
 @pytest.fixture(scope="module")
 def across(world: World) -> tuple[Query, ...]:
-    request = CausalRequest(
-        atomic_tasks((live(world, "notes"), live(world, "files"))),
-        EASY,
-        DrawingRules(EASY.level_weights, UnseenApps(), True, 5),
-    )
-
-    async def made() -> NewQueries:
-        walker = QueryWalker(DEVICES, 1, ORIGIN)
-        try:
-            return await generate_pathways(request, [CausalGrammar()], walker.walk, ORIGIN)
-        finally:
-            await walker.close()
-
-    return asyncio.run(made()).queries
+    source = CausalSource(EASY, (live(world, "notes"), live(world, "files")))
+    return asyncio.run(make_queries([source], SourceContext(DEVICES, UnseenApps(), 5, ORIGIN))).queries
 
 
 def test_an_answer_goes_from_one_live_app_to_another_on_another_device(across: tuple[Query, ...]) -> None:
@@ -95,7 +78,8 @@ def test_a_model_behind_a_server_words_pathways_and_tells_no_answer() -> None:
     with running_server() as server:
         server.writes_samples = lambda body: [honest_draft(words(body))]
         writer = WriterModel(_Behind(server.url), writer_prompts(), 1)
-        made = asyncio.run(causal_pathways(EASY, UnseenApps(), phone, 1, 5, ORIGIN, writer))
+        context = SourceContext(phone, UnseenApps(), 5, ORIGIN)
+        made = asyncio.run(make_queries([causal_source(EASY, phone)], context, writer))
         asked = [words(received.body) for received in server.received]
     assert len(made.queries) == 2 and made.failures == () and len(asked) == 4
     for query in made.queries:

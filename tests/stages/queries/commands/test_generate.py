@@ -20,11 +20,11 @@ from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.queries.commands.base import CommandPlace, KnownPathway
-from trajmill.stages.queries.commands.documents import document, document_place
-from trajmill.stages.queries.commands.generate import CommandRequest, written_commands
+from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
+from trajmill.stages.queries.commands.places import CommandPlace, KnownPathway, document, document_place
+from trajmill.stages.queries.commands.source import CommandSource
 from trajmill.stages.queries.commands.writer import command_prompt
-from trajmill.stages.queries.new_queries import NewQueries
+from trajmill.stages.queries.generate import make_queries
 
 NOTES = CommandPlace(
     app="notes",
@@ -47,7 +47,8 @@ def asked_of(
     server: FaultServer, places: tuple[CommandPlace, ...], environment: EnvironmentSpec, origin: Origin
 ) -> NewQueries:
     model = Endpoint(OpenAiSpec(urls=(server.url,), model="tiny"))
-    return asyncio.run(written_commands(CommandRequest(places, 1, 1, 0, command_prompt()), environment, model, origin))
+    source = CommandSource(places, 1, model, command_prompt())
+    return asyncio.run(make_queries([source], SourceContext(environment, UnseenApps(), 0, origin)))
 
 
 def answered(commands: list[dict[str, Any]], place: CommandPlace, origin: Origin) -> tuple[NewQueries, FaultServer]:

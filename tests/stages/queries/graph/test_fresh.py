@@ -1,53 +1,47 @@
+"""New queries for a run from graphs: other goals and words than the run has, nothing that is held out, all walked."""
+
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
-import pytest
-
+from tests.stages.queries.graph.shop import LIST
+from tests.stages.queries.graph.test_generate import CountedWalk, made_of
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.graph.fresh import FreshRequest, fresh_queries
-from trajmill.stages.queries.graph.generate import generate_queries
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-from trajmill.stages.queries.graph.validation import SimulatedValidator
-from trajmill.stages.queries.split_leaks import leaks_in_queries
-
-SETTINGS = GraphQueriesSpec(
-    train=30, heldout_slots=10, heldout_phrasings=10, heldout_apps=5, heldout_app_names=("notes",), validation=8
-)
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.queries.base import FreshRequest, GrammarWriter, SourceContext, UnseenApps
+from trajmill.stages.queries.generate import QuerySet, in_turn
+from trajmill.stages.queries.graph.source import GraphSource
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.spec import GraphSourceSpec
 
 
-@pytest.fixture(scope="module")
-def known(world: World, origin: Origin) -> tuple[Query, ...]:
-    made = generate_queries(world, SETTINGS, 1, origin, GrammarWriter(), SimulatedValidator(world))
-    return asyncio.run(made).queries
+def fresh(known: Collection[Query], walk: CountedWalk, wanted: int, origin: Origin) -> tuple[Query, ...]:
+    request = FreshRequest(wanted, 3, 11)
+
+    async def made() -> tuple[Query, ...]:
+        context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin, fresh=request)
+        offer = await GraphSource((LIST,), dict.fromkeys(Split, 0)).candidates(context)
+        added = QuerySet([GrammarWriter()], origin, known)
+        train = next(each for each in offer.splits if each.split is Split.TRAIN)
+        await added.add_fresh(request, in_turn(train.streams), walk)
+        return tuple(added.queries)
+
+    return asyncio.run(made())
 
 
-def fresh(
-    world: World, origin: Origin, known: tuple[Query, ...], seed: int, level: int = 3, count: int = 12
-) -> tuple[Query, ...]:
-    return asyncio.run(fresh_queries(world, SETTINGS, known, FreshRequest(count, level, seed), origin))
+def test_new_queries_are_new_and_show_nothing_that_is_held_out(origin: Origin) -> None:
+    known = made_of(LIST, CountedWalk(), origin, GraphSourceSpec(train=4, heldout_slots=3, heldout_phrasings=3)).queries
+    added = fresh(known, CountedWalk(), 6, origin)
+    assert len(added) == 6 and {query.split for query in added} == {Split.TRAIN}
+    texts = {query.instruction for query in known}
+    assert not texts & {query.instruction for query in added}
+    assert leaks_in_queries((*known, *added), ()) == ()
 
 
-@pytest.mark.slow
-def test_rounds_add_other_queries_and_nothing_of_the_held_out_sets(
-    world: World, origin: Origin, known: tuple[Query, ...]
-) -> None:
-    first = fresh(world, origin, known, seed=2)
-    assert fresh(world, origin, known, seed=2) == first
-    second = fresh(world, origin, (*known, *first), seed=3)
-    every = (*known, *first, *second)
-    assert (len(first), len(second)) == (12, 12)
-    assert len({query.query_id for query in every}) == len(every)
-    assert {(query.split, query.validation) for query in (*first, *second)} == {(Split.TRAIN, "passed")}
-    assert leaks_in_queries(every, SETTINGS.heldout_app_names) == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", [1, 2])
-def test_none_is_harder_than_asked_for_and_as_many_as_possible_are_as_hard(
-    world: World, origin: Origin, known: tuple[Query, ...], level: int
-) -> None:
-    assert {query.difficulty for query in fresh(world, origin, known, seed=2, level=level, count=6)} == {level}
+def test_more_than_there_is_ends_and_refused_walks_give_nothing(origin: Origin) -> None:
+    walk = CountedWalk("options")
+    added = fresh((), walk, 500, origin)
+    assert 0 < len(added) < 500 and 0 < walk.walked < 500
+    assert not [query for query in added if "options" in query.pages[-1]]

@@ -1,224 +1,84 @@
+"""Query sets from graphs: splits, walks that fail, and walks in a simulated app."""
+
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
+from collections.abc import Sequence
 
-import pytest
-
-from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
-from trajmill.schemas.record import Origin, content_id
+from tests.stages.queries.graph.shop import LIST
+from tests.stages.queries.samples import made_by
+from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.simulated.annotations import PathMetadata
-from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.base import Written
-from trajmill.stages.queries.graph.base import Brief, Phrasing
-from trajmill.stages.queries.graph.generate import Generated, generate_queries
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-from trajmill.stages.queries.graph.validation import SimulatedValidator
-from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.queries.base import NewQueries, UnseenApps, WalkQueries
+from trajmill.stages.queries.graph.source import GraphSource
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.spec import GraphSourceSpec
+from trajmill.stages.queries.walk import walk_all
 
-HELDOUT_APPS = ("notes", "clock")
-SETTINGS = GraphQueriesSpec(
-    train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS, validation=24
-)
+WANTED = GraphSourceSpec(train=12, validation=2, heldout_slots=2, heldout_phrasings=2)
 
 
-@pytest.fixture(scope="module")
-def generated(world: World, origin: Origin) -> Generated:
-    return _generate(world, origin, seed=1)
+class CountedWalk:
+    """Passes every path, except those through some page."""
+
+    def __init__(self, refused: str = "no page") -> None:
+        self.refused, self.walked = refused, 0
+
+    async def __call__(self, queries: Sequence[Query]) -> NewQueries:
+        self.walked += len(queries)
+        return NewQueries(tuple(query for query in queries if self.refused not in query.pages[-1]))
 
 
-@pytest.fixture(scope="module")
-def of_another_seed(world: World, origin: Origin) -> Generated:
-    return _generate(world, origin, seed=2)
+def made_of(graph: AppGraph, walk: WalkQueries, origin: Origin, settings: GraphSourceSpec = WANTED) -> NewQueries:
+    source = GraphSource((graph,), {split: settings.wanted(split) for split in Split})
+    return made_by(source, walk, origin, UnseenApps(heldout=("away",)))
 
 
-def _generate(world: World, origin: Origin, seed: int, settings: GraphQueriesSpec = SETTINGS) -> Generated:
-    return asyncio.run(generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world)))
+def test_equal_seeds_give_equal_queries_and_a_path_is_walked_once(origin: Origin) -> None:
+    first, second = CountedWalk(), CountedWalk()
+    made = made_of(LIST, first, origin)
+    assert made == made_of(LIST, second, origin)
+    assert len({(query.goal, query.path) for query in made.queries}) == first.walked == second.walked < 16
+    assert {query.validation for query in made.queries} == {"passed"}
+    assert sum(query.split is Split.TRAIN for query in made.queries) == 12
 
 
-def _only(world: World, app: AppSpec) -> World:
-    return World({app.app: app}, {})
+def test_a_task_whose_walks_are_refused_gives_no_query(origin: Origin) -> None:
+    queries = made_of(LIST, CountedWalk("options"), origin).queries
+    assert queries and not [query for query in queries if "options" in query.task]
 
 
-@pytest.mark.slow
-def test_every_split_has_its_queries_and_nothing_was_dropped(generated: Generated) -> None:
-    assert Counter(query.split for query in generated.queries) == {split: SETTINGS.wanted(split) for split in Split}
-    assert generated.failures == ()
+def test_an_unseen_app_is_not_trained_on(origin: Origin) -> None:
+    away = LIST.model_copy(update={"app": "away"})
+    queries = made_of(away, CountedWalk(), origin, GraphSourceSpec(train=3, heldout_apps=4)).queries
+    assert Counter(query.split for query in queries) == {Split.HELDOUT_APPS: 4}
 
 
-@pytest.mark.slow
-def test_equal_seeds_give_equal_queries(
-    world: World, origin: Origin, generated: Generated, of_another_seed: Generated
-) -> None:
-    assert _generate(world, origin, seed=1) == generated
-    assert {query.query_id for query in of_another_seed.queries} != {query.query_id for query in generated.queries}
+def test_training_has_other_values_of_each_task_of_which_goals_are_held_out(origin: Origin) -> None:
+    page = LIST.pages["things"]
+    field = page.slots["new"].model_copy(update={"values": tuple("abcdefgh")})
+    many = page.model_copy(update={"slots": {**page.slots, "new": field}})
+    graph = LIST.model_copy(update={"pages": {**LIST.pages, "things": many}})
+    wanted = GraphSourceSpec(train=8, validation=1, heldout_slots=1, heldout_phrasings=1)
+    queries = made_of(graph, CountedWalk(), origin, wanted).queries
+    trained = Counter(query.task for query in queries if query.split is Split.TRAIN)
+    assert len(queries) == 11 and len(trained) > 1
+    assert all(trained[query.task] >= 3 for query in queries if query.split is not Split.TRAIN)
+    assert leaks_in_queries(queries, ()) == ()
 
 
-@pytest.mark.slow
-def test_nothing_held_out_is_in_training(generated: Generated, of_another_seed: Generated) -> None:
-    for queries in (generated.queries, of_another_seed.queries):
-        assert leaks_in_queries(queries, HELDOUT_APPS) == ()
-        goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
-        assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
+def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:
+    clock = graph_of_app(world.apps["clock"])
 
+    async def walk(queries: Sequence[Query]) -> NewQueries:
+        return await walk_all(SimulatedFactory(world, clock.platform), queries, origin)
 
-def test_the_queries_of_the_grammar_do_not_change(generated: Generated) -> None:
-    assert content_id([query.query_id for query in generated.queries]) == "e7a0fd449ad15e66a03b1ddc"
-
-
-class _LastFirst(GrammarWriter):
-    """Answers as a busy server does: not in the order in which it was asked."""
-
-    def __init__(self) -> None:
-        self.at_once = self.most_at_once = 0
-
-    async def write(self, brief: Brief) -> Written:
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        for _ in range(brief.seed % 7):
-            await asyncio.sleep(0)
-        self.at_once -= 1
-        return await super().write(brief)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("in_flight", [5, 64])
-def test_how_many_drafts_are_in_flight_changes_nothing(
-    world: World, origin: Origin, generated: Generated, in_flight: int
-) -> None:
-    writer = _LastFirst()
-    made = asyncio.run(
-        generate_queries(world, SETTINGS, 1, origin, writer, SimulatedValidator(world), in_flight=in_flight)
-    )
-    assert made == generated
-    assert in_flight // 2 < writer.most_at_once <= in_flight
-
-
-def test_without_heldout_apps_none_of_their_queries_are_missed(world: World, origin: Origin) -> None:
-    settings = GraphQueriesSpec(
-        train=3, heldout_slots=2, heldout_phrasings=2, heldout_apps=9, heldout_app_names=(), validation=0
-    )
-    generated = _generate(world, origin, 1, settings)
-    assert (len(generated.queries), generated.failures) == (7, ())
-
-
-def test_ids_differ(generated: Generated) -> None:
-    assert len({query.query_id for query in generated.queries}) == len(generated.queries)
-
-
-def test_heldout_phrasings_are_marked_and_others_are_not(generated: Generated) -> None:
-    for query in generated.queries:
-        template = query.phrasing.split(" ")[0].rpartition("/")[2]
-        if query.split is Split.HELDOUT_PHRASINGS:
-            assert template.startswith("h")
-        elif query.split is not Split.HELDOUT_APPS:
-            assert "/h" not in query.phrasing
-        assert query.phrasing.startswith(query.task)
-
-
-def test_heldout_apps_are_in_no_other_split(generated: Generated) -> None:
-    for query in generated.queries:
-        assert bool(set(query.apps) & set(HELDOUT_APPS)) == (query.split is Split.HELDOUT_APPS)
-
-
-def test_half_of_the_validation_queries_are_of_an_app_that_no_other_split_has(generated: Generated) -> None:
-    assert SETTINGS.validation_app_names == ("rides",)
-    of_app = [query.split for query in generated.queries if "rides" in query.apps]
-    assert of_app == [Split.VALIDATION] * 12
-
-
-def test_validation_needs_no_app_of_its_own(world: World, origin: Origin) -> None:
-    spared = GraphQueriesSpec(train=12, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=6)
-    clock = _only(world, world.apps["clock"])
-    made = _generate(clock, origin, 1, spared)
-    assert Counter(query.split for query in made.queries) == {Split.TRAIN: 12, Split.VALIDATION: 6}
-    assert leaks_in_queries(made.queries, spared.unseen_app_names) == ()
-    with pytest.raises(BadInputError, match=r"validation_app_names: there is no app 'cluck'; did you mean clock\?"):
-        _generate(clock, origin, 1, spared.model_validate(spared.model_dump() | {"validation_app_names": ("cluck",)}))
-
-
-def test_tasks_are_balanced(generated: Generated) -> None:
-    counts = Counter(query.task for query in generated.queries if query.split is Split.TRAIN)
-    assert max(counts.values()) - min(counts.values()) <= 1
-
-
-def test_every_query_is_walked_to_its_goal(world: World, generated: Generated) -> None:
-    validator = SimulatedValidator(world)
-    for query in generated.queries:
-        assert query.validation == "passed"
-        assert validator.walk(query) is None
-
-
-def test_the_records_agree_with_one_another(generated: Generated) -> None:
-    for query in generated.queries:
-        assert query.query_id == Query.make_id(
-            query.platform, query.task, query.slots, query.start_state, query.instruction
-        )
-        assert len(query.pages) == len(query.page_descriptions)
-        assert query.difficulty in (1, 2, 3)
-        assert all(slot.said.casefold() in query.instruction.casefold() for slot in query.slots)
-
-
-@pytest.mark.slow
-def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, origin: Origin) -> None:
-    bites = world.apps["bites"]
-    checkout = bites.screens["checkout"]
-    idle = tuple(w.model_copy(update={"do": ()}) if w.id == "order" else w for w in checkout.widgets)
-    screens = {**bites.screens, "checkout": checkout.model_copy(update={"widgets": idle})}
-    broken = bites.model_copy(update={"screens": screens, "tasks": {"order": bites.tasks["order"]}})
-    generated = _generate(
-        _only(world, broken), origin, 1, GraphQueriesSpec(train=5, heldout_app_names=(), validation=0)
-    )
-    assert generated.queries == ()
-    first = generated.failures[0]
-    assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
-    assert first.message.startswith("bites.order: the reference path does not meet the goal check (")
-
-
-def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
-    bites = world.apps["bites"]
-    small = bites.model_copy(update={"tasks": {"cutlery": bites.tasks["cutlery"]}})
-    settings = GraphQueriesSpec(train=1000, heldout_slots=1, heldout_phrasings=0, heldout_app_names=(), validation=0)
-    generated = _generate(_only(world, small), origin, 1, settings)
-    assert 0 < len(generated.queries) < 1000
-    messages = [failure.message for failure in generated.failures]
-    assert messages == [
-        f"only {len(generated.queries)} of 1000 queries: the apps have no more goals for this split",
-        "only 0 of 1 queries: the apps have no more goals for this split",
-    ]
-
-
-class _Forgetful(GrammarWriter):
-    """Writes nothing of what was asked for."""
-
-    def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
-        return "Do the usual."
-
-
-class _Silent(GrammarWriter):
-    """Its model does not answer."""
-
-    def refine(self, raw: str, metadata: PathMetadata, phrasing: Phrasing) -> str:
-        raise ModelFailure("no answer after 3 tries")
-
-
-@pytest.mark.parametrize(
-    ("writer", "failure_class", "message"),
-    [
-        (_Forgetful(), FailureClass.TASK, "bites.table: the writer lost venue, "),
-        (_Silent(), FailureClass.MODEL, "no answer after 3 tries"),
-    ],
-)
-def test_a_writer_that_fails_is_a_failure_of_its_class(
-    world: World, origin: Origin, writer: GrammarWriter, failure_class: FailureClass, message: str
-) -> None:
-    bites = world.apps["bites"]
-    small = _only(world, bites.model_copy(update={"tasks": {"table": bites.tasks["table"]}}))
-    settings = GraphQueriesSpec(train=1, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0)
-    generated = asyncio.run(generate_queries(small, settings, 5, origin, writer, SimulatedValidator(small)))
-    assert generated.queries == ()
-    assert generated.failures[0].failure_class is failure_class
-    assert generated.failures[0].message.startswith(message)
+    made = made_of(clock, walk, origin)
+    splits = Counter(query.split for query in made.queries)
+    assert splits[Split.TRAIN] == 12 and splits[Split.VALIDATION] and splits[Split.HELDOUT_PHRASINGS]
+    assert leaks_in_queries(made.queries, ()) == ()
+    assert {query.task.partition(".")[0] for query in made.queries} == {"clock"}

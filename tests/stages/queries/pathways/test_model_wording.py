@@ -12,12 +12,15 @@ from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.queries.graph.model_writer import ModelWriter
-from trajmill.stages.queries.pathways.base import WalkBounds
-from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
-from trajmill.stages.queries.pathways.model_wording import ModelPathwayWriter
-from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps
+from trajmill.stages.queries.generate import QuerySet
+from trajmill.stages.queries.model_writer import ModelWriter
+from trajmill.stages.queries.pathways.programs import CollectedPathways, WalkBounds
+from trajmill.stages.queries.pathways.selection import collect_pathways
+from trajmill.stages.queries.pathways.source import PathwaySource
+from trajmill.stages.queries.walk import walk_all
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +34,15 @@ def toy(toy_origin: Origin) -> CollectedPathways:
     return asyncio.run(collect_pathways(ToyFactory(), [PROGRAM], bounds, toy_origin))
 
 
-def made_by(answer: Callable[[ChatRequest], str], toy: CollectedPathways, origin: Origin) -> CollectedPathways:
-    writer = ModelPathwayWriter(ModelWriter(ScriptedModel(answer)))
-    return asyncio.run(make_queries(ToyFactory(), toy, [PROGRAM], PathwaySettings(), 0, origin, 2, writer))
+def made_by(answer: Callable[[ChatRequest], str], toy: CollectedPathways, origin: Origin) -> NewQueries:
+    async def made() -> NewQueries:
+        queries = QuerySet([ModelWriter(ScriptedModel(answer)), GrammarWriter()], origin)
+        context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin)
+        offer = await PathwaySource(toy.pathways, [PROGRAM]).candidates(context)
+        await queries.take(offer, lambda drafts: walk_all(ToyFactory(), drafts, origin, 2))
+        return queries.without_leaks(())
+
+    return asyncio.run(made())
 
 
 def wish(request: ChatRequest) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
+from tests.stages.queries.samples import made_by, passes
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
@@ -18,13 +19,12 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
-from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
-from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
-from trajmill.stages.queries.pathways.queries import PathwayQueries, PathwaySettings, pathway_queries
-from trajmill.stages.queries.pathways.wording import PathwayGrammar
-from trajmill.stages.queries.real_walk import walk_all
-from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.queries.base import NewQueries, UnseenApps, WalkQueries
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.pathways.programs import CollectedPathways, PathwayProgram, WalkBounds
+from trajmill.stages.queries.pathways.selection import collect_pathways
+from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
+from trajmill.stages.queries.walk import walk_all
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
@@ -42,9 +42,14 @@ def toy(toy_origin: Origin) -> CollectedPathways:
     return asyncio.run(collect_pathways(ToyFactory(), [PROGRAM], BOUNDS, toy_origin))
 
 
-def made_of(toy: CollectedPathways, origin: Origin, settings: PathwaySettings = HALF) -> PathwayQueries:
-    denied, writer = packaged_deny_list(), PathwayGrammar()
-    return asyncio.run(pathway_queries(toy.pathways, [PROGRAM], settings, denied, writer, 3, origin))
+def made_of(
+    toy: CollectedPathways,
+    origin: Origin,
+    settings: PathwaySettings = HALF,
+    unseen: UnseenApps = UnseenApps(),
+    walk: WalkQueries = passes,
+) -> NewQueries:
+    return made_by(PathwaySource(toy.pathways, [PROGRAM], settings), walk, origin, unseen, 3)
 
 
 def ends(queries: Sequence[Query]) -> set[str]:
@@ -56,11 +61,11 @@ def pathway(toy: CollectedPathways, *names: str) -> Pathway:
 
 
 def test_every_query_is_walked_and_meets_its_goal(toy: CollectedPathways, toy_origin: Origin) -> None:
-    collected = asyncio.run(make_queries(ToyFactory(), toy, [PROGRAM], HALF, 3, toy_origin, instances=2))
-    assert {query.validation for query in collected.queries} == {"passed"}
-    assert {"Open", "Sizes", "Convert", "To Red", "Copy"} <= ends(collected.queries)
-    assert {query.source for query in collected.queries} == {Source.PATHWAY}
-    assert len(collected.failures) == len(toy.failures)
+    made = made_of(toy, toy_origin, walk=lambda drafts: walk_all(ToyFactory(), drafts, toy_origin, 2))
+    assert {query.validation for query in made.queries} == {"passed"}
+    assert {"Open", "Sizes", "Convert", "To Red", "Copy"} <= ends(made.queries)
+    assert {query.source for query in made.queries} == {Source.PATHWAY}
+    assert made.failures == ()
 
 
 def test_what_is_denied_or_cannot_be_reached_is_not_asked_for(toy: CollectedPathways, toy_origin: Origin) -> None:
@@ -76,8 +81,8 @@ def test_splits_share_neither_goals_nor_words(toy: CollectedPathways, toy_origin
 
 
 def test_a_held_out_program_is_not_trained_on(toy: CollectedPathways, toy_origin: Origin) -> None:
-    settings = PathwaySettings(heldout_programs=("toy",))
-    assert {query.split for query in made_of(toy, toy_origin, settings).queries} == {Split.HELDOUT_APPS}
+    made = made_of(toy, toy_origin, unseen=UnseenApps(("toy",)))
+    assert {query.split for query in made.queries} == {Split.HELDOUT_APPS}
 
 
 def test_dialogs_and_tabs_come_before_entries_where_queries_are_few(toy: CollectedPathways, toy_origin: Origin) -> None:
@@ -90,7 +95,7 @@ def test_a_selection_that_is_needed_is_asked_for_and_made(toy: CollectedPathways
     assert PROGRAM.selection in query.instruction
     assert query.path[0] == PROGRAM.selecting[0]
     without = query.model_copy(update={"path": query.path[1:]})
-    (failure,) = asyncio.run(walk_all(ToyFactory(), [without], "pathways", toy_origin)).failures
+    (failure,) = asyncio.run(walk_all(ToyFactory(), [without], toy_origin)).failures
     assert "does not meet the goal check" in failure.message
 
 
@@ -102,13 +107,13 @@ def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(
     lost = query.model_copy(update={"query_id": "lost", "path": (nowhere,), "max_steps": 40})
     shown = {"showing": [{"role": "menu", "text": "File"}]}
     met = query.model_copy(update={"query_id": "met", "goal": json.dumps(shown)})
-    told = [failure.message for failure in asyncio.run(walk_all(ToyFactory(), [lost, met], "s", toy_origin)).failures]
+    told = [failure.message for failure in asyncio.run(walk_all(ToyFactory(), [lost, met], toy_origin)).failures]
     assert ["lost" in told[0], "before anything was done" in told[1]] == [True, True]
 
 
 def test_a_path_that_is_lost_once_is_walked_again(toy: CollectedPathways, toy_origin: Origin) -> None:
     query = next(each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "Open")
-    walked = asyncio.run(walk_all(SlowOnceFactory(looks_until_shown=60), [query], "s", toy_origin))
+    walked = asyncio.run(walk_all(SlowOnceFactory(looks_until_shown=60), [query], toy_origin))
     assert [each.query_id for each in walked.queries] == [query.query_id]
 
 
@@ -142,7 +147,8 @@ def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_age
     collected = asyncio.run(collect_pathways(factory, [program], BOUNDS, origin))
     kinds = {each.end_kind for each in collected.pathways}
     assert {EndKind.MENU, EndKind.DIALOG, EndKind.PAGE} <= kinds
-    made = asyncio.run(make_queries(factory, collected, [program], PathwaySettings(), 1, origin))
+    source = PathwaySource(collected.pathways, [program])
+    made = made_by(source, lambda drafts: walk_all(factory, drafts, origin), origin, seed=1)
     rewards = roll_out(made.queries, factory, origin)
     assert len(rewards) >= 5 and set(rewards) == {1.0}
 

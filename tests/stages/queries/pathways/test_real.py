@@ -13,21 +13,34 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.queries.pathways.base import PathwayProgram, WalkBounds
-from trajmill.stages.queries.pathways.collect import CollectedPathways, collect_pathways, make_queries
-from trajmill.stages.queries.pathways.programs import packaged_programs, read_programs
-from trajmill.stages.queries.pathways.queries import PathwaySettings
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps
+from trajmill.stages.queries.generate import QuerySet
+from trajmill.stages.queries.pathways.programs import (
+    CollectedPathways,
+    PathwayProgram,
+    WalkBounds,
+    packaged_programs,
+    read_programs,
+)
+from trajmill.stages.queries.pathways.selection import collect_pathways
+from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
+from trajmill.stages.queries.walk import walk_all
 
 BOUNDS = WalkBounds(depth=3, seconds=240)
 
 
 def collect(
     factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int
-) -> CollectedPathways:
-    async def run() -> CollectedPathways:
+) -> tuple[CollectedPathways, NewQueries]:
+    async def run() -> tuple[CollectedPathways, NewQueries]:
         try:
             collected = await collect_pathways(factory, [program], bounds, origin)
-            return await make_queries(factory, collected, [program], PathwaySettings(most=queries), 1, origin)
+            source = PathwaySource(collected.pathways, [program], PathwaySettings(most=queries))
+            made = QuerySet([GrammarWriter()], origin)
+            offer = await source.candidates(SourceContext(SimulatedSpec(), UnseenApps(), 1, origin))
+            await made.take(offer, lambda drafts: walk_all(factory, drafts, origin))
+            return collected, made.without_leaks(())
         finally:
             await factory.close()
 
@@ -51,7 +64,7 @@ def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Ori
             start_state=json.dumps({"url": url}),
             presses_commands=True,
         )
-        collected = collect(BrowserFactory(), program, origin, BOUNDS, 20)
+        collected, made = collect(BrowserFactory(), program, origin, BOUNDS, 20)
     found = by_names(collected)
     assert found["File"].end_kind is EndKind.MENU
     assert found["File > Settings"].end_kind is EndKind.PAGE
@@ -60,8 +73,8 @@ def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Ori
     assert found["Edit > Undo"].end_kind is EndKind.MENU_ITEM
     assert found["Help pages"].end_name == "How the office works"
     assert {"/erased", "/sent"}.isdisjoint(asked)
-    assert not collected.failures
-    assert {"Privacy", "File", "Undo"} <= {query.slots[0].value for query in collected.queries}
+    assert not (collected.failures or made.failures)
+    assert {"Privacy", "File", "Undo"} <= {query.slots[0].value for query in made.queries}
 
 
 @pytest.mark.desktop
@@ -73,7 +86,7 @@ def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: 
     before = descendants(os.getpid())
     (program,) = read_programs(packaged_programs(), ("galculator",))
     bounds = BOUNDS.model_copy(update={"depth": 2})
-    collected = collect(LocalDesktops(packaged_tasks()), program, origin, bounds, 3)
+    collected, made = collect(LocalDesktops(packaged_tasks()), program, origin, bounds, 3)
     found = by_names(collected)
     assert found["File > Quit"].end_kind is EndKind.MENU_ITEM and not found["File > Quit"].pressed
     assert len(found) >= 20
@@ -82,7 +95,7 @@ def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: 
             size = collected.screens[step.screen_id].screen.size
             assert 0 <= step.bounds.left < step.bounds.right <= size.width
             assert 0 <= step.bounds.top < step.bounds.bottom <= size.height
-    assert len(collected.queries) == 3
+    assert len(made.queries) == 3
     assert descendants(os.getpid()) <= before
 
 

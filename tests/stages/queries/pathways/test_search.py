@@ -12,7 +12,7 @@ from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.stages.graphs.explore.deny_list import deny_list, packaged_deny_list
-from trajmill.stages.queries.pathways.base import WalkBounds, WalkResult
+from trajmill.stages.queries.pathways.programs import WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.search import deep_search
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)

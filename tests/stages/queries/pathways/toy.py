@@ -11,7 +11,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Query
-from trajmill.stages.queries.pathways.base import PathwayProgram
+from trajmill.stages.queries.pathways.programs import PathwayProgram
 
 SIZE = Size(1280, 720)
 PROGRAM = PathwayProgram(

@@ -6,7 +6,7 @@ import pytest
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.queries.proposals.human_tasks import HumanTask, read_human_tasks
+from trajmill.stages.queries.proposals.starts import HumanTask, read_human_tasks
 
 GOOD = '{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}'
 

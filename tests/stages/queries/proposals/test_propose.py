@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.stages.models.scripted import ScriptedModel
-from tests.stages.queries.samples import chosen
+from tests.stages.queries.samples import chosen, drafted
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
@@ -15,13 +15,11 @@ from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.queries.graph.drafting import draft
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.proposals.human_tasks import HumanTask
-from trajmill.stages.queries.proposals.propose import LONGEST_TASK, Proposed, propose_tasks
+from trajmill.stages.queries.base import NewQueries
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.proposals.propose import LONGEST_TASK, propose_tasks
 from trajmill.stages.queries.proposals.proposer import BATCH, TaskProposer
-from trajmill.stages.queries.proposals.starting_points import StartingPoint, TaskSuccess, curriculum_starting_points
-from trajmill.stages.queries.split_leaks import leaks_in_queries
+from trajmill.stages.queries.proposals.starts import HumanTask, StartingPoint, TaskSuccess, curriculum_starting_points
 
 Answer = str | Completion | ModelFailure
 BITES = StartingPoint(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))
@@ -43,7 +41,7 @@ def propose(
     existing: Sequence[Query] = (),
     wanted: int = 3,
     **options: object,
-) -> tuple[Proposed, ScriptedModel]:
+) -> tuple[NewQueries, ScriptedModel]:
     model = ScriptedModel(answer)
     making = propose_tasks(TaskProposer(model), starts, existing, wanted, 0, origin, **options)  # type: ignore[arg-type]
     return asyncio.run(making), model
@@ -72,8 +70,8 @@ def numbered(request: ChatRequest) -> str:
 
 @pytest.fixture
 def known(order: TaskGraph, origin: Origin) -> Query:
-    made = draft(order, chosen(order, dish="Pad Thai"), Split.TRAIN, False, GrammarWriter(), origin, 1)
-    return asyncio.run(made).model_copy(update={"instruction": "Order Pad Thai from Bites."})
+    made = drafted(chosen(order, dish="Pad Thai"), origin, 1)
+    return made.model_copy(update={"instruction": "Order Pad Thai from Bites."})
 
 
 def test_a_proposal_is_a_query_without_path_and_goal(world: World, origin: Origin, known: Query) -> None:
@@ -235,4 +233,4 @@ def test_a_heldout_app_gets_no_tasks(origin: Origin) -> None:
 
 
 def test_without_a_file_to_work_on_there_are_no_tasks(origin: Origin) -> None:
-    assert propose(numbered, origin, [])[0] == Proposed((), ())
+    assert propose(numbered, origin, [])[0] == NewQueries((), ())

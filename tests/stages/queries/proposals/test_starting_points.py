@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.queries.proposals.starting_points import StartingPoint, in_turn
+from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn
 
 STARTS = [StartingPoint(Platform.PHONE, (app,)) for app in "abcde"]
 

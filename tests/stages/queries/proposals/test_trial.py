@@ -9,7 +9,7 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query
 from trajmill.schemas.tables.trajectory import Trajectory
-from trajmill.stages.queries.proposals.trial import decide_proposal
+from trajmill.stages.queries.proposals.propose import decide_proposal
 
 PROPOSED = query("a", stage_run("propose", 1))
 LATER = stage_run("try_proposals", 2)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
-from functools import partial
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.queries.sources import graph_sources, source_context
 from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import StageCount
-from trajmill.stages.environments.simulated.spec import AppFilesSpec
-from trajmill.stages.queries.causal.fresh import fresh_pathways
+from trajmill.stages.queries.base import FreshRequest
 from trajmill.stages.queries.difficulty import level_within_reach
-from trajmill.stages.queries.graph.fresh import FreshRequest, fresh_queries
-from trajmill.stages.queries.live.divide import UnseenApps
-from trajmill.stages.queries.live.fresh import fresh_from_graphs
+from trajmill.stages.queries.generate import fresh_queries
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
@@ -42,34 +38,12 @@ def fresh(context: RoundContext) -> StageReport:
         level = _level(context)
         seed = int(content_id("fresh", context.config.run.seed, context.round), 16)
         request = FreshRequest(context.config.queries.fresh, level, seed)
-        made = asyncio.run(_new_queries(context, request))
+        known = list(context.queries.values())
+        made = asyncio.run(fresh_queries(graph_sources(context), source_context(context), request, known))
         files = write_tables(context.warehouse, at, {"queries": made})
         return StageOutcome(request.wanted, len(made), files, {"level": level})
 
     return run_once(context, FRESH, work)
-
-
-async def _new_queries(context: RoundContext, request: FreshRequest) -> tuple[Query, ...]:
-    """New queries from all graphs that the run has; each source makes up for what those before it lack."""
-    config, known = context.config, list(context.queries.values())
-    unseen = UnseenApps(config.queries.heldout_app_names, config.queries.validation_app_names)
-    environment, instances, origin = context.environment, config.rollout.concurrency, context.origin
-    world = environment.navigation_graph() if isinstance(environment, AppFilesSpec) else None
-    sources: list[Callable[[FreshRequest], Awaitable[tuple[Query, ...]]]] = []
-    if world is not None:
-        sources.append(partial(fresh_queries, world, config.queries, known, origin=origin))
-    if config.graphs.any_wanted:
-        sources.append(partial(fresh_from_graphs, config.graphs, unseen, environment, instances, known, origin=origin))
-    if config.causal.any_wanted:
-        seed = config.run.seed
-        sources.append(
-            partial(fresh_pathways, config.causal, unseen, environment, instances, seed, known, origin=origin)
-        )
-    made: list[Query] = []
-    for left, source in zip(range(len(sources), 0, -1), sources, strict=True):
-        share = -(-(request.wanted - len(made)) // left)
-        made += await source(request._replace(wanted=share))
-    return tuple(made)
 
 
 def _level(context: RoundContext) -> int:

@@ -13,9 +13,13 @@ from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import StageCount
-from trajmill.stages.queries.proposals.human_tasks import read_human_tasks
-from trajmill.stages.queries.proposals.propose import STAGE
-from trajmill.stages.queries.proposals.starting_points import StartingPoint, TaskSuccess, curriculum_starting_points
+from trajmill.stages.queries.proposals.starts import (
+    STAGE,
+    StartingPoint,
+    TaskSuccess,
+    curriculum_starting_points,
+    read_human_tasks,
+)
 from trajmill.stages.rollout.base import Limits
 from trajmill.warehouse.layout import StageRun
 

@@ -14,7 +14,7 @@ from trajmill.pipelines.propose import TryProposals, try_in_shards
 from trajmill.pipelines.rollout import AttemptJudge
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.queries.proposals.trial import TRIAL_STAGE
+from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
 from trajmill.stages.rollout.attempts import plan_once
 from trajmill.warehouse.layout import StageRun
 

@@ -10,7 +10,7 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, report_of
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.registry import rows_from_arrow
-from trajmill.stages.queries.proposals.trial import TRIAL_STAGE
+from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.read import read_shards
 

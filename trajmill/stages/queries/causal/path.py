@@ -11,9 +11,9 @@ from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.screen_goal import PATHWAY
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph
-from trajmill.stages.queries.causal.base import CausalPathway, PathwayNode
-from trajmill.stages.queries.live.drafting import steps_of
-from trajmill.stages.queries.live.goal import goal_json
+from trajmill.stages.queries.causal.pathway import CausalPathway, PathwayNode
+from trajmill.stages.queries.graph.goal import goal_json
+from trajmill.stages.queries.graph.source import steps_of
 
 _NUMBER = re.compile(r"#\d+$")
 

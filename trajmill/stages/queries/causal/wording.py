@@ -2,98 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from trajmill.schemas.tables.query import CausalTask
-from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
-from trajmill.stages.queries.base import Written
-from trajmill.stages.queries.causal.base import CausalPathway, PathwayNode
-from trajmill.stages.queries.causal.metadata import pathway_metadata, pathway_slots
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.model_writer import ModelWriter
-from trajmill.stages.queries.live.metadata import app_name, label
-from trajmill.stages.queries.live.way import as_wish, way_in_words
-from trajmill.stages.queries.live.wording import wish_for
-from trajmill.stages.queries.packaged_phrasings import packaged_phrasings
-from trajmill.stages.queries.phrasing_template import parse_template, tidy
+from trajmill.schemas.tables.query import CausalTask, Slot
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.queries.base import GoalFacts, Written
+from trajmill.stages.queries.causal.pathway import CausalPathway, PathwayNode
+from trajmill.stages.queries.explicit import explicit_instruction
+from trajmill.stages.queries.graph.routes import Setting, app_name
+from trajmill.stages.queries.graph.wording import (
+    as_wish,
+    known_slot,
+    label,
+    path_metadata,
+    way_in_words,
+    wish_for,
+)
+from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
 
-
-class CausalBrief(NamedTuple):
-    """The input of a writer for one pathway."""
-
-    pathway: CausalPathway
-    several_devices: bool
-    """Whether the instruction names the devices."""
-    heldout: bool
-    """Whether it must have a phrasing that training never sees."""
-    seed: int
-
-    @property
-    def metadata(self) -> PathMetadata:
-        """The facts about the path."""
-        return pathway_metadata(self.pathway)
-
-    @property
-    def slots(self) -> tuple[KnownSlot, ...]:
-        """The words that the instruction must and must not have."""
-        return pathway_slots(self.pathway)
+_VERSION = "causal-grammar-1"
 
 
-class CausalWriter(Protocol):
-    """Writes instructions for pathways: the grammar, or a language model."""
+class PathwaySetting(NamedTuple):
+    """A value of an atomic task."""
 
-    @property
-    def version(self) -> str:
-        """Name and version; stored with every query that it writes."""
-        ...
+    name: str
+    """Its name on the query, with that of the app."""
+    node: PathwayNode
+    setting: Setting
+    carried_from: str
+    """The app that tells the value; empty if the user says it."""
 
-    async def write(self, brief: CausalBrief) -> Written:
-        """Synthesise and refine an instruction.
-
-        Raises:
-            StageError: the written text is not what the brief asks for.
-            ModelFailure: its model did not answer.
-        """
-        ...
-
-
-class CausalModelWriter(NamedTuple):
-    """Asks a language model."""
-
-    model: ModelWriter
-
-    @property
-    def version(self) -> str:
-        """Version of prompt and model."""
-        return self.model.version
-
-    async def write(self, brief: CausalBrief) -> Written:
-        """Both steps, checked like those of every other query."""
-        return await self.model.write_checked(
-            brief.pathway.task, brief.metadata, brief.slots, brief.heldout, brief.seed
-        )
+    def slot(self, said: str) -> Slot:
+        """The slot of the query; `said` are the words for a value that the user says."""
+        words = "" if self.carried_from else said
+        page = f"{self.node.graph.app}.{self.setting.page}"
+        return Slot(name=self.name, value=self.setting.value, said=words, page=page)
 
 
-class CausalGrammar:
-    """Puts the wishes of the atomic tasks into a template."""
+def pathway_settings(pathway: CausalPathway) -> Iterator[PathwaySetting]:
+    """The values of all atomic tasks, in the order in which they are set."""
+    before = ""
+    for node in pathway.nodes:
+        for setting in node.sample.settings:
+            carried = before if setting.slot == node.slot else ""
+            yield PathwaySetting(f"{node.graph.app.replace('-', '_')}_{setting.name}", node, setting, carried)
+        before = app_name(node.graph)
 
-    version = "causal-grammar-1"
 
-    def __init__(self) -> None:
-        """Read the templates."""
-        self._by_kind = packaged_phrasings("trajmill.stages.queries.causal")
+def pathway_slots(pathway: CausalPathway) -> tuple[KnownSlot, ...]:
+    """The words that an instruction must have, and the answers that it must not have."""
+    return tuple(_known(each) for each in pathway_settings(pathway))
 
-    async def write(self, brief: CausalBrief) -> Written:
-        """Draw a template and the words of the wishes."""
-        rng, pathway = Random(brief.seed), brief.pathway
-        kind = "devices" if brief.several_devices else "pathway"
-        template = self._by_kind[kind].draw(brief.heldout, rng)
-        wishes = [_wish(node, rng, "" if number == 0 else _FOUND) for number, node in enumerate(pathway.nodes)]
-        steps = _on_devices(pathway, wishes) if brief.several_devices else ", then ".join(wishes)
-        text = tidy(parse_template(template.text, pathway.task).expand({"steps": steps}, rng))
-        raw = GrammarWriter().synthesise(brief.metadata)
-        return Written(raw, text, f"{pathway.task}/{template.id}", _said(pathway, text))
+
+def pathway_facts(pathway: CausalPathway) -> GoalFacts:
+    """The facts for a language model."""
+    return GoalFacts(pathway_metadata(pathway), pathway_slots(pathway))
+
+
+def worded_pathway(pathway: CausalPathway, several_devices: bool, heldout: bool, seed: int) -> Written:
+    """Put the wishes of the atomic tasks into a template.
+
+    Args:
+        pathway: the pathway.
+        several_devices: whether the instruction names the devices.
+        heldout: whether it must have a phrasing that training never sees.
+        seed: draws the template and the words.
+    """
+    rng = Random(seed)
+    kind = "devices" if several_devices else "pathway"
+    template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
+    wishes = [_wish(node, rng, "" if number == 0 else _FOUND) for number, node in enumerate(pathway.nodes)]
+    steps = _on_devices(pathway, wishes) if several_devices else ", then ".join(wishes)
+    text = tidy(parse_template(template.text, pathway.task).expand({"steps": steps}, rng))
+    raw = explicit_instruction(pathway_metadata(pathway))
+    return Written(raw, text, f"{pathway.task}/{template.id}", _said(pathway, text), _VERSION)
 
 
 class _Found(NamedTuple):
@@ -173,3 +158,41 @@ def _said(pathway: CausalPathway, text: str) -> dict[str, str]:
         for slot in pathway_slots(pathway)
         if slot.accepted
     }
+
+
+def pathway_metadata(pathway: CausalPathway) -> PathMetadata:
+    """The facts about all atomic tasks, one after the other."""
+    parts = [path_metadata(node.sample) for node in pathway.nodes]
+    by_place = {(each.node.graph.app, each.setting.name): each for each in pathway_settings(pathway)}
+
+    def renamed(node: PathwayNode, value: SlotValue) -> SlotValue:
+        setting = by_place[node.graph.app, value.name]
+        words = () if setting.carried_from else value.words
+        return value._replace(name=setting.name, words=words, carried_from=setting.carried_from)
+
+    def page_of(node: PathwayNode, page: PageMetadata) -> PageMetadata:
+        return page._replace(settings=tuple(renamed(node, value) for value in page.settings))
+
+    together = list(zip(pathway.nodes, parts, strict=True))
+    return PathMetadata(
+        pathway.task,
+        " ".join(_purpose(node) for node in pathway.nodes),
+        pathway.first,
+        tuple(page_of(node, page) for node, part in together for page in part.pages),
+        tuple(renamed(node, value) for node, part in together for value in part.constraints),
+    )
+
+
+def _purpose(node: PathwayNode) -> str:
+    """What an atomic task is for, without its values."""
+    if node.answer is None:
+        return f"Put the answer into {app_name(node.graph)}."
+    return f"Find {node.answer.name.replace(f'{{{node.slot}}}', '').strip() or 'a text'} in {app_name(node.graph)}."
+
+
+def _known(each: PathwaySetting) -> KnownSlot:
+    slot = known_slot(each.node.graph, each.setting)._replace(name=each.name)
+    if each.carried_from:
+        return slot._replace(accepted=(), refused=(each.setting.value,))
+    # What is prepared is no value of the app, so that its own values stay refused.
+    return slot._replace(refused=())

@@ -1,21 +1,33 @@
-"""Asks a vision-language model for commands: with a screenshot, the names of its elements, and exemplars."""
+"""Commands of a vision-language model, which gets a screenshot, the names of its elements and exemplars.
+
+Whatever the model writes is text: its steps become typed operations, or the command is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import content_id
+from trajmill.schemas.record import Record, content_id
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.environments.screen_goal import targets
+from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
+from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompted import PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
-from trajmill.stages.queries.commands.base import CommandAnswer, CommandPlace, WrittenCommand
+from trajmill.stages.queries.commands.places import CommandPlace
+from trajmill.stages.queries.proposals.propose import why_no_task
+from trajmill.stages.queries.templates import one_line
 
 ROLE = "writer"
+BATCH = 10
+"""Most commands in one request."""
 TEMPERATURE = 0.8
 _MOST_ELEMENTS = 120
 _MOST_PATHWAYS = 40
@@ -23,6 +35,38 @@ _LONGEST = 120
 _MAX_TOKENS = 3072
 _PACKAGE = "trajmill.stages.queries.commands"
 _FIELDS = frozenset({"app", "platform", "elements", "pathways", "exemplars", "known", "count"})
+_OPERATIONS = frozenset({"tap", "double_tap", "right_tap", "type", "replace", "key", "drag", "select", "scroll"})
+_NEEDS_TARGET = _OPERATIONS - {"type", "replace", "key"}
+_NAMED_KEYS = "enter|tab|escape|space|backspace|delete|home|end|up|down|left|right|f[1-9]|f1[0-2]"
+_KEYS = re.compile(rf"(?:(?:ctrl|shift|alt)\+)*(?:[a-z0-9]|{_NAMED_KEYS})")
+_DENIED_KEYS = re.compile(r"alt\+f4|ctrl\+(?:shift\+)?(?:q|w|p|o|n)|ctrl\+alt\+.*|alt\+(?:tab|space)")
+"""They close, print, or go to another file or window."""
+
+
+class WrittenStep(Record):
+    """One operation, as the model wrote it."""
+
+    operation: str = Field(max_length=20)
+    target: str = Field("", max_length=300)
+    text: str = Field("", max_length=300)
+
+
+class WrittenCommand(Record):
+    """One command, as the model wrote it; nothing of it is believed."""
+
+    instruction: str
+    steps: Annotated[tuple[WrittenStep, ...], Field(max_length=15)] = ()
+    pathway: int | None = None
+    """Number of the pathway that is taken first."""
+    shows: Annotated[tuple[Showing, ...], Field(max_length=8)] = ()
+    """What the screen shows when it is done, and not before."""
+    lacks: Annotated[tuple[Showing, ...], Field(max_length=8)] = ()
+
+
+class CommandAnswer(Record):
+    """The answer of the model."""
+
+    commands: Annotated[tuple[WrittenCommand, ...], Field(min_length=1, max_length=2 * BATCH)]
 
 
 def command_prompt(own: Path | None = None) -> Prompt:
@@ -93,3 +137,49 @@ def _listed(texts: Sequence[str]) -> str:
 
 def _numbered(texts: Sequence[str]) -> str:
     return "\n".join(f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(texts)) or "(none)"
+
+
+def why_no_command(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> str:
+    """Why a command cannot be used, in one line; empty if it can be walked."""
+    text = one_line(command.instruction)
+    return next(_reasons(command, text, place, screen, deny_list), "")
+
+
+def _reasons(
+    command: WrittenCommand, text: str, place: CommandPlace, screen: Observation, deny_list: DenyList
+) -> Iterator[str]:
+    if reason := why_no_task(command.instruction, text):
+        yield reason
+    if command.pathway is not None and not 0 <= command.pathway < len(place.pathways):
+        yield f"there is no pathway {command.pathway}"
+    if command.pathway is None and not command.steps:
+        yield "it has no step"
+    for step in command.steps:
+        yield from _of_step(step, deny_list)
+    first = next((step.target for step in command.steps if step.target), "")
+    if command.pathway is None and first and first not in targets(screen.elements or ()) and not _is_scrolled(command):
+        yield f"{first!r} is not on the screen"
+    if command.pathway is None and not (command.shows or command.lacks):
+        yield "nothing tells when it is done"
+    wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
+    if (command.shows or command.lacks) and holds_on(screen, wanted):
+        yield "it is done before it begins"
+
+
+def _of_step(step: WrittenStep, deny_list: DenyList) -> Iterator[str]:
+    if step.operation not in _OPERATIONS:
+        yield f"{step.operation!r} is no operation"
+    elif step.operation in _NEEDS_TARGET and not step.target:
+        yield f"{step.operation} needs a target"
+    elif step.operation == "key" and (not _KEYS.fullmatch(step.text) or _DENIED_KEYS.fullmatch(step.text)):
+        yield f"the keys {step.text!r} are not pressed"
+    elif step.operation in ("type", "replace") and not step.text.strip():
+        yield f"{step.operation} needs a text"
+    if not all(letter.isprintable() or letter == "\n" for letter in f"{step.target}{step.text}"):
+        yield "a step has characters that nobody types"
+    if deny_list.denies(step.target):
+        yield f"{step.target!r} is never pressed"
+
+
+def _is_scrolled(command: WrittenCommand) -> bool:
+    return bool(command.steps) and command.steps[0].operation == "scroll"

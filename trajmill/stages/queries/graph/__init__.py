@@ -1,1 +1,1 @@
-"""Queries sampled from navigation graphs (`source = dag`): sample, describe, write, check, walk (paper 6.2)."""
+"""Queries from the graphs of apps, explored or written by hand, in any environment (`source = graph`)."""

@@ -15,8 +15,8 @@ from trajmill.schemas.tables.pathway import PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.element_walk import WalkPosition, next_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
-from trajmill.stages.queries.pathways.base import WalkBounds, WalkTally
-from trajmill.stages.queries.pathways.elements import ProgramState, program_state
+from trajmill.stages.queries.pathways.programs import WalkBounds, WalkTally
+from trajmill.stages.queries.pathways.states import ProgramState, program_state
 
 T = TypeVar("T")
 _ESCAPE = PressKeys(keys=("escape",))

@@ -1,19 +1,94 @@
-"""Reads the programs to walk from a YAML file; those of the local desktop are package data."""
+"""Programs to walk for pathways: their records, the bounds of a walk, and the YAML file that names them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
-from pydantic import ValidationError
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
-from trajmill.schemas.record import Record
-from trajmill.schemas.tables.query import Platform
-from trajmill.stages.queries.pathways.base import PathwayProgram
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
+from trajmill.stages.environments.tasks import bare_query
+
+STAGE = "pathways"
+
+
+class PathwayProgram(Record):
+    """A program to walk: one entry of a programs file."""
+
+    name: str
+    """Stored on its pathways and queries as their app."""
+    title: str
+    """Its name in instructions, e.g. `the text editor`."""
+    platform: Platform
+    start_state: str
+    """The start state, as JSON for the environment's reset."""
+    opening: tuple[PathStep, ...] = ()
+    """Operations that bring it to the front after a reset, if the start state does not."""
+    selecting: tuple[PathStep, ...] = ()
+    """Operations after which an object is selected; empty if nothing can be selected."""
+    selection: str = ""
+    """The words for the selected object, e.g. `all of the text`."""
+    presses_commands: bool = False
+    """Whether to press also entries and buttons without an ellipsis, which announces a dialog. A reset undoes their
+    changes, so this suits programs that reset quickly."""
+
+
+class WalkBounds(Record):
+    """The bounds of a walk."""
+
+    depth: PositiveInt = 4
+    """Most elements on a pathway."""
+    breadth: PositiveInt = 40
+    """Most elements that are pressed in one state of the program."""
+    steps: PositiveInt = 1500
+    """Most actions of the whole walk, replays included."""
+    seconds: PositiveFloat = 300.0
+    """Longest time of the whole walk; a walk that reaches it keeps its results."""
+    seconds_per_step: PositiveFloat = 30.0
+    """Longest time of one action; a program that takes longer hangs."""
+    seconds_per_reset: PositiveFloat = 120.0
+    failures: NonNegativeInt = 5
+    """Most crashes and hangs; the next one ends the walk."""
+
+
+class WalkTally(NamedTuple):
+    """The steps, resets and time that a walk used."""
+
+    steps: int
+    resets: int
+    seconds: float
+
+
+class WalkResult(NamedTuple):
+    """The result of one walk."""
+
+    pathways: tuple[Pathway, ...]
+    """In the order in which they were found."""
+    failures: tuple[Failure, ...]
+    """Branches that could not be walked, and the reason if the walk ended early."""
+    screens: dict[str, Observation]
+    """By screen id, the screens that the pathways' steps name."""
+    tally: WalkTally
+
+
+class CollectedPathways(NamedTuple):
+    """The result of the walks over some programs."""
+
+    pathways: tuple[Pathway, ...]
+    failures: tuple[Failure, ...]
+    screens: dict[str, Observation]
+    """By screen id, the screens that the pathways name."""
+    tallies: dict[str, WalkTally]
+    """By program, what its walk used."""
 
 
 class _Entry(Record):
@@ -60,3 +135,10 @@ def _program(entries: Any) -> PathwayProgram:
     entry = _Entry.model_validate(entries)
     start_state = json.dumps(entry.start_state, sort_keys=True)
     return PathwayProgram.model_validate(entry.model_dump() | {"start_state": start_state})
+
+
+def start_query(program: PathwayProgram, origin: Origin) -> Query:
+    """A query without instruction and goal; a reset for it brings the program into its start state."""
+    return bare_query(
+        program.platform, program.name, program.start_state, Source.PATHWAY, origin, made_by="deep-search"
+    )

@@ -12,11 +12,24 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds, WalkResult
-from trajmill.stages.queries.pathways.elements import ElementKey, ProgramState, plain_name, promises_dialog
+from trajmill.stages.queries.base import failure
 from trajmill.stages.queries.pathways.navigator import ElementMissing, Navigator, OutOfBounds, ProgramEnded
-from trajmill.stages.queries.pathways.press_result import PressResult, menu_entry, press_result
-from trajmill.stages.queries.pathways.start_query import start_query
+from trajmill.stages.queries.pathways.programs import (
+    STAGE,
+    PathwayProgram,
+    WalkBounds,
+    WalkResult,
+    start_query,
+)
+from trajmill.stages.queries.pathways.states import (
+    ElementKey,
+    PressResult,
+    ProgramState,
+    menu_entry,
+    plain_name,
+    press_result,
+    promises_dialog,
+)
 
 _OPENS_ALWAYS = frozenset({"menu", "tab"})
 _COMMANDS = frozenset({"menu_item", "button", "link"})
@@ -98,16 +111,8 @@ class _Walk:
 
     def fail(self, message: str, failure_class: FailureClass) -> None:
         """Record the failure of a branch."""
-        self.failures.append(
-            Failure(
-                stage=STAGE,
-                input_id=self._program.name,
-                failure_class=failure_class,
-                message=message,
-                attempts=1,
-                **self._origin.common(made_by=MADE_BY),
-            )
-        )
+        name = self._program.name
+        self.failures.append(failure(name, message, self._origin, MADE_BY, failure_class, stage=STAGE))
 
     async def _expand(self, node: _Node) -> None:
         """Press everything that is new in a state."""

@@ -1,4 +1,4 @@
-"""Finds which pathways need a selected object: by a second walk, or by asking a model (paper 6.2, computers)."""
+"""Collects the pathways of programs, with their need of a selected object: by a second walk, or by a model (6.2)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.prompted import PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
-from trajmill.stages.queries.pathways.base import STAGE, PathwayProgram, WalkBounds
+from trajmill.stages.queries.base import failure
 from trajmill.stages.queries.pathways.navigator import Navigator, OutOfBounds
-from trajmill.stages.queries.pathways.start_query import start_query
+from trajmill.stages.queries.pathways.programs import (
+    STAGE,
+    CollectedPathways,
+    PathwayProgram,
+    WalkBounds,
+    WalkTally,
+    start_query,
+)
+from trajmill.stages.queries.pathways.search import deep_search
 
 TREE = "tree"
 ROLE = "writer"
@@ -37,6 +47,39 @@ class SelectionAnswer(Record):
 
     why: str
     needs_selection: bool
+
+
+async def collect_pathways(
+    factory: EnvironmentFactory,
+    programs: Sequence[PathwayProgram],
+    bounds: WalkBounds,
+    origin: Origin,
+    second_opinion: PromptedModel | None = None,
+) -> CollectedPathways:
+    """Walk programs one after the other, and find out which pathways need a selection.
+
+    Args:
+        factory: makes their environments; it is left open.
+        programs: to walk.
+        bounds: of the walk over each program.
+        origin: common columns of the rows.
+        second_opinion: the model to ask if the tree does not show that a selection is needed.
+    """
+    pathways: list[Pathway] = []
+    failures: list[Failure] = []
+    screens: dict[str, Observation] = {}
+    tallies: dict[str, WalkTally] = {}
+    for program in programs:
+        walked = await deep_search(factory, program, bounds, packaged_deny_list(), origin)
+        classified = await needs_by_tree(factory, program, walked.pathways, bounds, origin)
+        failures += [*walked.failures, *classified.failures]
+        if second_opinion is not None:
+            classified = await needs_by_model(second_opinion, program, classified.pathways, origin)
+            failures += classified.failures
+        pathways += classified.pathways
+        screens |= walked.screens
+        tallies[program.name] = walked.tally
+    return CollectedPathways(tuple(pathways), tuple(failures), screens, tallies)
 
 
 async def needs_by_tree(
@@ -153,11 +196,4 @@ def _request(model: PromptedModel, program: PathwayProgram, pathway: Pathway) ->
 
 
 def _failure(pathway: Pathway, message: str, failure_class: FailureClass, origin: Origin, made_by: str) -> Failure:
-    return Failure(
-        stage=STAGE,
-        input_id=pathway.pathway_id,
-        failure_class=failure_class,
-        message=message,
-        attempts=1,
-        **origin.common(made_by=made_by),
-    )
+    return failure(pathway.pathway_id, message, origin, made_by, failure_class, stage=STAGE)

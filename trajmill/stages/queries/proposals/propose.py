@@ -14,15 +14,18 @@ from typing import NamedTuple
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Split
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.queries.base import NewQueries, failure
 from trajmill.stages.queries.difficulty import STEP_CAP
-from trajmill.stages.queries.phrasing_template import one_line
 from trajmill.stages.queries.proposals.proposer import BATCH, ProposedTask, TaskProposer
 from trajmill.stages.queries.proposals.similarity import KnownTasks
-from trajmill.stages.queries.proposals.starting_points import StartingPoint
+from trajmill.stages.queries.proposals.starts import STAGE, StartingPoint
+from trajmill.stages.queries.templates import one_line
 
-STAGE = "propose"
-"""Name of the stage on failures."""
+TRIAL_STAGE = "try_proposals"
+"""Name of the stage of trials on failures."""
 UNCHECKED = "proposed, without a path to walk"
 """Validation outcome of a proposal."""
 MAX_STEPS = (15, 25, STEP_CAP)
@@ -40,14 +43,6 @@ _EXCUSE = re.compile(
 _PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|_{3,}|\bx{3,}\b", re.IGNORECASE)
 
 
-class Proposed(NamedTuple):
-    """New tasks, and the proposals that were refused."""
-
-    queries: tuple[Query, ...]
-    """Of split `train`, in the order of the starting points; without path, slots and goal check."""
-    failures: tuple[Failure, ...]
-
-
 async def propose_tasks(
     proposer: TaskProposer,
     starts: Sequence[StartingPoint],
@@ -57,7 +52,7 @@ async def propose_tasks(
     origin: Origin,
     heldout_apps: Collection[str] = (),
     at_once: int = 1,
-) -> Proposed:
+) -> NewQueries:
     """Let a model propose `wanted` new tasks, divided evenly between the starting points.
 
     A task is refused if it has the same or nearly the same words as an existing query, an example or another new task.
@@ -79,7 +74,7 @@ async def propose_tasks(
     free = asyncio.Semaphore(at_once)
     known = KnownTasks(query.instruction for query in existing)
 
-    async def propose(number: int, start: StartingPoint) -> Proposed:
+    async def propose(number: int, start: StartingPoint) -> NewQueries:
         share = wanted // len(starts) + (number < wanted % len(starts))
         async with free:
             return await _Proposing(proposer, start, existing, known, origin).run(share, seed, heldout_apps)
@@ -107,7 +102,7 @@ class _Proposing:
         self._queries: list[Query] = []
         self._failures: list[Failure] = []
 
-    async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> Proposed:
+    async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> NewQueries:
         """Ask until there are `wanted` tasks, at most `SPARE_REQUESTS` times more than needed."""
         heldout = sorted(set(self._start.apps) & set(heldout_apps))
         if heldout:
@@ -157,19 +152,17 @@ class _Proposing:
         how = "the same words as" if similar.same_words else "nearly the same words as"
         return f'{how} "{similar.text[:_LONGEST_QUOTE]}"'
 
-    def _made(self) -> Proposed:
-        return Proposed(tuple(self._queries), tuple(self._failures))
+    def _made(self) -> NewQueries:
+        return NewQueries(tuple(self._queries), tuple(self._failures))
 
     def _fail(self, input_id: str, message: str, failure_class: FailureClass) -> None:
-        version = self._proposer.version(self._start)
-        self._failures.append(
-            _failure(input_id, f"{self._start.source}: {message}", failure_class, version, self._origin)
-        )
+        version, text = self._proposer.version(self._start), f"{self._start.source}: {message}"
+        self._failures.append(failure(input_id, text, self._origin, version, failure_class, stage=STAGE))
 
 
 def _without_repetitions(
-    made: Sequence[Proposed], proposer: TaskProposer, starts: Sequence[StartingPoint], origin: Origin
-) -> Proposed:
+    made: Sequence[NewQueries], proposer: TaskProposer, starts: Sequence[StartingPoint], origin: Origin
+) -> NewQueries:
     """The tasks of all starting points; of two tasks with the same words on one platform the second is refused."""
     queries: dict[tuple[str, str], Query] = {}
     failures: list[Failure] = []
@@ -178,13 +171,12 @@ def _without_repetitions(
         for query in each.queries:
             key = (query.platform, query.instruction.casefold())
             if key in queries:
-                text = (
-                    f"{start.source}: the same words as on another starting point: {query.instruction[:_LONGEST_QUOTE]}"
-                )
-                failures.append(_failure(query.query_id, text, FailureClass.TASK, proposer.version(start), origin))
+                quoted = query.instruction[:_LONGEST_QUOTE]
+                text = f"{start.source}: the same words as on another starting point: {quoted}"
+                failures.append(failure(query.query_id, text, origin, proposer.version(start), stage=STAGE))
             else:
                 queries[key] = query
-    return Proposed(tuple(queries.values()), tuple(failures))
+    return NewQueries(tuple(queries.values()), tuple(failures))
 
 
 def why_no_task(proposed: str, text: str) -> str:
@@ -234,12 +226,37 @@ def proposed_query(start: StartingPoint, text: str, difficulty: int, version: st
     )
 
 
-def _failure(input_id: str, message: str, failure_class: FailureClass, version: str, origin: Origin) -> Failure:
-    return Failure(
-        stage=STAGE,
-        input_id=input_id,
-        failure_class=failure_class,
-        message=message,
-        attempts=1,
-        **origin.common(made_by=version),
-    )
+class DecidedProposal(NamedTuple):
+    """A proposed task after its trial."""
+
+    query: Query
+    """With a validation that says what was decided."""
+    refusal: Failure | None
+    """Why it was refused; None for a feasible task."""
+
+
+def decide_proposal(
+    query: Query, trajectory: Trajectory, judgement: Judgement | None, origin: Origin
+) -> DecidedProposal | None:
+    """Decide about a proposed task; None if the attempt says nothing about it.
+
+    An attempt that an environment or a model ended, or that no critic could judge, says nothing.
+
+    Args:
+        query: the proposed task.
+        trajectory: the attempt at it.
+        judgement: the judge's decision on the attempt; None if it was not judged.
+        origin: common columns of the rows; the query is stored in this round, even if an earlier one proposed it.
+    """
+    if judgement is None and trajectory.failure_class is not FailureClass.TASK:
+        return None
+    feasible = judgement is not None and judgement.correct
+    columns = {"validation": FEASIBLE if feasible else INFEASIBLE, **origin.common(made_by=query.made_by)}
+    decided = query.model_copy(update=columns)
+    return DecidedProposal(decided, None if feasible else _refusal(decided, trajectory, origin))
+
+
+def _refusal(query: Query, trajectory: Trajectory, origin: Origin) -> Failure:
+    reason = trajectory.failure_message or "the attempt was judged incorrect"
+    message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
+    return failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)

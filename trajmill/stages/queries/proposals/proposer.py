@@ -14,7 +14,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.models.base import ChatModel, MessagePart
 from trajmill.stages.models.prompted import PromptedModel, Sampling
 from trajmill.stages.models.prompts import Prompt, own_or_packaged
-from trajmill.stages.queries.proposals.starting_points import StartingPoint, TaskSuccess
+from trajmill.stages.queries.proposals.starts import StartingPoint, TaskSuccess
 
 ROLE = "writer"
 RELIABLE = 0.7

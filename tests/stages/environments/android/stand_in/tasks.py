@@ -10,10 +10,10 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart, PhoneTask
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.graph.generate import generate_queries
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-from trajmill.stages.queries.graph.validation import SimulatedValidator
+from trajmill.stages.queries.base import GrammarWriter
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.queries.tasks.validation import SimulatedValidator
 
 ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
 

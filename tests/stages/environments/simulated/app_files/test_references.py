@@ -12,10 +12,10 @@ from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.models.untrained.vocabulary import words_of
-from trajmill.stages.queries.graph.generate import generate_queries
-from trajmill.stages.queries.graph.grammar import GrammarWriter
-from trajmill.stages.queries.graph.spec import GraphQueriesSpec
-from trajmill.stages.queries.graph.validation import SimulatedValidator
+from trajmill.stages.queries.base import GrammarWriter
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.queries.tasks.validation import SimulatedValidator
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.stages.models.scripted import ScriptedModel
+from tests.stages.queries.samples import chosen
+from tests.stages.queries.tasks.honest import honest_draft
+from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.queries.base import Candidate, DraftRefused, GrammarWriter, NewQueries, Written
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.model_writer import TRIES, ModelWriter
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.templates import heldout_parts
+
+Answer = str | Completion | ModelFailure
+
+
+def _text(request: ChatRequest) -> str:
+    return "\n".join(str(part) for message in request.messages[:2] for part in message.parts)
+
+
+def honest(request: ChatRequest) -> str:
+    return honest_draft(_text(request))
+
+
+def saying(instruction: str) -> Callable[[ChatRequest], str]:
+    """A model that synthesises well and always refines to the same words."""
+
+    def answer(request: ChatRequest) -> str:
+        refining = "Explicit instruction" in _text(request)
+        return json.dumps({"instruction": instruction}) if refining else honest(request)
+
+    return answer
+
+
+def brief(task: TaskGraph, heldout: bool = False, seed: int = 0) -> Candidate:
+    sample = chosen(task, dish="Pad Thai", size="Large", note="no nuts")
+    return Candidate(sample, Split.TRAIN, heldout, seed)
+
+
+def write(answer: Callable[[ChatRequest], Answer], brief: Candidate) -> tuple[Written, ScriptedModel]:
+    model = ScriptedModel(answer)
+    return asyncio.run(ModelWriter(model).write(brief)), model
+
+
+def test_the_prompts_tell_the_path_and_the_values(order: TaskGraph) -> None:
+    written, model = write(honest, brief(order))
+    synthesis, refinement = model.asked
+    for told in ("Order a dish", "Bites: ", 'type "no nuts" into Note for the kitchen', '- size: say "large" or "big"'):
+        assert told in _text(synthesis)
+    assert written.raw in _text(refinement)
+    assert "Open the takeout app, click on the food entry. ->" in _text(refinement)
+    assert (synthesis.role, synthesis.temperature, refinement.temperature) == ("writer", 0.0, 0.8)
+    assert synthesis.answer_schema and "instruction" in synthesis.answer_schema
+
+
+def test_what_is_written_says_every_slot_in_the_words_of_the_text(order: TaskGraph) -> None:
+    written, model = write(honest, brief(order))
+    assert written.said == {"dish": "Pad Thai", "size": "large", "note": "no nuts"}
+    assert written.text.endswith('Order a dish: Pad Thai, large, "no nuts".')
+    assert written.phrasing.startswith("bites.order/t-writer_")
+    assert ModelWriter(model).version == "writer_synthesise-1@scripted-1"
+
+
+def test_equal_briefs_give_equal_requests(order: TaskGraph) -> None:
+    assert write(honest, brief(order, seed=3))[1].asked == write(honest, brief(order, seed=3))[1].asked
+    seeds = {write(honest, brief(order, seed=seed))[1].asked[1].seed for seed in range(5)}
+    assert len(seeds) == 5
+
+
+def test_every_manner_is_drawn_and_heldout_ones_never_for_training(order: TaskGraph) -> None:
+    trained = {write(honest, brief(order, False, seed))[0].phrasing for seed in range(40)}
+    heldout = {write(honest, brief(order, True, seed))[0].phrasing for seed in range(40)}
+    assert (len(trained), len(heldout)) == (4, 2)
+    assert all(phrasing.startswith("bites.order/h") for phrasing in heldout)
+    assert not any("/h" in phrasing for phrasing in trained)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "heldout", "reason"),
+    [
+        ('Order Pad Thai, note "no nuts".', False, 'size is lost: say "large" or "big" or "Large"'),
+        ('Order a large Pad Thai for 3, note "no nuts".', False, 'the number "3" is invented'),
+        ('Order a small Pad Thai, note "no nuts".', False, 'size is changed: "small" is another value'),
+        ('Get me a large Pad Thai, note "no nuts"?', False, "it must not be a question"),
+        ('Get me a large Pad Thai, note "no nuts".', True, "it must be a question"),
+        ("Pad Thai " * 60, False, "at most 400 are allowed"),
+    ],
+)
+def test_a_draft_that_is_never_right_is_refused_with_its_reason(
+    order: TaskGraph, instruction: str, heldout: bool, reason: str
+) -> None:
+    model = ScriptedModel(saying(instruction))
+    with pytest.raises(DraftRefused) as refused:
+        asyncio.run(ModelWriter(model).write(brief(order, heldout)))
+    assert str(refused.value).startswith("bites.order: refinement: 3 drafts were refused, the last: ")
+    assert reason in str(refused.value)
+    assert len(str(refused.value)) < 1000 and "\n" not in str(refused.value)
+    assert (refused.value.attempts, len(model.asked)) == (TRIES, 1 + TRIES)
+
+
+def test_the_next_draft_is_asked_for_with_the_reason(order: TaskGraph) -> None:
+    def learns(request: ChatRequest) -> str:
+        told = str(request.messages[-1].parts[0])
+        refining = "Explicit instruction" in _text(request)
+        return honest(request) if not refining or "size is lost" in told else saying("Pad Thai.")(request)
+
+    written, model = write(learns, brief(order))
+    assert "large" in written.text
+    assert [len(request.messages) for request in model.asked] == [2, 2, 4]
+    assert model.asked[1].seed != model.asked[2].seed
+
+
+def test_what_cannot_be_seen_does_not_get_into_an_instruction(order: TaskGraph) -> None:
+    written, _ = write(saying('Order\n a large\u200b Pad Thai,\x07 note "no nuts"'), brief(order))
+    assert written.text == 'Order a large Pad Thai, note "no nuts".'
+
+
+def _generate(
+    world: World, origin: Origin, answer: Callable[[ChatRequest], Answer], settings: GraphQueriesSpec
+) -> NewQueries:
+    writer = ModelWriter(ScriptedModel(answer))
+    return asyncio.run(generate_queries(world, settings, 4, origin, writer, SimulatedValidator(world), in_flight=24))
+
+
+@pytest.mark.slow
+def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin: Origin) -> None:
+    settings = GraphQueriesSpec(
+        train=80, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=("notes",), validation=8
+    )
+    made = _generate(world, origin, honest, settings)
+    assert Counter(query.split for query in made.queries) == {split: settings.wanted(split) for split in Split}
+    assert leaks_in_queries(made.queries, ("notes",)) == ()
+    for query in made.queries:
+        assert (query.validation, query.made_by) == ("passed", "writer_synthesise-1@scripted-1")
+        assert all(slot.said in query.instruction for slot in query.slots)
+        if query.split is Split.HELDOUT_PHRASINGS:
+            assert query.instruction.endswith("?") and heldout_parts(query)
+        elif query.split is not Split.HELDOUT_APPS:
+            assert not query.instruction.endswith("?") and not heldout_parts(query)
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure_class", "attempts", "reason"),
+    [
+        (saying("Do the usual."), FailureClass.TASK, TRIES, "refinement: 3 drafts were refused, the last: "),
+        (lambda request: ModelFailure("no server answers"), FailureClass.MODEL, 1, "no server answers"),
+        (lambda request: "I am sorry, I cannot do that.", FailureClass.MODEL, 1, "holds no JSON object"),
+        (lambda request: "", FailureClass.MODEL, 1, "the reply is empty"),
+        (lambda request: json.dumps({"instruction": "x" * 10**6}), FailureClass.MODEL, 1, "at most 1600 characters"),
+    ],
+)
+def test_a_model_that_fails_leaves_failures_with_their_reason(
+    world: World,
+    origin: Origin,
+    answer: Callable[[ChatRequest], Answer],
+    failure_class: FailureClass,
+    attempts: int,
+    reason: str,
+) -> None:
+    bites = world.apps["bites"]
+    small = World({"bites": bites.model_copy(update={"tasks": {"order": bites.tasks["order"]}})}, {})
+    made = _generate(
+        small,
+        origin,
+        answer,
+        GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0),
+    )
+    assert made.queries == ()
+    *failed, short = made.failures
+    assert len(failed) == 3
+    for failure in failed:
+        assert (failure.input_id, failure.failure_class, failure.attempts) == ("bites.order", failure_class, attempts)
+        assert reason in failure.message and len(failure.message) < 1200
+    assert short.message.startswith("only 0 of 5 queries")
+
+
+@pytest.mark.slow
+def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origin) -> None:
+    def answer(request: ChatRequest) -> Answer:
+        return ModelFailure("busy") if "Task: Order a dish" in _text(request) else honest(request)
+
+    made = _generate(
+        world,
+        origin,
+        answer,
+        GraphQueriesSpec(train=100, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0),
+    )
+    assert len(made.queries) == 100
+    assert {failure.message for failure in made.failures} == {"busy"}
+
+
+@pytest.mark.slow
+def test_the_grammar_replaces_a_writer_of_nonsense(world: World, origin: Origin) -> None:
+    model = ScriptedModel(saying("Do the usual."))
+    settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_app_names=(), validation=0)
+    making = generate_queries(
+        world, settings, 0, origin, ModelWriter(model), SimulatedValidator(world), 4, stand_in=GrammarWriter()
+    )
+    made = asyncio.run(making)
+    assert len(made.queries) == 28
+    stood_in = [query for query in made.queries if query.made_by == GrammarWriter().version]
+    assert all(query.slots for query in stood_in) and len(stood_in) > 14
+    assert sum("3 drafts were refused" in failure.message for failure in made.failures) >= len(stood_in)
+    assert leaks_in_queries(made.queries, ()) == ()

@@ -1,0 +1,280 @@
+"""Draws causal pathways: which atomic tasks follow each other, and which answers they hand on (NaturalGAIA 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib.resources import files
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import PathStep, Source, Split
+from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
+from trajmill.stages.environments.simulated.spec import RunsApps
+from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.graphs.base import AppGraph, GraphAnswer
+from trajmill.stages.graphs.file import read_graph
+from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.queries.base import (
+    Candidate,
+    GoalFacts,
+    Offer,
+    QueryPlan,
+    SourceContext,
+    SplitCandidates,
+    UnseenApps,
+    Written,
+)
+from trajmill.stages.queries.causal.path import is_simulated, pathway_goal, pathway_path, pathway_start
+from trajmill.stages.queries.causal.pathway import (
+    EASY_TASKS,
+    MEDIUM_TASKS,
+    MOST_TASKS,
+    AtomicTasks,
+    CausalPathway,
+    PathwayNode,
+    ReadingTask,
+    WritingTask,
+    atomic_tasks,
+)
+from trajmill.stages.queries.causal.wording import atomic_rows, pathway_facts, pathway_settings, worded_pathway
+from trajmill.stages.queries.graph.routes import Route, places_of, sample_of, values_of
+from trajmill.stages.queries.graph.wording import page_description
+from trajmill.stages.queries.spec import CausalSpec
+from trajmill.stages.queries.splits import is_held_out_phrasing
+
+_SIZES: Mapping[int, tuple[int, int]] = {
+    1: (2, EASY_TASKS),
+    2: (EASY_TASKS + 1, MEDIUM_TASKS),
+    3: (MEDIUM_TASKS + 1, MOST_TASKS),
+}
+"""By level, the fewest and the most atomic tasks; one task alone hands nothing on."""
+_TRIES = 60
+"""Tries to find a pathway of a level; most chains of atomic tasks hand on nothing that the next one can use."""
+_MOST_DRAWS = 50
+"""Draws in a row without a new pathway, after which a split has no more."""
+_SHARES = (Split.VALIDATION, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
+_TENTHS = 10
+"""Each held-out split has a tenth of the items that pathways begin with; training has the others."""
+_SPARE_STEPS = 10
+_ACTIONS = {"type": 3, "open": 2}
+"""Actions of an operation that needs several."""
+TaskT = TypeVar("TaskT", ReadingTask, WritingTask)
+
+
+class CausalGoal(NamedTuple):
+    """A causal pathway as a goal."""
+
+    pathway: CausalPathway
+    several_devices: bool
+
+    @property
+    def task(self) -> str:
+        """Name of its task."""
+        return self.pathway.task
+
+    def facts(self) -> GoalFacts:
+        """The facts for a language model."""
+        return pathway_facts(self.pathway)
+
+    def worded(self, heldout: bool, seed: int) -> Written:
+        """A wish for each atomic task, in a template."""
+        return worded_pathway(self.pathway, self.several_devices, heldout, seed)
+
+    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+        """The columns that words do not decide."""
+        pathway, path = self.pathway, pathway_path(self.pathway)
+        pages = [(node.graph, page) for node in pathway.nodes for page in _pages(node)]
+        return QueryPlan(
+            platform=pathway.first,
+            apps=pathway.apps,
+            source=Source.CAUSAL,
+            pages=tuple(f"{graph.app}.{page}" for graph, page in pages),
+            page_descriptions=tuple(page_description(graph, page) for graph, page in pages),
+            slots=tuple(each.slot(said.get(each.name, "")) for each in pathway_settings(pathway)),
+            path=path,
+            start_state=pathway_start(pathway, self.several_devices),
+            goal=pathway_goal(pathway, self.several_devices),
+            difficulty=pathway.level,
+            max_steps=_step_limit(path),
+            atomic_tasks=atomic_rows(pathway),
+        )
+
+
+class CausalSource(NamedTuple):
+    """Causal pathways through apps."""
+
+    settings: CausalSpec
+    graphs: tuple[AppGraph, ...]
+
+    async def candidates(self, context: SourceContext) -> Offer:
+        """Pathways of all splits.
+
+        Raises:
+            BadInputError: the graphs offer no pathway.
+        """
+        tasks = atomic_tasks(self.graphs)
+        if not (tasks.reading and tasks.writing):
+            missing = "answer that can be looked up" if tasks.writing else "field that can be filled"
+            raise BadInputError(f"causal: the graphs have no {missing}; see `answers` in causal.md")
+        splits = (Split.TRAIN,) if context.fresh else tuple(Split)
+        return Offer(tuple(self._split(tasks, split, context) for split in splits))
+
+    def _split(self, tasks: AtomicTasks, split: Split, context: SourceContext) -> SplitCandidates:
+        rng = Random(content_id("causal", context.seed, split, context.fresh.seed if context.fresh else 0))
+        titles = tuple(files(__package__).joinpath("titles.txt").read_text().split("\n")[:-1])
+        several_devices = isinstance(context.environment, DevicesTogetherSpec)
+        sampler = _Sampler(
+            tasks, split, self.settings.level_weights, context.unseen, several_devices, context.seed, titles, rng
+        )
+        return SplitCandidates(split, self.settings.wanted(split), [sampler.candidates()])
+
+
+def _pages(node: PathwayNode) -> tuple[str, ...]:
+    """The pages of an atomic task, each once."""
+    return tuple(dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end)))
+
+
+def _step_limit(path: tuple[PathStep, ...]) -> int:
+    """Twice the steps of the path and some more; typing takes up to three actions, opening another app two."""
+    return 2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS
+
+
+def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalSource:
+    """Read the graphs of the configuration and those of the environment's simulated apps.
+
+    Raises:
+        BadInputError: a file is no graph.
+    """
+    described = environment.described_apps() if isinstance(environment, RunsApps) else ()
+    return CausalSource(settings, (*map(read_graph, settings.files), *map(graph_of_app, described)))
+
+
+class _Sampler(NamedTuple):
+    """Draws one pathway after the other."""
+
+    tasks: AtomicTasks
+    split: Split
+    level_weights: tuple[float, ...]
+    unseen: UnseenApps
+    several_devices: bool
+    """Whether a pathway may go from one device to another."""
+    seed: int
+    """Decides what is held out."""
+    titles: tuple[str, ...]
+    rng: Random
+
+    def candidates(self) -> Iterator[Candidate]:
+        """The pathways of the split, each goal once, until no new one is drawn."""
+        seen: set[object] = set()
+        fruitless = 0
+        while fruitless < _MOST_DRAWS:
+            pathway = self.draw()
+            fruitless += 1
+            if pathway is not None and (pathway.task, pathway.key) not in seen:
+                seen.add((pathway.task, pathway.key))
+                fruitless = 0
+                words = int(content_id("causal", self.seed, pathway.task, pathway.key, self.split), 16)
+                heldout = is_held_out_phrasing(self.split, len(seen) + 1)
+                yield Candidate(CausalGoal(pathway, self.several_devices), self.split, heldout, words)
+
+    def draw(self) -> CausalPathway | None:
+        """A pathway; None if there is none of the level that was drawn."""
+        [level] = self.rng.choices(range(1, 4), self.level_weights)
+        for _ in range(_TRIES):
+            chain = self._chain(self.rng.randint(*_SIZES[level]))
+            nodes = self._with_values(*chain) if chain is not None else None
+            if nodes is not None and CausalPathway(nodes).level == level:
+                return CausalPathway(nodes)
+        return None
+
+    def _chain(self, size: int) -> tuple[tuple[ReadingTask, ...], WritingTask] | None:
+        """Atomic tasks in different apps: some that read, then one that writes."""
+        used: list[AppGraph] = []
+        reading: list[ReadingTask] = []
+        for left in range(size - 1, 0, -1):
+            fitting = [task for task in self.tasks.reading if self._fits(task.graph, used)]
+            if left > 1:
+                # One of a few answers, such as a size, names nothing that can be looked up.
+                fitting = [task for task in fitting if not task.answer.values]
+            if not fitting:
+                return None
+            reading.append(self._by_app(fitting))
+            used.append(reading[-1].graph)
+        writing = [task for task in self.tasks.writing if self._fits(task.graph, used)]
+        last = self._by_app(writing) if writing else None
+        if last is None:
+            return None
+        apps = {graph.app for graph in (*used, last.graph)}
+        if self.split is Split.HELDOUT_APPS and apps.isdisjoint(self.unseen.heldout):
+            return None
+        return tuple(reading), last
+
+    def _by_app(self, fitting: Sequence[TaskT]) -> TaskT:
+        """One of some atomic tasks; each device is as likely as another, and so is each app on it."""
+        device = self.rng.choice(sorted({task.graph.platform for task in fitting}))
+        app = self.rng.choice(sorted({task.graph.app for task in fitting if task.graph.platform is device}))
+        return self.rng.choice([task for task in fitting if task.graph.app == app])
+
+    def _fits(self, graph: AppGraph, used: Collection[AppGraph]) -> bool:
+        """Whether an app can come after some others; a live app has its device for itself."""
+        beside = [each for each in used if each.platform is graph.platform]
+        if any(each.app == graph.app for each in used) or not self._is_allowed(graph.app):
+            return False
+        if used and not self.several_devices and not beside:
+            return False
+        return all(is_simulated(each) and is_simulated(graph) for each in beside)
+
+    def _is_allowed(self, app: str) -> bool:
+        unseen = self.unseen
+        if self.split is Split.HELDOUT_APPS:
+            return True
+        return app not in unseen.heldout and (self.split is Split.VALIDATION or app not in unseen.validation)
+
+    def _with_values(self, reading: tuple[ReadingTask, ...], writing: WritingTask) -> tuple[PathwayNode, ...] | None:
+        """The atomic tasks with the values that they hand on; None if an answer is no input of the next task."""
+        nodes: list[PathwayNode] = []
+        starts = [each for each in self._inputs(reading[0].answer) if self._share_of(each) in (None, self.split)]
+        value = self.rng.choice(starts) if starts else None
+        for number, task in enumerate(reading):
+            if value is None:
+                return None
+            following = reading[number + 1].answer if number + 1 < len(reading) else None
+            taken = {node.input for node in nodes} | {value}
+            told = self._told(task.answer, value, following, taken)
+            nodes.append(self._node(task.route, task.answer.of, value, task.answer, told or ""))
+            value = told
+        if value is None:
+            return None
+        return (*nodes, self._node(writing.route, writing.slot, value, None, ""))
+
+    def _inputs(self, answer: GraphAnswer) -> tuple[str, ...]:
+        """The items that can be asked about."""
+        return (answer.names or self.titles) if answer.prepare else tuple(answer.known)
+
+    def _told(self, answer: GraphAnswer, value: str, following: GraphAnswer | None, taken: set[str]) -> str | None:
+        """The answer about an item, which the following task can use; None if there is none."""
+        if not answer.prepare:
+            offered: Collection[str] = (answer.known[value],)
+        elif following is None or answer.values:
+            offered = answer.values or self.titles
+        else:
+            offered = self._inputs(following)
+        fitting = offered if following is None else set(self._inputs(following)).intersection(offered)
+        usable = sorted(each for each in fitting if each not in taken)
+        return self.rng.choice(usable) if usable else None
+
+    def _share_of(self, value: str) -> Split | None:
+        """The split that an item begins pathways of; None for any."""
+        if self.split is Split.HELDOUT_APPS:
+            return None
+        share = int(content_id("share", self.seed, value), 16) % _TENTHS
+        return _SHARES[share] if share < len(_SHARES) else Split.TRAIN
+
+    def _node(self, route: Route, slot: str, value: str, answer: GraphAnswer | None, told: str) -> PathwayNode:
+        others = [
+            value if name == slot else self.rng.choice(values_of(route.graph.pages[page].slots[name]) or ("",))
+            for page, name in places_of(route)
+        ]
+        return PathwayNode(sample_of(route, others), slot, value, answer, told)

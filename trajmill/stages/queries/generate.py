@@ -1,0 +1,324 @@
+"""Makes queries of candidates: words them, walks them, and keeps what is new and leaks nothing (GUI-Owl 6.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import PASSED, PathStep, Query, Split
+from trajmill.stages.models.openable import OpenableModel
+from trajmill.stages.queries.base import (
+    Candidate,
+    DraftRefused,
+    FreshRequest,
+    GrammarWriter,
+    NewQueries,
+    Offer,
+    QuerySource,
+    QueryWriter,
+    SourceContext,
+    SplitCandidates,
+    WalkQueries,
+    draft,
+    failure,
+)
+from trajmill.stages.queries.leaks import InstructionIndex, Novelty, leaks_in_queries
+from trajmill.stages.queries.model_writer import ModelWriter, WriterPrompts
+from trajmill.stages.queries.walk import QueryWalker
+
+FAILURES_IN_A_ROW = 3
+"""After so many failures in a row a task gives no more queries."""
+_AT_ONCE = 16
+"""Most queries that are walked before failures are counted."""
+_SPARE = 3
+"""Candidates that are compared for each fresh query; the hardest are kept."""
+_DRAWS_PER_QUERY = 60
+"""Candidates that are drawn for each fresh query; then the source has no more."""
+
+_WalkKey = tuple[str, str, tuple[PathStep, ...]]
+"""Start state, goal and path of a query."""
+
+
+class WriterModel(NamedTuple):
+    """A language model that writes queries."""
+
+    model: OpenableModel
+    prompts: WriterPrompts
+    in_flight: int
+    """Queries that it writes at the same time."""
+
+
+async def make_queries(
+    sources: Sequence[QuerySource], context: SourceContext, model: WriterModel | None = None
+) -> NewQueries:
+    """Make the queries of all splits; each has been walked, meets its goal, and shares nothing across splits.
+
+    The grammar writes the queries for which the model's drafts are refused; each refusal is a failure.
+
+    Args:
+        sources: where goals come from, in order.
+        context: the environment, the seed and what is held out.
+        model: the language model that writes; the grammar alone without one.
+
+    Raises:
+        BadInputError: a file of a source is wrong, or the model cannot be connected.
+    """
+    calls: list[ModelCall] = []
+    opened = model.model.open(context.origin, calls.append) if model else None
+    walker = QueryWalker(context.environment.factory, context.instances, context.origin)
+    try:
+        own = [ModelWriter(opened, model.prompts)] if opened and model else []
+        made = QuerySet([*own, GrammarWriter()], context.origin, in_flight=model.in_flight if model else 1)
+        for source in sources:
+            offer = await source.candidates(context)
+            calls += offer.model_calls
+            await made.take(offer, offer.walk or walker.walk)
+        return made.without_leaks(context.unseen.heldout)._replace(model_calls=tuple(calls))
+    finally:
+        await walker.close()
+        if opened is not None:
+            await opened.close()
+
+
+async def fresh_queries(
+    sources: Sequence[QuerySource], context: SourceContext, request: FreshRequest, known: Collection[Query]
+) -> tuple[Query, ...]:
+    """Make new training queries for a run, at most `request.wanted`; each has been walked.
+
+    They have no goal and no words of a held-out query. Each source makes up for what those before it lack.
+
+    Args:
+        sources: where goals come from.
+        context: the environment, the seed of the run and what is held out.
+        request: how many, and how hard.
+        known: all queries of the run.
+
+    Raises:
+        BadInputError: a file of a source is wrong.
+    """
+    walker = QueryWalker(context.environment.factory, context.instances, context.origin)
+    added = QuerySet([GrammarWriter()], context.origin, known)
+    try:
+        for left, source in zip(range(len(sources), 0, -1), sources, strict=True):
+            share = request._replace(wanted=-(-(request.wanted - len(added.queries)) // left))
+            offer = await source.candidates(context._replace(fresh=share))
+            streams = [stream for each in offer.splits if each.split is Split.TRAIN for stream in each.streams]
+            await added.add_fresh(share, in_turn(streams), offer.walk or walker.walk)
+    finally:
+        await walker.close()
+    return tuple(added.queries)
+
+
+class QuerySet:
+    """Collects one query set."""
+
+    def __init__(
+        self, writers: Sequence[QueryWriter], origin: Origin, known: Collection[Query] = (), in_flight: int = 1
+    ) -> None:
+        """Start without queries.
+
+        Args:
+            writers: the next one writes a query if one raises a `StageError`.
+            origin: common columns of the rows.
+            known: queries that exist already, which new ones must not repeat.
+            in_flight: drafts made at the same time; it changes only the duration.
+        """
+        self._writers, self._origin, self._in_flight = writers, origin, in_flight
+        self._index = InstructionIndex(known)
+        self._walks: dict[_WalkKey, bool] = {}
+        """Whether the walk passed; words make no difference to it."""
+        self._failed_in_a_row: Counter[str] = Counter()
+        self.queries: list[Query] = []
+        self.failures: list[Failure] = []
+
+    async def take(self, offer: Offer, walk: WalkQueries) -> None:
+        """Fill the splits with the candidates of a source."""
+        self.failures += offer.failures
+        for split in offer.splits:
+            await self._fill(split, walk)
+
+    async def _fill(self, offered: SplitCandidates, walk: WalkQueries) -> None:
+        """Add the wanted queries to a split, task by task in turn, until its candidates are used up."""
+        missing = sys.maxsize if offered.wanted is None else offered.wanted
+        queues = deque(DraftQueue(self._open(stream), self._draft) for stream in offered.streams)
+        try:
+            while batch := await self._next_batch(queues, missing):
+                passed = await self._walked(batch, walk)
+                self.queries += passed
+                missing -= len(passed)
+        finally:
+            for queue in queues:
+                await queue.stop()
+        if offered.wanted is not None and missing:
+            found = offered.wanted - missing
+            self._fail(offered.split, f"only {found} of {offered.wanted} queries: there are no more goals")
+
+    async def add_fresh(self, request: FreshRequest, candidates: Iterator[Candidate], walk: WalkQueries) -> None:
+        """Add training queries of at most the wanted level; the hardest and new goals come first."""
+        missing, bounded = request.wanted, islice(candidates, _DRAWS_PER_QUERY * request.wanted)
+        while missing and (window := list(islice(bounded, _SPARE * request.wanted))):
+            drafts = [drafted.query for each in window if (drafted := await self._draft(each)).query]
+            fitting = [query for query in drafts if query and query.difficulty <= request.level]
+            fitting.sort(key=lambda query: (-query.difficulty, self._index.has_goal(query)))
+            waiting = iter(fitting)
+            while missing and (batch := list(islice(self._new(waiting), min(missing, _AT_ONCE)))):
+                passed = await self._walked(batch, walk)
+                self.queries += passed
+                missing -= len(passed)
+
+    def without_leaks(self, unseen: Collection[str]) -> NewQueries:
+        """Return the query set without queries that splits share something by; each becomes a failure.
+
+        Args:
+            unseen: apps that training never sees.
+        """
+        ids = {query.query_id for query in self.queries}
+        leaks = {
+            leak.heldout if leak.heldout in ids else leak.found_in: leak.detail
+            for leak in leaks_in_queries(self.queries, unseen)
+        }
+        for leaked, why in leaks.items():
+            self._fail(leaked, why)
+        kept = tuple(query for query in self.queries if query.query_id not in leaks)
+        return NewQueries(kept, tuple(self.failures))
+
+    def _open(self, stream: Iterator[Candidate]) -> Iterator[Candidate]:
+        return (each for each in stream if not self._is_closed(each.goal.task))
+
+    def _is_closed(self, task: str) -> bool:
+        return self._failed_in_a_row[task] >= FAILURES_IN_A_ROW
+
+    async def _next_batch(self, queues: deque[DraftQueue], missing: int) -> list[Query]:
+        """Take new queries from the queues in turn, at most `missing`."""
+        batch: list[Query] = []
+        while queues and len(batch) < min(missing, _AT_ONCE):
+            start_ahead(queues, min(self._in_flight, missing - len(batch)))
+            drafted = await queues[0].take()
+            if drafted is None:
+                queues.popleft()
+            elif self._is_closed(drafted.task):
+                continue
+            elif (query := self._admitted(drafted)) is not None:
+                batch.append(query)
+                queues.rotate(-1)
+        return batch
+
+    async def _draft(self, candidate: Candidate) -> Drafted:
+        errors: list[StageError] = []
+        for writer in self._writers:
+            try:
+                return Drafted(candidate.goal.task, await draft(candidate, writer, self._origin), tuple(errors))
+            except StageError as error:
+                errors.append(error)
+        return Drafted(candidate.goal.task, None, tuple(errors))
+
+    def _admitted(self, drafted: Drafted) -> Query | None:
+        """The query of a draft if it is new; a draft that failed or is ambiguous is recorded."""
+        task, query, errors = drafted
+        for error in errors:
+            attempts = error.attempts if isinstance(error, DraftRefused) else 1
+            self._fail(task, str(error), error.failure_class, attempts)
+        novelty = self._index.novelty_of(query) if query is not None else None
+        if query is not None and novelty is Novelty.NEW:
+            self._index.add(query)
+            return query
+        if novelty is not Novelty.REPEATED:
+            self._failed_in_a_row[task] += 1
+        if query is not None and novelty and novelty is not Novelty.REPEATED:
+            self._fail(query.query_id, f"{task}: {novelty.value}: {query.instruction}")
+        return None
+
+    def _new(self, queries: Iterator[Query]) -> Iterator[Query]:
+        for query in queries:
+            if self._index.novelty_of(query) is Novelty.NEW:
+                self._index.add(query)
+                yield query
+
+    async def _walked(self, drafts: Sequence[Query], walk: WalkQueries) -> list[Query]:
+        """The drafts whose path meets the goal; each path is walked once."""
+        first: dict[_WalkKey, Query] = {}
+        for query in drafts:
+            if _walk_key(query) not in self._walks:
+                first.setdefault(_walk_key(query), query)
+        walked = await walk(tuple(first.values()))
+        passed = {query.query_id for query in walked.queries}
+        self.failures += walked.failures
+        for key, query in first.items():
+            self._walks[key] = query.query_id in passed
+            self._failed_in_a_row[query.task] = 0 if self._walks[key] else self._failed_in_a_row[query.task] + 1
+        return [query.model_copy(update={"validation": PASSED}) for query in drafts if self._walks[_walk_key(query)]]
+
+    def _fail(
+        self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK, attempts: int = 1
+    ) -> None:
+        made_by = self._writers[0].version
+        self.failures.append(failure(input_id, message, self._origin, made_by, failure_class, attempts))
+
+
+def in_turn(streams: Sequence[Iterator[Candidate]]) -> Iterator[Candidate]:
+    """Take one candidate of each stream, then the next of each."""
+    waiting = deque(streams)
+    while waiting:
+        stream = waiting.popleft()
+        candidate = next(stream, None)
+        if candidate is not None:
+            waiting.append(stream)
+            yield candidate
+
+
+def _walk_key(query: Query) -> _WalkKey:
+    return query.start_state, query.goal, query.path
+
+
+class Drafted(NamedTuple):
+    """The draft of a candidate."""
+
+    task: str
+    query: Query | None
+    """The query, not yet walked or compared with others; None if every writer failed."""
+    errors: tuple[StageError, ...]
+    """The errors of the writers that failed."""
+
+
+class DraftQueue:
+    """Drafts the candidates of a stream in order, some of them ahead.
+
+    A model server then has many requests at the same time. Drafts are taken in a fixed order, so the number of drafts
+    ahead changes only the duration.
+    """
+
+    def __init__(self, candidates: Iterator[Candidate], draft: Callable[[Candidate], Awaitable[Drafted]]) -> None:
+        """Start no draft yet."""
+        self._candidates, self._draft = candidates, draft
+        self._ahead: deque[asyncio.Future[Drafted]] = deque()
+
+    def reach(self, count: int) -> None:
+        """Start the drafts of the next `count` candidates, as far as there are any."""
+        while len(self._ahead) < count and (candidate := next(self._candidates, None)) is not None:
+            self._ahead.append(asyncio.ensure_future(self._draft(candidate)))
+
+    async def take(self) -> Drafted | None:
+        """Return the next draft, None after the last; raises an error of a draft that is no `StageError`."""
+        self.reach(1)
+        return await self._ahead.popleft() if self._ahead else None
+
+    async def stop(self) -> None:
+        """Cancel the drafts that were started."""
+        for each in self._ahead:
+            each.cancel()
+        await asyncio.gather(*self._ahead, return_exceptions=True)
+        self._ahead.clear()
+
+
+def start_ahead(queues: Sequence[DraftQueue], count: int) -> None:
+    """Start the next `count` drafts of the queues, assuming that each becomes a query."""
+    for number in range(count):
+        queues[number % len(queues)].reach(number // len(queues) + 1)

@@ -1,0 +1,248 @@
+"""Queries from pathways (`source = pathway`): each asks for the end of one; the goal check reads the screen."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from pydantic import Field, PositiveInt
+
+from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
+from trajmill.schemas.tables.query import PathStep, Slot, Source, Split
+from trajmill.stages.environments.screen_goal import KEY
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata
+from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
+from trajmill.stages.queries.base import (
+    Candidate,
+    GoalFacts,
+    Offer,
+    QueryPlan,
+    SourceContext,
+    SplitCandidates,
+    Written,
+)
+from trajmill.stages.queries.difficulty import difficulty, step_limit
+from trajmill.stages.queries.pathways.programs import PathwayProgram
+from trajmill.stages.queries.pathways.states import plain_name
+from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
+
+_FEWEST_STEPS = 15
+"""Smallest step limit, because an agent may have to wait for a real program."""
+_LONGEST_NAME = 40
+_ORDER_OF_KINDS = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
+_FEWEST_TO_HOLD_OUT = 4
+"""If one program has fewer pathways of one kind, none of them is held out."""
+_SELECTED = "selected"
+_WISHES: Final = {
+    EndKind.DIALOG: "Open the dialog {name} and leave it open.",
+    EndKind.MENU: "Open the menu {name} and leave it open.",
+    EndKind.MENU_ITEM: "Open the menu {menu} so that its entry {name} shows, without choosing it.",
+    EndKind.TAB: "Show the tab {name} of {menu}.",
+    EndKind.PAGE: "Open the page {name}.",
+}
+
+
+class PathwaySettings(Record):
+    """How many queries to make of pathways, and the held-out shares; pathway ids decide what is held out."""
+
+    most: PositiveInt = 60
+    """Queries of one program. Dialogs, tabs and pages come first, then menus, then the entries of menus."""
+
+    heldout_slots: float = Field(0.15, ge=0, le=0.4)
+    """Share of the ends of each kind in each program that training never sees."""
+    heldout_phrasings: float = Field(0.15, ge=0, le=0.4)
+    """A further share, whose instructions have phrasings that training never sees."""
+    validation: float = Field(0.15, ge=0, le=0.2)
+    """A further share, which decides which policy is promoted."""
+
+
+class PathwayGoal(NamedTuple):
+    """The end of a pathway as a goal."""
+
+    pathway: Pathway
+    program: PathwayProgram
+
+    @property
+    def name(self) -> str:
+        """The name of the pathway's end."""
+        return plain_name(self.pathway.end_name)
+
+    @property
+    def menu(self) -> str:
+        """The menu or window that contains its end; the program if there is none."""
+        return plain_name(self.pathway.steps[-2].name) if len(self.pathway.steps) > 1 else self.program.title
+
+    @property
+    def task(self) -> str:
+        """The task name that is stored on the query."""
+        return f"{self.program.name}.{self.pathway.end_kind}"
+
+    def facts(self) -> GoalFacts:
+        """The facts for a language model."""
+        program = self.program
+        wish = _WISHES[self.pathway.end_kind].format(name=self.name, menu=self.menu)
+        slots = [KnownSlot("target", "what is wanted", "list", (self.name,), ())]
+        if self.pathway.needs_selection:
+            wish = f"Select {program.selection} first. {wish}"
+            slots.append(KnownSlot("selection", "what is selected", "list", (program.selection,), ()))
+        pages = tuple(
+            PageMetadata(
+                f"{program.name}.{number}", program.title, f"A window of {program.title}.", (), plain_name(step.name)
+            )
+            for number, step in enumerate(self.pathway.steps)
+        )
+        return GoalFacts(PathMetadata(self.task, wish, program.platform, pages, ()), tuple(slots))
+
+    def worded(self, heldout: bool, seed: int) -> Written:
+        """Fill in a template by the kind of end; a clause before it asks for the selection, if one is needed."""
+        rng, by_end, title = Random(seed), packaged_phrasings(__package__), self.program.title
+        template = by_end[self.pathway.end_kind].draw(heldout, rng)
+        parsed = parse_template(template.text, self.task)
+        text = parsed.expand({"name": self.name, "menu": self.menu, "program": title}, rng).strip()
+        if self.program.opening and title not in text:
+            # The program is not on the screen at the start, so the instruction must name it.
+            text = f"in {title}, {text}"
+        phrasing = f"{self.task}/{template.id}"
+        said = {"target": self.name, **({"menu": self.menu} if "menu" in parsed.names() else {})}
+        if self.pathway.needs_selection:
+            clause = by_end[_SELECTED].draw(heldout, rng)
+            wish = {"selection": self.program.selection, "wish": text}
+            text = parse_template(clause.text, self.task).expand(wish, rng)
+            phrasing = f"{phrasing} {_SELECTED}/{clause.id}"
+            said["selection"] = self.program.selection
+        return Written(self._explicit(), tidy(text), phrasing, said, "pathway-grammar-1")
+
+    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+        """The columns that words do not decide."""
+        pathway, program, path = self.pathway, self.program, self._path()
+        values = {"target": self.name, "menu": self.menu}
+        if pathway.needs_selection:
+            values["selection"] = program.selection
+        pages = tuple(dict.fromkeys(step.page for step in path))
+        return QueryPlan(
+            platform=program.platform,
+            apps=(program.name,),
+            source=Source.PATHWAY,
+            pages=pages,
+            page_descriptions=tuple(f"What shows in {program.title} after {page.partition('.')[2]}." for page in pages),
+            slots=tuple(
+                Slot(name=name, value=value, said=said.get(name, ""), page=program.name)
+                for name, value in values.items()
+            ),
+            path=path,
+            start_state=program.start_state,
+            goal=json.dumps({KEY: [_wanted(pathway, shown) for shown in pathway.shows]}),
+            difficulty=difficulty(path, 1),
+            max_steps=max(_FEWEST_STEPS, step_limit(path)),
+        )
+
+    def _explicit(self) -> str:
+        """Step 3: the instruction that names every press, e.g. `In the text editor, press File, press Save As.`."""
+        selected = [f"select {self.program.selection}"] if self.pathway.needs_selection else []
+        presses = [*selected, *(f"press {plain_name(step.name)}" for step in pressed_steps(self.pathway))]
+        return tidy(f"in {self.program.title}, {', '.join(presses)}")
+
+    def _path(self) -> tuple[PathStep, ...]:
+        program, pressed = self.program, pressed_steps(self.pathway)
+        opening = (*program.opening, *(program.selecting if self.pathway.needs_selection else ()))
+        places = ["start", *(step.name for step in pressed)]
+        pages = [f"{program.name}.{'/'.join(places[: end + 1])}" for end in range(len(places))]
+        taps = [
+            PathStep(page=page, operation="tap", target=step.target) for page, step in zip(pages, pressed, strict=False)
+        ]
+        return (*opening, *taps, PathStep(page=pages[-1], operation="finish", target=""))
+
+
+class PathwaySource(NamedTuple):
+    """The pathways of programs."""
+
+    pathways: Sequence[Pathway]
+    programs: Sequence[PathwayProgram]
+    settings: PathwaySettings = PathwaySettings()
+
+    async def candidates(self, context: SourceContext) -> Offer:
+        """One goal for each end of pathways, by the shortest pathway that leads there.
+
+        Leaves out ends that cannot be reached from the start state, that have no words as a name, or that are on the
+        deny list.
+        """
+        deny_list = packaged_deny_list()
+        askable = [each for each in self.pathways if is_askable(each, deny_list)]
+        by_split = _divide(askable, self.settings, context.unseen.all)
+        return Offer(
+            tuple(SplitCandidates(split, None, [self._goals(split, by_split[split], context.seed)]) for split in Split)
+        )
+
+    def _goals(self, split: Split, pathways: Sequence[Pathway], seed: int) -> Iterator[Candidate]:
+        by_name = {program.name: program for program in self.programs}
+        for pathway in pathways:
+            words = int(content_id("pathway words", seed, pathway.pathway_id), 16)
+            goal = PathwayGoal(pathway, by_name[pathway.program])
+            yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
+
+
+def pressed_steps(pathway: Pathway) -> tuple[PathwayStep, ...]:
+    """The steps that are pressed: an entry of a menu is shown, not chosen."""
+    return pathway.steps[:-1] if pathway.end_kind is EndKind.MENU_ITEM else pathway.steps
+
+
+def is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
+    """Whether the end of a pathway can be asked for: it has a name in words, can be reached, and does no harm."""
+    names = [step.name for step in pathway.steps]
+    has_words = all(any(map(str.isalpha, name)) and len(name) <= _LONGEST_NAME and "/" not in name for name in names)
+    reachable = pathway.enabled or pathway.needs_selection is True
+    # A menu entry at the top level is visible from the start, so there is nothing to ask for.
+    nested = pathway.end_kind is not EndKind.MENU_ITEM or len(names) > 1
+    return has_words and reachable and nested and not any(map(deny_list.denies, names))
+
+
+def _divide(
+    pathways: Sequence[Pathway], settings: PathwaySettings, unseen: Collection[str]
+) -> dict[Split, list[Pathway]]:
+    """Give each end to one split."""
+    by_split: dict[Split, list[Pathway]] = {split: [] for split in Split}
+    groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
+    for pathway in _chosen(pathways, settings.most):
+        if pathway.program in unseen:
+            by_split[Split.HELDOUT_APPS].append(pathway)
+        else:
+            groups[pathway.program, pathway.end_kind].append(pathway)
+    for group in groups.values():
+        by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
+        divided = len(group) if len(group) >= _FEWEST_TO_HOLD_OUT else 0
+        slots, words = round(settings.heldout_slots * divided), round(settings.heldout_phrasings * divided)
+        by_split[Split.HELDOUT_SLOTS] += by_chance[:slots]
+        by_split[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
+        decide = slots + words + round(settings.validation * divided)
+        by_split[Split.VALIDATION] += by_chance[slots + words : decide]
+        by_split[Split.TRAIN] += by_chance[decide:]
+    return by_split
+
+
+def _chosen(pathways: Sequence[Pathway], most: int) -> list[Pathway]:
+    """The shortest pathway to each end, for at most `most` ends of each program."""
+    ends: dict[tuple[str, ...], Pathway] = {}
+    for pathway in sorted(pathways, key=lambda each: len(each.steps)):
+        ends.setdefault(_end(pathway), pathway)
+    of_program: Counter[str] = Counter()
+    chosen: list[Pathway] = []
+    for pathway in sorted(ends.values(), key=lambda each: (_ORDER_OF_KINDS.index(each.end_kind), each.pathway_id)):
+        of_program[pathway.program] += 1
+        if of_program[pathway.program] <= most:
+            chosen.append(pathway)
+    return chosen
+
+
+def _end(pathway: Pathway) -> tuple[str, ...]:
+    shows = [f"{each.role}:{each.text}" for each in pathway.shows]
+    return pathway.program, pathway.start_state, pathway.end_kind, pathway.end_name, *shows
+
+
+def _wanted(pathway: Pathway, shown: Evidence) -> dict[str, str]:
+    # An entry that needs a selection is visible without one, but disabled.
+    usable = pathway.needs_selection and pathway.end_kind is EndKind.MENU_ITEM
+    return shown.model_dump() | ({"state": "clickable"} if usable else {})

@@ -1,0 +1,207 @@
+"""Starting points of proposed tasks: apps in a start state, the tasks that people wrote for them, their first screens.
+
+A file of example tasks has one JSON object per line, e.g. `{"instruction": "Order me a pizza", "platform": "phone",
+"apps": ["bites"]}`. A `start_state`, in the form that the environment's reset takes, is optional.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import Platform, Source
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.tasks import bare_query
+from trajmill.stages.queries.base import failure
+from trajmill.stages.rollout.base import Limits
+
+STAGE = "propose"
+"""Name of the stage on failures."""
+PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
+"""Sources of the queries that a model proposed; they have no programmatic check."""
+
+
+class HumanTask(Record):
+    """A task that a person wrote."""
+
+    instruction: str = Field(min_length=1)
+    platform: Platform
+    apps: tuple[str, ...]
+    """Apps that it needs, as in `Query.apps`."""
+    start_state: dict[str, Any] = {}
+    """Its start state; empty for the environment's default state."""
+
+
+def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
+    """The tasks of a file, in order; empty lines are ignored.
+
+    Raises:
+        BadInputError: the file cannot be read or has no task, or a line is not a task.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"{path}: example tasks cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path}: example tasks are not UTF-8 (byte {error.start})") from None
+    tasks = tuple(_task(line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip())
+    if not tasks:
+        raise BadInputError(f"{path}: no example task; write one JSON object per line")
+    return tasks
+
+
+def _task(line: str, where: str) -> HumanTask:
+    try:
+        return HumanTask.model_validate(json.loads(line))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadInputError(f"{where}: no JSON object ({error}); write one task per line") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "task"
+        wanted = '{"instruction": ..., "platform": "phone", "apps": [...]}'
+        raise BadInputError(f"{where}: {field}: {first['msg']}; a task is {wanted}") from None
+
+
+class TaskSuccess(NamedTuple):
+    """The success of the agent so far at one task."""
+
+    instruction: str
+    platform: Platform
+    apps: tuple[str, ...]
+    success: float
+    """Share of the judged attempts that were correct, 0 to 1."""
+
+
+class StartingPoint(NamedTuple):
+    """Apps in one start state, for which tasks are proposed."""
+
+    platform: Platform
+    apps: tuple[str, ...]
+    """As in `Query.apps`."""
+    start_state: str = "{}"
+    """The start state, as JSON for the environment's reset; `{}` for its default state."""
+    examples: tuple[str, ...] = ()
+    """Instructions for it, written by people."""
+    successes: tuple[TaskSuccess, ...] = ()
+    screen: Observation | ScreenHandle | None = None
+    """Its first screen, from which tasks are proposed; None for a curriculum."""
+
+    @property
+    def source(self) -> Source:
+        """How its tasks are made."""
+        return Source.CURRICULUM if self.screen is None else Source.SCREENSHOT
+
+    @property
+    def id(self) -> str:
+        """Identifies it on failures."""
+        screen = self.screen.screen if isinstance(self.screen, Observation) else self.screen
+        return content_id("ground", self.platform, self.apps, self.start_state, screen.screen_id if screen else "")
+
+
+def curriculum_starting_points(
+    tasks: Iterable[HumanTask], successes: Iterable[TaskSuccess] = ()
+) -> tuple[StartingPoint, ...]:
+    """One starting point for the tasks of each set of apps and start state, in order of their first task (CODA 3.4).
+
+    Args:
+        tasks: tasks that people wrote.
+        successes: the success so far; tasks of other apps are ignored.
+    """
+    examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
+    for task in tasks:
+        examples[task.platform, task.apps, json.dumps(task.start_state, sort_keys=True)].append(task.instruction)
+    by_apps: dict[tuple[Platform, tuple[str, ...]], list[TaskSuccess]] = defaultdict(list)
+    for task_successes in successes:
+        by_apps[task_successes.platform, task_successes.apps].append(task_successes)
+    return tuple(
+        StartingPoint(platform, apps, start_state, tuple(written), tuple(by_apps[platform, apps]))
+        for (platform, apps, start_state), written in examples.items()
+    )
+
+
+def in_turn(starts: Sequence[StartingPoint], wanted: int, round_number: int) -> Sequence[StartingPoint]:
+    """At most `wanted` starting points, which get a task in this round; over the rounds all take turns."""
+    first = (round_number - 1) * wanted % len(starts) if starts else 0
+    return [*starts[first:], *starts[:first]][:wanted]
+
+
+class StartScreens(NamedTuple):
+    """The first screens of starting points."""
+
+    screens: dict[str, Observation]
+    """By id of the starting point; one whose start state cannot be reached is missing."""
+    failures: tuple[Failure, ...]
+
+
+async def start_screens(
+    starts: Sequence[StartingPoint],
+    factory: Callable[[Platform], EnvironmentFactory],
+    seed: Callable[[StartingPoint], int],
+    limits: Limits,
+    origin: Origin,
+    at_once: int = 1,
+) -> StartScreens:
+    """Reset an environment to each starting point and read its first screen.
+
+    An environment that fails is replaced, `limits.environment_tries` times in all.
+
+    Args:
+        starts: starting points without screens.
+        factory: makes the environments of a platform.
+        seed: gives the seed of the reset to a starting point.
+        limits: bounds on the seconds of a reset and on the number of tries.
+        origin: common columns of failures.
+        at_once: environments of a platform that are open at the same time.
+    """
+    pools = {platform: EnvironmentPool(factory(platform), at_once) for platform in {each.platform for each in starts}}
+    try:
+        readings = (_first_screen(start, pools[start.platform], seed(start), limits, origin) for start in starts)
+        seen = dict(zip([start.id for start in starts], await asyncio.gather(*readings), strict=True))
+    finally:
+        for pool in pools.values():
+            await pool.close()
+    return StartScreens(
+        {start: screen for start, screen in seen.items() if isinstance(screen, Observation)},
+        tuple(failure for failure in seen.values() if isinstance(failure, Failure)),
+    )
+
+
+async def _first_screen(
+    start: StartingPoint, pool: EnvironmentPool, seed: int, limits: Limits, origin: Origin
+) -> Observation | Failure:
+    tried, reason = 0, EnvironmentFailure("no environment is to be tried", FailureClass.SETUP)
+    while tried < limits.environment_tries:
+        tried += 1
+        try:
+            async with pool.lease() as environment:
+                return await _reset(start, environment, seed, limits.seconds, origin)
+        except EnvironmentFailure as error:
+            reason = error
+    message = f"{', '.join(start.apps) or start.platform}: the start state cannot be reached: {reason}"
+    return failure(start.id, message, origin, STAGE, reason.failure_class, tried, STAGE)
+
+
+async def _reset(
+    start: StartingPoint, environment: Environment, seed: int, seconds: float, origin: Origin
+) -> Observation:
+    if environment.platform is not start.platform:
+        text = f"its platform is {start.platform}, the environment is a {environment.platform}"
+        raise EnvironmentFailure(text, FailureClass.SETUP)
+    try:
+        async with asyncio.timeout(seconds):
+            name = start.apps[0] if start.apps else ""
+            bare = bare_query(start.platform, name, start.start_state, start.source, origin, environment.name)
+            return await environment.reset(bare.model_copy(update={"apps": start.apps}), seed)
+    except TimeoutError:
+        raise EnvironmentFailure(f"it took longer than {seconds:g} s") from None

@@ -1,0 +1,134 @@
+"""The sections of the configuration that ask for queries, and the base of sources from other packages."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from trajmill.schemas.spec import Spec
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.parts import PartGroup
+
+if TYPE_CHECKING:
+    from trajmill.stages.queries.base import QuerySource
+
+QUERY_SOURCES = PartGroup("trajmill.queries", "query source")
+"""The sources that installed packages add; each is a table `[sources.NAME]`."""
+AtomicApp = Literal["libreoffice-calc", "libreoffice-writer", "mousepad", "pcmanfm"]
+"""Programs that have operations."""
+DocumentKind = Literal["docx", "xlsx", "pptx"]
+"""Documents that commands are written for."""
+
+
+class QuerySourceSpec(Spec):
+    """The table `[sources.NAME]` of a source from another package."""
+
+    kind: str
+    """Name of the kind of source."""
+
+    @abstractmethod
+    def open(self) -> QuerySource:
+        """Open the source."""
+
+
+class GraphQueriesSpec(Spec):
+    """How many queries to make for each split, and what is held out."""
+
+    train: PositiveInt = 1000
+    """Queries for training."""
+    heldout_slots: NonNegativeInt = 60
+    """New slot combinations, phrased as in training."""
+    heldout_phrasings: NonNegativeInt = 60
+    """New slot combinations in phrasings that training never sees."""
+    heldout_apps: NonNegativeInt = 60
+    """Queries of apps that training never sees."""
+    heldout_app_names: tuple[str, ...] = ("stride", "photos")
+    """Ids of the apps that are kept from training."""
+
+    validation: NonNegativeInt = 80
+    """Queries that decide which policy is promoted: half of them new slot combinations, half of apps of their own."""
+    validation_app_names: tuple[str, ...] = ("rides",)
+    """Ids of the apps kept from training for the validation queries; the default is passed over where there is no such
+    app."""
+
+    @property
+    def unseen_app_names(self) -> tuple[str, ...]:
+        """The apps that training never sees."""
+        return (*self.heldout_app_names, *(self.validation_app_names if self.validation else ()))
+
+    def validation_apps(self, known: Collection[str]) -> tuple[str, ...]:
+        """The apps kept from training for validation, without a default that is not among the known apps."""
+        if not self.validation:
+            return ()
+        by_default = self.validation_app_names == type(self).model_fields["validation_app_names"].default
+        return tuple(name for name in self.validation_app_names if name in known or not by_default)
+
+    def wanted(self, split: Split) -> int:
+        """Number of wanted queries of a split; 0 for held-out apps if no app is held out."""
+        if split is Split.HELDOUT_APPS and not self.heldout_app_names:
+            return 0
+        return int(getattr(self, split.value))
+
+
+class GraphSourceSpec(Spec):
+    """Queries from graphs of apps (see graphs.md), beside the environment's own.
+
+    Apps named in `queries.heldout_app_names` and `queries.validation_app_names` are kept from training.
+    """
+
+    files: tuple[Path, ...] = ()
+    """Files of graphs, whose apps the environment runs; critics of the kinds `graph_...` know them, too."""
+    train: NonNegativeInt = 0
+    """Queries for training."""
+    validation: NonNegativeInt = 0
+    """New values and pages, which decide which policy is promoted."""
+    heldout_slots: NonNegativeInt = 0
+    """New values and pages, phrased as in training."""
+    heldout_phrasings: NonNegativeInt = 0
+    """New values and pages in phrasings that training never sees."""
+    heldout_apps: NonNegativeInt = 0
+    """Queries of apps that training never sees."""
+
+    def wanted(self, split: Split) -> int:
+        """Number of wanted queries of a split."""
+        return int(getattr(self, split.value))
+
+    @property
+    def any_wanted(self) -> bool:
+        """Whether any query is wanted."""
+        return any(map(self.wanted, Split))
+
+
+class CausalSpec(Spec):
+    """Causal pathways (see causal.md), beside the environment's own queries.
+
+    Apps named in `queries.heldout_app_names` and `queries.validation_app_names` are kept from training.
+    """
+
+    files: tuple[Path, ...] = ()
+    """Files of graphs (see graphs.md) of apps that the environment runs, beside the simulated apps that it has."""
+    train: NonNegativeInt = 0
+    """Pathways for training."""
+    validation: NonNegativeInt = 0
+    """Pathways with new values, which decide which policy is promoted."""
+    heldout_slots: NonNegativeInt = 0
+    """Pathways with new values, phrased as in training."""
+    heldout_phrasings: NonNegativeInt = 0
+    """Pathways with new values in phrasings that training never sees."""
+    heldout_apps: NonNegativeInt = 0
+    """Pathways through an app that training never sees."""
+    level_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=3, max_length=3)] = (133.0, 92.0, 51.0)
+    """Shares of levels 1 (2 atomic tasks), 2 (3 or 4) and 3 (5 to 7 in 3 apps or more), as in NaturalGAIA, table 5."""
+
+    def wanted(self, split: Split) -> int:
+        """Number of wanted pathways of a split."""
+        return int(getattr(self, split.value))
+
+    @property
+    def any_wanted(self) -> bool:
+        """Whether any pathway is wanted."""
+        return any(map(self.wanted, Split))

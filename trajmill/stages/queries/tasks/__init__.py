@@ -1,0 +1,1 @@
+"""Queries of the annotated tasks of app files (`source = dag`)."""

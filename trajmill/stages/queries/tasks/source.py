@@ -1,0 +1,172 @@
+"""Queries of annotated tasks: the tasks of the app files of a simulated world (`source = dag`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from trajmill.schemas.errors import StageError
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import PASSED, Query, Split
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.base import (
+    Candidate,
+    NewQueries,
+    Offer,
+    QueryWriter,
+    SourceContext,
+    SplitCandidates,
+    UnseenApps,
+    failure,
+)
+from trajmill.stages.queries.generate import QuerySet
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.splits import (
+    HELDOUT_GOALS,
+    SPARE_GOALS,
+    is_held_out_phrasing,
+    rephrasings,
+    share_goals,
+)
+from trajmill.stages.queries.tasks.sampling import TaskGoal, divide_tasks, draw_goals
+from trajmill.stages.queries.tasks.validation import SimulatedValidator
+
+_FRESH_GOALS = 4 * SPARE_GOALS
+"""Goals drawn for each fresh query; most of the first ones may be known already."""
+
+
+class TaskSource(NamedTuple):
+    """The annotated tasks of a world; they take turns, so that a short task is as frequent as a long one."""
+
+    world: World
+    settings: GraphQueriesSpec
+    validator: SimulatedValidator
+
+    async def candidates(self, context: SourceContext) -> Offer:
+        """Goals of all splits; equal contexts give equal goals.
+
+        Raises:
+            BadInputError: an app to hold out does not exist.
+        """
+        settings, drawn = self.settings, _Drawn(context)
+        validation_apps = settings.validation_apps(self.world.apps)
+        sides = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
+        if context.fresh:
+            goals = drawn.goals(sides.trained, _FRESH_GOALS * _share(context.fresh.wanted, sides.trained))
+            return Offer((drawn.offer(Split.TRAIN, None, goals),), walk=self.walk)
+        of_own_apps = settings.validation // 2 if validation_apps else 0
+        wanted = {split: settings.wanted(split) for split in Split}
+        wanted[Split.VALIDATION] -= of_own_apps
+        shares = drawn.shares(sides.trained, wanted)
+        heldout = wanted[Split.HELDOUT_APPS]
+        shares[Split.HELDOUT_APPS] = drawn.goals(sides.heldout, SPARE_GOALS * _share(heldout, sides.heldout))
+        own = drawn.goals(sides.validation, SPARE_GOALS * _share(of_own_apps, sides.validation))
+        offers = [drawn.offer(split, wanted[split], shares[split]) for split in Split]
+        offers.append(drawn.offer(Split.VALIDATION, of_own_apps, own))
+        return Offer(tuple(offers), tuple(drawn.failures), walk=self.walk)
+
+    async def walk(self, queries: Sequence[Query]) -> NewQueries:
+        """Walk queries on simulated devices without faults."""
+        passed: list[Query] = []
+        failures: list[Failure] = []
+        for query in queries:
+            reason = self.validator.walk(query)
+            if reason is None:
+                passed.append(query.model_copy(update={"validation": PASSED}))
+            else:
+                message = f"{query.task}: {reason}: {query.instruction}"
+                origin = Origin(round=query.round, run_id=query.run_id, code_version=query.code_version)
+                failures.append(failure(query.query_id, message, origin, query.made_by))
+        return NewQueries(tuple(passed), tuple(failures))
+
+
+async def generate_queries(
+    world: World,
+    settings: GraphQueriesSpec,
+    seed: int,
+    origin: Origin,
+    writer: QueryWriter,
+    validator: SimulatedValidator,
+    in_flight: int = 1,
+    stand_in: QueryWriter | None = None,
+) -> NewQueries:
+    """Make the queries of all splits of a world; equal arguments, `in_flight` apart, give equal queries.
+
+    Every returned query has been walked and meets its goal check. A query that was dropped or could not be made is a
+    failure with its reason.
+
+    Args:
+        world: the apps and errands with their navigation DAGs.
+        settings: how many queries, and what is held out.
+        seed: decides on the goals and on the wording.
+        origin: common columns of the rows.
+        writer: a grammar or a language model.
+        validator: walks each query before it is accepted.
+        in_flight: drafts made at the same time. A writer that waits for a server needs many.
+        stand_in: writes the query if the writer fails; the writer's failure is recorded in any case.
+
+    Raises:
+        BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
+    """
+    unseen = UnseenApps(settings.heldout_app_names, settings.validation_app_names)
+    source = TaskSource(world, settings, validator)
+    offer = await source.candidates(SourceContext(SimulatedSpec(), unseen, seed, origin))
+    made = QuerySet([writer, *([stand_in] if stand_in else [])], origin, in_flight=in_flight)
+    await made.take(offer, source.walk)
+    return made.without_leaks(settings.heldout_app_names)
+
+
+class _Drawn:
+    """Draws the goals of tasks."""
+
+    def __init__(self, context: SourceContext) -> None:
+        self._seed = ("fresh", context.fresh.seed) if context.fresh else ("generate", context.seed)
+        self._origin = context.origin
+        self.failures: list[Failure] = []
+
+    def shares(
+        self, tasks: Sequence[TaskGraph], wanted: Mapping[Split, int]
+    ) -> dict[Split, list[tuple[TaskGoal, ...]]]:
+        """Draw the goals of the tasks that training may use and give each to one split."""
+        shares: dict[Split, list[tuple[TaskGoal, ...]]] = {split: [] for split in Split}
+        of_task = {split: SPARE_GOALS * _share(wanted[split], tasks) for split in HELDOUT_GOALS}
+        of_task[Split.TRAIN] = _share(wanted[Split.TRAIN], tasks)
+        for goals in self.goals(tasks, SPARE_GOALS * sum(of_task.values())):
+            for split, shared in share_goals(goals, of_task).items():
+                shares[split].append(shared)
+        return shares
+
+    def goals(self, tasks: Sequence[TaskGraph], of_task: int) -> list[tuple[TaskGoal, ...]]:
+        """Draw goals of each task."""
+        return [self._draw(task, of_task) for task in tasks]
+
+    def offer(self, split: Split, wanted: int | None, shares: Sequence[tuple[TaskGoal, ...]]) -> SplitCandidates:
+        """The goals of a split as candidates; chance decides which tasks come first."""
+        streams = [self._candidates(goals, split) for goals in shares if goals]
+        Random(self._derive(split, "order")).shuffle(streams)
+        return SplitCandidates(split, wanted, streams)
+
+    def _candidates(self, goals: Sequence[TaskGoal], split: Split) -> Iterator[Candidate]:
+        """Every goal once, then every goal again in other words, and so on."""
+        for turn in rephrasings(split):
+            for number, goal in enumerate(goals):
+                seed = self._derive(goal.task, split, goal.key, turn)
+                yield Candidate(goal, split, is_held_out_phrasing(split, turn + number), seed)
+
+    def _draw(self, task: TaskGraph, wanted: int) -> tuple[TaskGoal, ...]:
+        try:
+            return draw_goals(task, wanted, Random(self._derive(task.name, "goals")))
+        except StageError as error:
+            self.failures.append(failure(task.name, str(error), self._origin, "grammar-1", error.failure_class))
+            return ()
+
+    def _derive(self, *parts: Hashable) -> int:
+        return int(content_id(*self._seed, *parts), 16)
+
+
+def _share(wanted: int, tasks: Sequence[TaskGraph]) -> int:
+    return math.ceil(wanted / max(len(tasks), 1))

@@ -1,0 +1,223 @@
+"""Walks the reference paths of queries in the environment of the run (GUI-Owl 6.2, step 5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from trajmill.schemas.actions import Terminate, Wait
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import PASSED, PathStep, Platform, Query, Source
+from trajmill.stages.agents.pathway_walk import PathwayPosition, next_pathway_move
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.screen_goal import with_checks
+from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.environments.tasks import bare_query
+from trajmill.stages.queries.base import NewQueries, failure
+
+DONE_AT_START = "the goal is met before anything was done"
+_SEED = 0
+_TRIES = 2
+"""Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
+
+Trial = Callable[[Environment, Query], Awaitable[str | None]]
+"""Tries a query in an environment and says in one line why it is refused; None if it passed."""
+
+
+class _WalkOutcome(NamedTuple):
+    reason: str | None
+    """Why the query was refused; None if it passed."""
+    failure_class: FailureClass
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the query itself is wrong."""
+        return self.reason is not None and self.failure_class is FailureClass.TASK
+
+
+class QueryWalker:
+    """Walks queries of any platform; each platform has one factory of environments."""
+
+    def __init__(self, factory: Callable[[Platform], EnvironmentFactory], instances: int, origin: Origin) -> None:
+        """Start no environment yet.
+
+        Args:
+            factory: returns the factory of a platform.
+            instances: environments that walk at the same time.
+            origin: common columns of failures.
+        """
+        self._factory, self._instances, self._origin = factory, instances, origin
+        self._factories: dict[Platform, EnvironmentFactory] = {}
+
+    async def walk(self, queries: Sequence[Query]) -> NewQueries:
+        """Walk queries, one platform after the other."""
+        walked = NewQueries(())
+        for platform in dict.fromkeys(query.platform for query in queries):
+            factory = self._factories.setdefault(platform, self._factory(platform))
+            of_platform = [query for query in queries if query.platform is platform]
+            walked = walked.with_more(await walk_all(factory, of_platform, self._origin, self._instances))
+        return walked
+
+    async def close(self) -> None:
+        """Free all environments."""
+        for factory in self._factories.values():
+            await factory.close()
+
+
+async def walk_all(
+    factory: EnvironmentFactory, queries: Sequence[Query], origin: Origin, instances: int = 1
+) -> NewQueries:
+    """Walk queries in a few environments; an environment that fails is replaced.
+
+    Args:
+        factory: makes the environments; it is left open.
+        queries: the queries to walk; those that pass keep their order.
+        origin: common columns of the failures.
+        instances: environments that work at the same time.
+    """
+    outcomes = await _try_all(factory, queries, _walk_or_again, instances)
+    passed = (query for query in queries if outcomes[query.query_id].reason is None)
+    refused = (query for query in queries if outcomes[query.query_id].reason is not None)
+    return NewQueries(
+        tuple(query.model_copy(update={"validation": PASSED}) for query in passed),
+        tuple(_refusal(query, outcomes[query.query_id], origin) for query in refused),
+    )
+
+
+async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, origin: Origin) -> NewQueries:
+    """Return an environment's own queries; the goals of a user's tasks are checked once in their start states.
+
+    Queries whose goal is met before the first action, or whose start state or goal is malformed, are refused. An
+    environment that fails otherwise is no fault of the query, which is kept.
+
+    Raises:
+        BadInputError: a file of tasks, or the name of a task, is wrong.
+        EnvironmentFailure: something that the tasks need is not installed or does not start.
+    """
+    made = await environment.own_queries(seed, origin)
+    checked = NewQueries((), tuple(made.failures))
+    for platform in Platform:
+        of_platform = [query for query in made.queries if query.platform is platform]
+        with_goal = [query for query in of_platform if query.goal != "{}"] if made.untried else []
+        outcomes: dict[str, _WalkOutcome] = {}
+        if with_goal:
+            factory = environment.factory(platform)
+            try:
+                outcomes = await _try_all(factory, with_goal, _done_at_start, instances)
+            finally:
+                await factory.close()
+        refused = {query.query_id: query for query in with_goal if outcomes[query.query_id].refuses}
+        failures = tuple(_refusal(query, outcomes[query_id], origin) for query_id, query in refused.items())
+        kept = tuple(query for query in of_platform if query.query_id not in refused)
+        checked = checked.with_more(NewQueries(kept, failures))
+    return checked
+
+
+async def walk(environment: Environment, query: Query) -> str | None:
+    """Walk a query's path in an environment; None if it meets the goal, else the reason in one line.
+
+    Raises:
+        EnvironmentFailure: the environment failed, which is no fault of the query.
+    """
+    checked = with_checks(environment, query)
+    observation = await checked.reset(query, _SEED)
+    if await checked.score() == 1.0:
+        return DONE_AT_START
+    position, steps = PathwayPosition(), 0
+    # A program that is slow to show a target costs waits, which the walk itself bounds, and no step.
+    while steps < query.max_steps:
+        action, position = next_pathway_move(query.path, query.platform, observation, position)
+        steps += not isinstance(action, Wait)
+        observation = await checked.step(action)
+        if isinstance(action, Terminate):
+            if action.status == "failure":
+                lost = query.path[min(position.step, len(query.path) - 1)]
+                return f"the reference path is lost: cannot {lost.operation} {lost.target or lost.text}"
+            return None if await checked.score() == 1.0 else "the reference path does not meet the goal check"
+    return f"the reference path is not done after {query.max_steps} steps"
+
+
+async def _walk_or_again(environment: Environment, query: Query) -> str | None:
+    """Walk a path, and once more if that failed: a program may leave elements out of its tree until it starts anew."""
+    reason = await walk(environment, query)
+    return reason if reason in (None, DONE_AT_START) else await walk(environment, query)
+
+
+async def screen_after(
+    factory: EnvironmentFactory, platform: Platform, start_state: str, path: tuple[PathStep, ...], origin: Origin
+) -> Observation:
+    """The screen after some steps from a start state, in an environment of its own.
+
+    Raises:
+        EnvironmentFailure: the environment failed, or an element of the steps never shows (class `task`).
+    """
+    query = bare_query(platform, "start", start_state, Source.ATOMIC, origin, "screen")
+    whole = (*path, PathStep(page="", operation="finish", target=""))
+    environment = await factory()
+    try:
+        observation = await environment.reset(query, _SEED)
+        action, position = next_pathway_move(whole, platform, observation, PathwayPosition())
+        while not isinstance(action, Terminate):
+            observation = await environment.step(action)
+            action, position = next_pathway_move(whole, platform, observation, position)
+        if action.status == "failure":
+            lost = whole[min(position.step, len(path))]
+            raise EnvironmentFailure(f"cannot {lost.operation} {lost.target or lost.text}", FailureClass.TASK)
+        return observation
+    finally:
+        await _close(environment)
+
+
+async def _done_at_start(environment: Environment, query: Query) -> str | None:
+    checked = with_checks(environment, query)
+    await checked.reset(query, _SEED)
+    return DONE_AT_START if await checked.score() == 1.0 else None
+
+
+async def _try_all(
+    factory: EnvironmentFactory, queries: Sequence[Query], trial: Trial, instances: int
+) -> dict[str, _WalkOutcome]:
+    """The outcome of a trial of each query, by query id."""
+    outcomes: dict[str, _WalkOutcome] = {}
+    waiting = iter(queries)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(instances, len(queries))):
+            group.create_task(_try_waiting(factory, waiting, trial, outcomes))
+    return outcomes
+
+
+async def _try_waiting(
+    factory: EnvironmentFactory, waiting: Iterator[Query], trial: Trial, outcomes: dict[str, _WalkOutcome]
+) -> None:
+    environment: Environment | None = None
+    try:
+        for query in waiting:
+            for _ in range(_TRIES):
+                try:
+                    environment = environment or await factory()
+                    outcomes[query.query_id] = _WalkOutcome(await trial(environment, query), FailureClass.TASK)
+                except EnvironmentFailure as error:
+                    outcomes[query.query_id] = _WalkOutcome(str(error), error.failure_class)
+                    broken, environment = environment, None
+                    await _close(broken)
+                if outcomes[query.query_id].failure_class is FailureClass.TASK:
+                    break
+    finally:
+        await _close(environment)
+
+
+async def _close(environment: Environment | None) -> None:
+    if environment is not None:
+        # An environment that has failed may fail again while it is closed.
+        with suppress(EnvironmentFailure):
+            await environment.close()
+
+
+def _refusal(query: Query, outcome: _WalkOutcome, origin: Origin) -> Failure:
+    message = f"{query.task}: {outcome.reason}: {query.instruction}"
+    return failure(query.query_id, message, origin, query.made_by, outcome.failure_class)
