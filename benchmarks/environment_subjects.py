@@ -27,7 +27,7 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World, load_world
-from trajmill.stages.environments.tasks import ImportedQueries, SuiteSize
+from trajmill.stages.environments.tasks import ImportedQueries, splits_of_seeds
 
 _PRESSES = 5
 _MINIWOB = "click-checkboxes"
@@ -148,7 +148,7 @@ def browsergym() -> Iterator[Subject]:
     """The same page through BrowserGym."""
     from trajmill.stages.environments.browsergym.environment import BrowserGymFactory, import_tasks
 
-    queries = _asked(import_tasks((f"miniwob.{_MINIWOB}",), SuiteSize(_SEEDS, 0), 0, ORIGIN))
+    queries = _asked(import_tasks((f"miniwob.{_MINIWOB}",), splits_of_seeds(_SEEDS, 0), 0, ORIGIN))
     yield Subject(f"BrowserGym {_MINIWOB}", BrowserGymFactory, queries[0], press_checkbox, queries)
 
 
@@ -228,7 +228,7 @@ def page_query(page: str) -> Query:
 def _page_queries(page: str, seeds: int) -> tuple[Query, ...]:
     from trajmill.stages.environments.miniwob.environment import import_queries
 
-    return _asked(import_queries((page,), SuiteSize(seeds, 0), 0, ORIGIN))
+    return _asked(import_queries((page,), splits_of_seeds(seeds, 0), 0, ORIGIN))
 
 
 def _asked(asking: Coroutine[object, object, ImportedQueries]) -> tuple[Query, ...]:

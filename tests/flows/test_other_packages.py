@@ -26,7 +26,7 @@ from trajmill.schemas.actions import Click
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform, Split
-from trajmill.stages.environments.tasks import ImportedQueries, ImportedTask
+from trajmill.stages.environments.tasks import ImportedQueries, own_query
 from trajmill.stages.environments.spec import EnvironmentSpec
 
 
@@ -83,12 +83,12 @@ class LampsSpec(EnvironmentSpec):
             PathStep(page="lamp", operation="tap", target="lamp/switch"),
             PathStep(page="lamp", operation="finish", target=""),
         )
-        at = ("lamp",)
-        tasks = (
-            ImportedTask(Platform.DESKTOP, f"lamp{n}", f"Light lamp {n}.", "{}", at, at, "", "lamps", path=path)
+        seen = {"apps": ("lamp",), "pages": ("lamp",), "page_descriptions": ("",), "path": path}
+        queries = [
+            own_query(Platform.DESKTOP, f"lamp{n}", f"Light lamp {n}.", "{}", origin, "lamps", **seen)
             for n in range(self.tasks)
-        )
-        return ImportedQueries([task.query(Split.TRAIN, origin, "lamps") for task in tasks], [])
+        ]
+        return ImportedQueries(queries, [])
 '''
 FAMILY = """
 from trajmill.schemas.coordinates import CoordinateSpace

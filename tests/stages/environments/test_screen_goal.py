@@ -13,7 +13,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.screen_goal import checked_on_screen
+from trajmill.stages.environments.screen_goal import with_checks
 from trajmill.stages.queries.pathways.programs import start_query
 
 ORIGIN = Origin(round=1, run_id="run", code_version="code")
@@ -41,7 +41,7 @@ def score(goal: object) -> list[float | None]:
     """Before and after the Edit menu is opened."""
 
     async def run() -> list[float | None]:
-        environment = checked_on_screen(_ScoredToy([]), query(goal))
+        environment = with_checks(_ScoredToy([]), query(goal))
         await environment.reset(query(goal), 0)
         await environment.step(Wait())
         before = await environment.score()
@@ -80,10 +80,10 @@ def test_what_must_show_and_the_own_goal_must_both_be_met(goal: object, scores: 
 
 def test_an_environment_without_such_a_goal_is_left_as_it_is() -> None:
     toy = Toy([])
-    assert checked_on_screen(toy, query({"own": 1})) is toy
+    assert with_checks(toy, query({"own": 1})) is toy
 
 
 def test_a_goal_that_cannot_be_read_is_a_fault_of_the_task() -> None:
     with pytest.raises(EnvironmentFailure, match="needs one of the keys") as caught:
-        checked_on_screen(Toy([]), query({"showing": [{"state": "checked"}]}))
+        with_checks(Toy([]), query({"showing": [{"state": "checked"}]}))
     assert caught.value.failure_class is FailureClass.TASK

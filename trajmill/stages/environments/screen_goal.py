@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from pydantic import TypeAdapter, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.actions import Action
@@ -22,8 +22,10 @@ from trajmill.stages.environments.base import Environment
 KEY = "showing"
 LACKING = "lacking"
 """Keys of this goal in a goal's JSON; the other keys are the environment's own goal, and all must be met."""
+
 PATHWAY = "pathway"
-"""Key of these goals in a goal's JSON, a list; the other keys are checked at the end."""
+"""Key of the list of checkpoints in a goal's JSON."""
+_KEYS = {KEY, LACKING, PATHWAY}
 
 
 def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
@@ -97,68 +99,17 @@ def is_shown(observation: Observation, wanted: Showing) -> bool:
     return named is not None and wanted.agrees(named)
 
 
-def checked_on_screen(environment: Environment, query: Query) -> Environment:
-    """The environment for a query: itself, or one whose score also needs elements on the last screen.
-
-    Raises:
-        EnvironmentFailure: the goal about the screen is malformed (class `task`).
-    """
-    if KEY not in query.goal and LACKING not in query.goal:
-        return environment
-    goal = json.loads(query.goal)
-    if not isinstance(goal, dict) or not {KEY, LACKING} & set(goal):
-        return environment
-    try:
-        wanted = ScreenGoal.model_validate({key: goal.pop(key) for key in (KEY, LACKING) if key in goal})
-    except ValidationError as error:
-        raise EnvironmentFailure(f"{query.task}: goal: {error.errors()[0]['msg']}", FailureClass.TASK) from error
-    return _CheckedOnScreen(environment, wanted, json.dumps(goal))
-
-
-class _CheckedOnScreen:
-    """Keeps the last observation, and asks the environment only for its own part of the goal."""
-
-    def __init__(self, environment: Environment, wanted: ScreenGoal, own_goal: str) -> None:
-        self._environment, self._wanted, self._own_goal = environment, wanted, own_goal
-        self._seen: Observation | None = None
-
-    @property
-    def platform(self) -> Platform:
-        """The environment's platform."""
-        return self._environment.platform
-
-    @property
-    def name(self) -> str:
-        """The environment's name."""
-        return self._environment.name
-
-    async def reset(self, query: Query, seed: int) -> Observation:
-        """Reset the environment; it does not get the goal about the screen."""
-        self._seen = await self._environment.reset(query.model_copy(update={"goal": self._own_goal}), seed)
-        return self._seen
-
-    async def step(self, action: Action) -> Observation:
-        """Do one action."""
-        self._seen = await self._environment.step(action)
-        return self._seen
-
-    async def score(self) -> float | None:
-        """0 if the last screen is not the wanted one, else the environment's own score, or 1 if it has none."""
-        if self._seen is None or not holds_on(self._seen, self._wanted):
-            return 0.0
-        own = await self._environment.score()
-        return 1.0 if own is None else own
-
-    async def close(self) -> None:
-        """Close the environment."""
-        await self._environment.close()
-
-
 class Checkpoint(ScreenGoal):
     """What a screen shows when an atomic task is done."""
 
     device: Platform | None = None
     """The device whose screen it is; null for the only one."""
+
+
+class _GoalOnScreens(ScreenGoal):
+    """The parts of a query's goal that are about screens."""
+
+    pathway: tuple[Checkpoint, ...] | None = None
 
 
 def with_checks(environment: Environment, query: Query) -> Environment:
@@ -167,27 +118,31 @@ def with_checks(environment: Environment, query: Query) -> Environment:
     Raises:
         EnvironmentFailure: such a goal is malformed (class `task`).
     """
-    if PATHWAY not in query.goal:
-        return checked_on_screen(environment, query)
+    if not any(key in query.goal for key in _KEYS):
+        return environment
     goal = json.loads(query.goal)
-    if not isinstance(goal, dict) or PATHWAY not in goal:
-        return checked_on_screen(environment, query)
+    if not isinstance(goal, dict) or not _KEYS & goal.keys():
+        return environment
     try:
-        checkpoints = _CHECKPOINTS.validate_python(goal.pop(PATHWAY))
+        wanted = _GoalOnScreens.model_validate({key: goal.pop(key) for key in _KEYS & goal.keys()})
     except ValidationError as error:
         raise EnvironmentFailure(f"{query.task}: goal: {error.errors()[0]['msg']}", FailureClass.TASK) from error
-    last = query.model_copy(update={"goal": json.dumps(goal, ensure_ascii=False)})
-    return CheckedPathway(checked_on_screen(environment, last), last.goal, checkpoints)
+    return CheckedEnvironment(environment, wanted, json.dumps(goal, ensure_ascii=False))
 
 
-class CheckedPathway:
-    """Looks at each screen for the answer that is due."""
+class CheckedEnvironment:
+    """Looks at each screen for the answer that is due, and at the last one for what it must show."""
 
-    def __init__(self, environment: Environment, last_goal: str, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Begin before the first atomic task."""
-        self._environment, self._last_goal, self._checkpoints = environment, last_goal, checkpoints
-        self.seen = 0
-        """How many answers have been seen, one after the other."""
+    def __init__(self, environment: Environment, wanted: _GoalOnScreens, rest: str) -> None:
+        """`rest` is the environment's part of the goal, which alone it gets."""
+        self._environment, self._wanted, self._rest = environment, wanted, rest
+        self._last: Observation | None = None
+        self._seen = 0
+
+    @property
+    def checkpoints_seen(self) -> int | None:
+        """How many answers of the pathway have been seen, one after the other; None without a pathway."""
+        return None if self._wanted.pathway is None else self._seen
 
     @property
     def platform(self) -> Platform:
@@ -200,32 +155,35 @@ class CheckedPathway:
         return self._environment.name
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Reset the environment; it does not get the goal about the pathway."""
-        self.seen = 0
-        last = query.model_copy(update={"goal": self._last_goal})
-        return self._looked_at(await self._environment.reset(last, seed))
+        """Reset the environment for its part of the goal."""
+        self._seen = 0
+        return self._look(await self._environment.reset(query.model_copy(update={"goal": self._rest}), seed))
 
     async def step(self, action: Action) -> Observation:
         """Do one action."""
-        return self._looked_at(await self._environment.step(action))
+        return self._look(await self._environment.step(action))
 
     async def score(self) -> float | None:
-        """0 if an answer was not seen in its turn, else the result of the last task."""
-        if self.seen < len(self._checkpoints):
+        """0 if an answer was not seen in its turn or the last screen is not the wanted one.
+
+        Else the environment's own score; where it has none, 1 if the last screen had to show something.
+        """
+        if self._seen < len(self._wanted.pathway or ()) or self._last is None:
             return 0.0
-        return await self._environment.score()
+        if not holds_on(self._last, self._wanted):
+            return 0.0
+        own = await self._environment.score()
+        return 1.0 if own is None and (self._wanted.showing or self._wanted.lacking) else own
 
     async def close(self) -> None:
         """Close the environment."""
         await self._environment.close()
 
-    def _looked_at(self, observation: Observation) -> Observation:
-        while self.seen < len(self._checkpoints) and self._is_met(self._checkpoints[self.seen], observation):
-            self.seen += 1
+    def _look(self, observation: Observation) -> Observation:
+        self._last = observation
+        due = (self._wanted.pathway or ())[self._seen :]
+        for checkpoint in due:
+            if checkpoint.device not in (None, self.platform) or not holds_on(observation, checkpoint):
+                break
+            self._seen += 1
         return observation
-
-    def _is_met(self, checkpoint: Checkpoint, observation: Observation) -> bool:
-        return checkpoint.device in (None, self.platform) and holds_on(observation, checkpoint)
-
-
-_CHECKPOINTS = TypeAdapter(tuple[Checkpoint, ...])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -20,57 +20,42 @@ StartT = TypeVar("StartT", bound=Record)
 GoalT = TypeVar("GoalT", bound=Record)
 
 
-class ImportedTask(NamedTuple):
-    """A task of an environment."""
+def own_query(
+    platform: Platform, task: str, instruction: str, start_state: str, origin: Origin, made_by: str, **others: Any
+) -> Query:
+    """A query for a task that is not sampled from a graph; it is not validated.
 
-    platform: Platform
-    name: str
-    instruction: str
-    start_state: str
-    apps: tuple[str, ...]
-    pages: tuple[str, ...]
-    page_description: str
-    """A description for each page."""
-    phrasing: str
-    """The writer of the instruction."""
-    goal: str = "{}"
-    path: tuple[PathStep, ...] = ()
-    difficulty: int = 1
-    max_steps: int = _MAX_STEPS
-    source: Source = Source.IMPORTED
-
-    def query(self, split: Split, origin: Origin, made_by: str) -> Query:
-        """The query of the task; it is not validated."""
-        return Query(
-            query_id=Query.make_id(self.platform, self.name, (), self.start_state, self.instruction),
-            platform=self.platform,
-            apps=self.apps,
-            source=self.source,
-            task=self.name,
-            raw_instruction=self.instruction,
-            instruction=self.instruction,
-            phrasing=self.phrasing,
-            pages=self.pages,
-            page_descriptions=(self.page_description,) * len(self.pages),
-            slots=(),
-            path=self.path,
-            start_state=self.start_state,
-            goal=self.goal,
-            difficulty=self.difficulty,
-            max_steps=self.max_steps,
-            split=split,
-            validation="passed",
-            **origin.common(made_by=made_by),
-        )
+    Args:
+        platform: of its first screen.
+        task: name of the task.
+        instruction: what the agent is asked to do.
+        start_state: as the environment's reset takes it.
+        origin: common columns of the row.
+        made_by: the maker of the row.
+        others: values of other columns, in place of their defaults.
+    """
+    defaults: dict[str, Any] = {
+        "query_id": Query.make_id(platform, task, (), start_state, instruction),
+        "apps": (task,),
+        "source": Source.IMPORTED,
+        "phrasing": "imported",
+        "pages": (),
+        "page_descriptions": (),
+        "slots": (),
+        "path": (),
+        "goal": "{}",
+        "difficulty": 1,
+        "max_steps": _MAX_STEPS,
+        "split": Split.TRAIN,
+        "validation": "passed",
+    }
+    fixed = {"platform": platform, "task": task, "start_state": start_state, **origin.common(made_by=made_by)}
+    return Query(raw_instruction=instruction, instruction=instruction, **fixed, **{**defaults, **others})
 
 
-class SuiteSize(NamedTuple):
-    """The number of seeds of each task for training, and of held-out seeds."""
-
-    train: int
-    held_out: int
-    validation: int = 0
-    """How many decide which policy is promoted."""
+def splits_of_seeds(train: int, held_out: int, validation: int = 0) -> tuple[Split, ...]:
+    """The split of each seed of a task. Held-out seeds are `heldout_slots`: the task is known, its values are new."""
+    return (Split.TRAIN,) * train + (Split.HELDOUT_SLOTS,) * held_out + (Split.VALIDATION,) * validation
 
 
 class ImportedQueries(NamedTuple):
@@ -83,38 +68,32 @@ class ImportedQueries(NamedTuple):
 
 
 async def ask_at_seeds(
-    ask: Callable[[int], Awaitable[ImportedTask]],
+    ask: Callable[[int], Awaitable[Query]],
     name: str,
-    size: SuiteSize,
+    splits: Sequence[Split],
     run_seed: int,
     origin: Origin,
     made_by: str,
 ) -> ImportedQueries:
     """Make the queries of one task at all seeds; ends at the first seed at which the task cannot be started.
 
-    Held-out seeds are in split `heldout_slots`: the task is known from training, its values are new.
-
     Args:
         ask: starts the task at a seed.
         name: name of the task.
-        size: number of seeds.
+        splits: the split of each seed.
         run_seed: decides the seeds.
         origin: common columns of the rows.
         made_by: the maker of the rows.
     """
     asked = ImportedQueries([], [])
-    splits = (
-        *(Split.TRAIN for _ in range(size.train)),
-        *(Split.HELDOUT_SLOTS for _ in range(size.held_out)),
-        *(Split.VALIDATION for _ in range(size.validation)),
-    )
     for number, split in enumerate(splits):
         try:
-            task = await ask(run_seed * 100_000 + number)
+            query = await ask(run_seed * 100_000 + number)
         except EnvironmentFailure as error:
-            asked.failures.append(_not_started(name, error, origin, made_by))
+            failed = {"stage": "generate", "input_id": name, "failure_class": error.failure_class, "attempts": 1}
+            asked.failures.append(Failure(**failed, message=str(error), **origin.common(made_by=made_by)))
             break
-        asked.queries.append(task.query(split, origin, made_by))
+        asked.queries.append(query.model_copy(update={"split": split}))
     return asked
 
 
@@ -123,17 +102,6 @@ def joined(asked: Sequence[ImportedQueries]) -> ImportedQueries:
     return ImportedQueries(
         [query for each in asked for query in each.queries],
         [failure for each in asked for failure in each.failures],
-    )
-
-
-def _not_started(name: str, error: EnvironmentFailure, origin: Origin, made_by: str) -> Failure:
-    return Failure(
-        stage="generate",
-        input_id=name,
-        failure_class=error.failure_class,
-        message=str(error),
-        attempts=1,
-        **origin.common(made_by=made_by),
     )
 
 
@@ -184,56 +152,30 @@ def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: P
 
 def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) -> Query:
     """The query of one line."""
-    imported = ImportedTask(
-        platform=platform,
-        name=task.task or next(iter(task.apps), _FILE_MAKER),
-        instruction=task.instruction,
-        start_state=task.start_state.model_dump_json(exclude_defaults=True),
+    pages = tuple(dict.fromkeys(step.page for step in task.path)) or task.apps
+    return own_query(
+        platform,
+        task.task or next(iter(task.apps), _FILE_MAKER),
+        task.instruction,
+        task.start_state.model_dump_json(exclude_defaults=True),
+        origin,
+        _FILE_MAKER,
         apps=task.apps,
-        pages=tuple(dict.fromkeys(step.page for step in task.path)) or task.apps,
-        page_description="",
-        phrasing="imported",
-        goal=task.goal.model_dump_json(exclude_defaults=True),
+        source=task.source,
+        pages=pages,
+        page_descriptions=("",) * len(pages),
         path=task.path,
+        goal=task.goal.model_dump_json(exclude_defaults=True),
         difficulty=task.difficulty,
         max_steps=task.max_steps,
-        source=task.source,
+        split=task.split,
     )
-    return imported.query(task.split, origin, _FILE_MAKER)
 
 
 def bare_query(platform: Platform, name: str, start_state: str, source: Source, origin: Origin, made_by: str) -> Query:
-    """A query without instruction and goal; a reset for it brings an app or program into its start state.
-
-    Args:
-        platform: of the app.
-        name: of the app.
-        start_state: as the environment's reset takes it.
-        source: what a walk from there is for.
-        origin: of the row, if it becomes one.
-        made_by: who made it.
-    """
-    return Query(
-        query_id=Query.make_id(platform, name, (), start_state, ""),
-        platform=platform,
-        apps=(name,),
-        source=source,
-        task=name,
-        raw_instruction="",
-        instruction="",
-        phrasing="",
-        pages=(),
-        page_descriptions=(),
-        slots=(),
-        path=(),
-        start_state=start_state,
-        goal="{}",
-        difficulty=1,
-        max_steps=1,
-        split=Split.TRAIN,
-        validation="",
-        **origin.common(made_by=made_by),
-    )
+    """A query without instruction and goal; a reset for it brings an app or program into its start state."""
+    others = {"source": source, "phrasing": "", "max_steps": 1, "validation": ""}
+    return own_query(platform, name, "", start_state, origin, made_by, **others)
 
 
 def first_mistake(error: ValidationError, whole: str) -> str:

@@ -25,7 +25,7 @@ from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import StopReason, Trajectory
 from trajmill.stages.agents.base import Agent, AgentCall, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
-from trajmill.stages.environments.screen_goal import CheckedPathway, with_checks
+from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks
 from trajmill.stages.models.model_call_row import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import RolloutSlot, SlotState
@@ -235,9 +235,8 @@ def _answer(decisions: list[Decision]) -> str | None:
 
 def _atomic_done(environment: Environment | None, reward: float | None) -> int | None:
     """Of a causal pathway: the tasks whose answers were seen, and the last one if it was done."""
-    if reward is None or not isinstance(environment, CheckedPathway):
-        return None
-    return environment.seen + int(reward == 1.0)
+    seen = environment.checkpoints_seen if isinstance(environment, CheckedEnvironment) else None
+    return None if reward is None or seen is None else seen + int(reward == 1.0)
 
 
 def _final_reward(reward: float | None, stop: StopReason, decisions: list[Decision]) -> float | None:

@@ -14,7 +14,7 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge, graph_channel
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.environments.tasks import ImportedTask
+from trajmill.stages.environments.tasks import own_query
 from trajmill.stages.queries.atomic.source import AtomicSource
 
 
@@ -27,10 +27,8 @@ def atomic() -> list[Query]:
 
 def android() -> Query:
     pages = ("com.android.settings.wifi", "com.android.settings.main")
-    task = ImportedTask(
-        Platform.PHONE, "turn-on-wifi", "Turn Wi-Fi on.", "{}", ("com.android.settings",), pages, "A page.", "person"
-    )
-    return task.query(Split.TRAIN, ORIGIN, "test")
+    seen = {"apps": ("com.android.settings",), "pages": pages, "page_descriptions": ("A page.", "A page.")}
+    return own_query(Platform.PHONE, "turn-on-wifi", "Turn Wi-Fi on.", "{}", ORIGIN, "test", **seen)
 
 
 def unknown() -> list[Query]:

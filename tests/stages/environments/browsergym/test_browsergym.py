@@ -26,7 +26,7 @@ from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymFactory, import_tasks
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.environments.pool.reaper import end_processes
-from trajmill.stages.environments.tasks import SuiteSize
+from trajmill.stages.environments.tasks import splits_of_seeds
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 @pytest.fixture(scope="module")
 def queries() -> dict[str, Query]:
     tasks = ("miniwob.enter-text", "miniwob.click-button", "miniwob.no-such-task")
-    made = asyncio.run(import_tasks(tasks, SuiteSize(1, 1), 7, ORIGIN))
+    made = asyncio.run(import_tasks(tasks, splits_of_seeds(1, 1), 7, ORIGIN))
     assert [failure.failure_class for failure in made.failures] == [FailureClass.SETUP]
     assert [query.split for query in made.queries] == [Split.TRAIN, Split.HELDOUT_SLOTS] * 2
     assert len({query.query_id for query in made.queries}) == 4

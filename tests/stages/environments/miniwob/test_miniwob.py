@@ -19,7 +19,7 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, import_queries
-from trajmill.stages.environments.tasks import ImportedQueries, SuiteSize
+from trajmill.stages.environments.tasks import ImportedQueries, splits_of_seeds
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
@@ -31,7 +31,7 @@ PAGES = ("enter-text", "choose-list", "click-checkboxes", "simon-says", "copy-pa
 @pytest.fixture(scope="module")
 def imported() -> ImportedQueries:
     """The queries of all pages that are played here; one page is not there."""
-    return asyncio.run(import_queries(PAGES, SuiteSize(2, 1), 7, ORIGIN))
+    return asyncio.run(import_queries(PAGES, splits_of_seeds(2, 1), 7, ORIGIN))
 
 
 @pytest.fixture(scope="module")

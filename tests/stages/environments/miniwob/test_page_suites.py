@@ -13,7 +13,7 @@ from trajmill.schemas.record import Origin
 from trajmill.stages.environments.miniwob.environment import import_queries, page_fields
 from trajmill.stages.environments.miniwob.pages import known_pages, page_names, suite_pages
 from trajmill.stages.environments.miniwob.survey import survey
-from trajmill.stages.environments.tasks import SuiteSize
+from trajmill.stages.environments.tasks import splits_of_seeds
 
 _SAMPLE = sorted({*page_names()[::13], "chase-circle", "email-inbox-star-reply", "simon-says", "use-autocomplete"})
 """Some of each kind, and those that were hard to hold still."""
@@ -46,7 +46,7 @@ def test_queries_carry_the_fields_of_their_instruction() -> None:
     made = asyncio.run(
         import_queries(
             ("login-user", "email-inbox-nl-turk"),
-            SuiteSize(1, 0),
+            splits_of_seeds(1, 0),
             3,
             Origin.model_construct(round=1, run_id="run", code_version="test"),
         )

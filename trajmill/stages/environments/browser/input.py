@@ -7,7 +7,6 @@ and the synchronous one of BrowserGym. Their numbers are bounded, because a mode
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -28,32 +27,8 @@ from trajmill.schemas.actions import (
     TypeText,
     Wait,
 )
+from trajmill.stages.environments.keys import find_keys
 
-_FUNCTION_KEY = re.compile(r"f([1-9]|1[0-2])")
-_KEYS = {
-    "ctrl": "Control",
-    "control": "Control",
-    "alt": "Alt",
-    "shift": "Shift",
-    "meta": "Meta",
-    "super": "Meta",
-    "enter": "Enter",
-    "return": "Enter",
-    "esc": "Escape",
-    "escape": "Escape",
-    "tab": "Tab",
-    "backspace": "Backspace",
-    "delete": "Delete",
-    "space": " ",
-    "up": "ArrowUp",
-    "down": "ArrowDown",
-    "left": "ArrowLeft",
-    "right": "ArrowRight",
-    "home": "Home",
-    "end": "End",
-    "pageup": "PageUp",
-    "pagedown": "PageDown",
-}
 _WHEEL_PIXELS = 100
 """CSS pixels that one click of the wheel scrolls."""
 _DRAG_STEPS = 5
@@ -67,20 +42,6 @@ _MOST_TAPS = 3
 _LONGEST_PRESS_SECONDS = 5.0
 _SECONDS_AT_REST = 0.1
 """Time that a finger rests before it is lifted: the page moves as far as the finger did, and is not thrown."""
-
-
-def key_combination(names: tuple[str, ...]) -> str:
-    """Keys that are pressed together, as `keyboard.press` takes them; empty if one of the names is unknown."""
-    keys = [_key(name) for name in names]
-    return "+".join(keys) if all(keys) else ""
-
-
-def _key(name: str) -> str:
-    if name.lower() in _KEYS:
-        return _KEYS[name.lower()]
-    if _FUNCTION_KEY.fullmatch(name.lower()):
-        return name.upper()
-    return name if len(name) == 1 and name.isascii() and name.isprintable() else ""
 
 
 class PlaywrightCall(NamedTuple):
@@ -141,7 +102,7 @@ def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
             typed = PlaywrightCall("keyboard", "type", (text,))
             return [*cleared, typed, *([_press("Enter")] if enter else [])]
         case PressKeys(keys=names):
-            keys = key_combination(names)
+            keys = "+".join(key.playwright for key in find_keys(names))
             return [_press(keys)] if keys else []
         case SystemButton(button="Back"):
             return [PlaywrightCall("page", "go_back")]

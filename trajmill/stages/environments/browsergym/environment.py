@@ -24,14 +24,14 @@ from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, Record
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.browser.launch import EXECUTABLE
 from trajmill.stages.environments.browser.page import make_observation
 from trajmill.stages.environments.browsergym.protocol import PlayerError, PlayerRequest, PlayerReward, PlayerScreen
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.environments.pool.reaper import end_processes
-from trajmill.stages.environments.tasks import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, joined
+from trajmill.stages.environments.tasks import ImportedQueries, ask_at_seeds, joined, own_query
 
 _SECONDS_TO_LEAVE = 5.0
 _ANSWER: TypeAdapter[PlayerScreen | PlayerReward | PlayerError] = TypeAdapter(PlayerScreen | PlayerReward | PlayerError)
@@ -198,12 +198,12 @@ def _defaults() -> dict[str, dict[str, object]]:
     return {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}}
 
 
-async def import_tasks(tasks: Sequence[str], size: SuiteSize, run_seed: int, origin: Origin) -> ImportedQueries:
-    """Ask every task at every seed for its instruction; one that cannot be started is a failure.
+async def import_tasks(tasks: Sequence[str], splits: Sequence[Split], run_seed: int, origin: Origin) -> ImportedQueries:
+    """Read the instruction of every task at every seed; one that cannot be started is a failure.
 
     Args:
         tasks: BrowserGym's names, e.g. `miniwob.click-test`.
-        size: number of seeds of each task.
+        splits: the split of each seed.
         run_seed: decides the seeds.
         origin: common columns of the rows.
     """
@@ -211,21 +211,15 @@ async def import_tasks(tasks: Sequence[str], size: SuiteSize, run_seed: int, ori
     for task in tasks:
         environment = await BrowserGymFactory()()
         try:
-            asked.append(await ask_at_seeds(partial(_ask, environment, task), task, size, run_seed, origin, _MAKER))
+            ask = partial(_ask, environment, task, origin)
+            asked.append(await ask_at_seeds(ask, task, splits, run_seed, origin, _MAKER))
         finally:
             await environment.close()
     return joined(asked)
 
 
-async def _ask(environment: BrowserGymEnvironment, task: str, seed: int) -> ImportedTask:
+async def _ask(environment: BrowserGymEnvironment, task: str, origin: Origin, seed: int) -> Query:
     start = BrowserGymStart(task=task, seed=seed)
-    return ImportedTask(
-        platform=Platform.WEB,
-        name=task,
-        instruction=(await environment.start(start)).goal,
-        start_state=start.model_dump_json(),
-        apps=(task,),
-        pages=(task,),
-        page_description="A BrowserGym task.",
-        phrasing=_MAKER,
-    )
+    instruction = (await environment.start(start)).goal
+    described = {"pages": (task,), "page_descriptions": ("A BrowserGym task.",), "phrasing": _MAKER}
+    return own_query(Platform.WEB, task, instruction, start.model_dump_json(), origin, _MAKER, **described)

@@ -43,7 +43,7 @@ class BrowserGymSpec(FixedTasksSpec):
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """A query for each task and seed."""
         from trajmill.stages.environments.browsergym.environment import import_tasks
-        from trajmill.stages.environments.tasks import SuiteSize
+        from trajmill.stages.environments.tasks import splits_of_seeds
 
-        size = SuiteSize(self.train_seeds, self.heldout_seeds, self.validation_seeds)
-        return await import_tasks(self.tasks, size, seed, origin)
+        splits = splits_of_seeds(self.train_seeds, self.heldout_seeds, self.validation_seeds)
+        return await import_tasks(self.tasks, splits, seed, origin)

@@ -35,9 +35,9 @@ from trajmill.stages.environments.desktop.protocol import (
     CommandResult,
     bounded_press_seconds,
     bounded_wheel_clicks,
-    find_keys,
     swipe_wheel_clicks,
 )
+from trajmill.stages.environments.keys import find_keys
 
 _POLL_SECONDS = 0.25
 _NOT_FOUND = 404

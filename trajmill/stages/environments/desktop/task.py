@@ -17,7 +17,7 @@ from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
 from trajmill.stages.environments.desktop.metrics import METRICS
-from trajmill.stages.environments.tasks import ImportedTask, first_mistake
+from trajmill.stages.environments.tasks import first_mistake, own_query
 
 _WINDOW = frozenset({"window_name", "strict", "by_class"})
 _COMMAND = frozenset({"command", "shell"})
@@ -233,18 +233,21 @@ def import_tasks(folder: Path, held_out: float, origin: Origin, validation: floa
 
 
 def _query(task: DesktopTask, split: Split, origin: Origin) -> Query:
-    imported = ImportedTask(
-        platform=Platform.DESKTOP,
-        name=task.id,
-        instruction=task.instruction,
-        start_state=json.dumps({"config": [step.model_dump() for step in task.config]}, sort_keys=True),
+    pages = tuple(dict.fromkeys(step.page for step in task.path))
+    return own_query(
+        Platform.DESKTOP,
+        task.id,
+        task.instruction,
+        json.dumps({"config": [step.model_dump() for step in task.config]}, sort_keys=True),
+        origin,
+        _MAKER,
         apps=task.related_apps,
-        pages=tuple(dict.fromkeys(step.page for step in task.path)),
-        page_description="A window of a desktop program.",
+        pages=pages,
+        page_descriptions=("A window of a desktop program.",) * len(pages),
         phrasing=_MAKER,
         goal=json.dumps(task.evaluator or {}, sort_keys=True),
         path=task.path,
         difficulty=task.difficulty,
         max_steps=max(_FEWEST_STEPS, _STEPS_PER_PATH_STEP * len(task.path)),
+        split=split,
     )
-    return imported.query(split, origin, _MAKER)

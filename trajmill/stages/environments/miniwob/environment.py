@@ -18,7 +18,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.browser.input import perform
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
 from trajmill.stages.environments.browser.page import (
@@ -33,7 +33,7 @@ from trajmill.stages.environments.browser.page import (
     title_element,
 )
 from trajmill.stages.environments.miniwob.pages import pages_folder
-from trajmill.stages.environments.tasks import ImportedQueries, ImportedTask, SuiteSize, ask_at_seeds, joined
+from trajmill.stages.environments.tasks import ImportedQueries, ask_at_seeds, joined, own_query
 
 T = TypeVar("T")
 
@@ -225,15 +225,9 @@ def _observe_script() -> str:
 
 
 async def import_queries(
-    pages: Sequence[str],
-    size: SuiteSize,
-    run_seed: int,
-    origin: Origin,
+    pages: Sequence[str], splits: Sequence[Split], run_seed: int, origin: Origin
 ) -> ImportedQueries:
-    """Read the instruction of every page at every seed.
-
-    Queries of held-out seeds are in the split `heldout_slots`: the page is known, its instruction is new.
-    """
+    """Read the instruction of every page at every seed; `splits` has the split of each seed."""
     pages = tuple(dict.fromkeys(pages))
     factory = MiniWobFactory()
     imported: dict[str, ImportedQueries] = {}
@@ -242,8 +236,8 @@ async def import_queries(
     async def ask_pages() -> None:
         environment = await factory()
         for page in waiting:
-            ask = partial(_ask, environment, page)
-            imported[page] = await ask_at_seeds(ask, page, size, run_seed, origin, _MAKER)
+            ask = partial(_ask, environment, page, origin)
+            imported[page] = await ask_at_seeds(ask, page, splits, run_seed, origin, _MAKER)
 
     try:
         await asyncio.gather(*(ask_pages() for _ in range(min(_AT_ONCE, len(pages)))))
@@ -252,18 +246,11 @@ async def import_queries(
     return joined([imported[page] for page in pages])
 
 
-async def _ask(environment: MiniWobEnvironment, page: str, seed: int) -> ImportedTask:
+async def _ask(environment: MiniWobEnvironment, page: str, origin: Origin, seed: int) -> Query:
     instruction, fields = await environment.start(page, seed)
-    return ImportedTask(
-        platform=Platform.WEB,
-        name=page,
-        instruction=instruction,
-        start_state=json.dumps({"page": page, "seed": seed, "fields": fields}),
-        apps=(page,),
-        pages=(page,),
-        page_description="A MiniWoB++ task page.",
-        phrasing=_MAKER,
-    )
+    start = json.dumps({"page": page, "seed": seed, "fields": fields})
+    described = {"pages": (page,), "page_descriptions": ("A MiniWoB++ task page.",), "phrasing": _MAKER}
+    return own_query(Platform.WEB, page, instruction, start, origin, _MAKER, **described)
 
 
 def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> tuple[tuple[str, str], ...]:

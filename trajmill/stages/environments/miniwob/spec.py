@@ -43,11 +43,11 @@ class MiniWobSpec(FixedTasksSpec):
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """A query for each page and seed."""
         from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages, suite_pages
-        from trajmill.stages.environments.tasks import SuiteSize
 
         pages = self.tasks or suite_pages(self.suite)
         refuse_unknown_pages(pages, "environment.tasks")
         from trajmill.stages.environments.miniwob.environment import import_queries
+        from trajmill.stages.environments.tasks import splits_of_seeds
 
-        size = SuiteSize(self.train_seeds, self.heldout_seeds, self.validation_seeds)
-        return await import_queries(pages, size, seed, origin)
+        splits = splits_of_seeds(self.train_seeds, self.heldout_seeds, self.validation_seeds)
+        return await import_queries(pages, splits, seed, origin)

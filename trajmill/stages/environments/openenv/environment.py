@@ -20,7 +20,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.openenv.client import (
     STATE,
     EpisodeAnswer,
@@ -34,7 +34,7 @@ from trajmill.stages.environments.openenv.client import (
 )
 from trajmill.stages.environments.openenv.wire import MOST_MESSAGE_BYTES, WireAction, WireTask, to_observation
 from trajmill.stages.environments.pool.machines import POLL_SECONDS
-from trajmill.stages.environments.tasks import first_mistake
+from trajmill.stages.environments.tasks import first_mistake, own_query
 
 _MAKER = "openenv"
 _SECONDS = 60.0
@@ -297,25 +297,17 @@ def _query(task: object, split: str, url: str, origin: Origin) -> Query:
         raise ValueError(f"a task that cannot be used: {first_mistake(error, 'the task')}") from error
     named = said.split or split
     other = Split.TRAIN if split == Split.TRAIN else Split.HELDOUT_SLOTS
-    return Query(
-        query_id=said.query_id,
-        platform=platform,
-        apps=tuple(said.apps),
-        source=Source.IMPORTED,
-        task=said.task or _MAKER,
-        raw_instruction=said.instruction,
-        instruction=said.instruction,
-        phrasing="imported",
-        pages=(),
-        page_descriptions=(),
-        slots=(),
-        path=(),
+    return own_query(
+        platform,
+        said.task or _MAKER,
+        said.instruction,
         # No environment reads it: it only tells goals apart, so that none is in two splits.
-        start_state=json.dumps({"goal_id": said.goal_id}) if said.goal_id else "{}",
-        goal="{}",
+        json.dumps({"goal_id": said.goal_id}) if said.goal_id else "{}",
+        origin,
+        _MAKER,
+        query_id=said.query_id,
+        apps=tuple(said.apps),
         difficulty=said.difficulty,
         max_steps=said.max_steps,
         split=Split(named) if named in set(Split) else other,
-        validation="passed",
-        **origin.common(made_by=_MAKER),
     )

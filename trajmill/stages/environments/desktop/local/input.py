@@ -25,12 +25,11 @@ from trajmill.schemas.actions import (
 )
 from trajmill.stages.environments.desktop.protocol import (
     MOST_CLICKS,
-    KeyName,
     bounded_press_seconds,
     bounded_wheel_clicks,
-    find_keys,
     swipe_wheel_clicks,
 )
+from trajmill.stages.environments.keys import KeyName, find_keys
 
 _BUTTONS = {"left": 1, "middle": 2, "right": 3}
 _WHEEL_UP, _WHEEL_DOWN, _WHEEL_LEFT, _WHEEL_RIGHT = 4, 5, 6, 7
