@@ -15,8 +15,7 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.text import config_as_toml
 from trajmill.flows.context import RoundContext
-from trajmill.flows.judging.judge_stored import RejudgeReport
-from trajmill.flows.judging.rejudge import rejudge
+from trajmill.flows.judging.rejudge import RejudgeReport, rejudge
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.round import do_stage
 from trajmill.flows.round_stages import STAGES
@@ -133,7 +132,7 @@ def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyP
             raise TrajmillError("killed")
         staging.mark_done(warehouse, folder, key, result)
 
-    monkeypatch.setattr("trajmill.flows.judging.judge_stored.mark_done", mark_done)
+    monkeypatch.setattr("trajmill.flows.judging.rejudge.mark_done", mark_done)
     with pytest.raises(TrajmillError, match="killed"):
         rejudge(config, "plain", round_number=1)
     rejudge(config, "plain")

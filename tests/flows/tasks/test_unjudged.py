@@ -14,15 +14,14 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.round import do_stage
 from trajmill.flows.round_stages import STAGES
 from trajmill.flows.tasks.derive import DERIVE
-from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
-from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
+from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, unjudged_of_earlier_rounds
 from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, TrajectoryVerdict
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged
+from trajmill.stages.critics.judge import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse import staging
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows

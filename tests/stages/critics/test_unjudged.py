@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged, still_to_judge, to_judge_again
+from trajmill.stages.critics.judge import TRIED_AT_MOST, Unjudged, still_to_judge, to_judge_again
 
 
 def test_what_is_judged_or_given_up_is_left_out() -> None:

@@ -12,15 +12,14 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.deriving.derive_kind import derive_in_round
 from trajmill.flows.policies.policy import stale_versions
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
-from trajmill.flows.tasks.judge import trajectories_of_round
-from trajmill.flows.tasks.unjudged import unjudged_of_earlier_rounds
+from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared, stored_place
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.critics.unjudged import TRIED_AT_MOST, Unjudged
+from trajmill.stages.critics.judge import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards, read_table
 from trajmill.warehouse.shards import DataFile

@@ -22,6 +22,7 @@ from trajmill.stages.critics.base import (
     vote_of,
     votes_together,
 )
+from trajmill.stages.critics.calibration.agreement import PASSED
 from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.model.captioner import ModelCaptioner, ScreenCaptioner, TreeCaptioner
@@ -32,9 +33,6 @@ from trajmill.stages.critics.voting import ChannelCritics, ChannelRule
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompted import Sampling
-
-PASSED = 1.0
-"""Reward of a finished task."""
 
 
 class ProgrammaticChannel:

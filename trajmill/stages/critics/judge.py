@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 from typing import NamedTuple
@@ -256,4 +256,46 @@ def _failure(episode: Episode, error: JudgeFailure | ModelFailure, judge: Judge,
         message=str(error),
         attempts=1,
         **origin.common(made_by=judge.version),
+    )
+
+
+TRIED_AT_MOST = 3
+"""Tries after which a trajectory is given up."""
+
+
+class Unjudged(NamedTuple):
+    """A trajectory of an earlier round that is to be judged again."""
+
+    round: int
+    """The round of its attempt."""
+    trajectory_id: str
+    tried: int
+    """Number of tries that failed."""
+
+
+def still_to_judge(
+    trajectory_ids: Iterable[str], failed_tries: Mapping[str, int], judged: Collection[str]
+) -> dict[str, int]:
+    """The trajectories that have no judgement and are not given up, in their order, with the number of failed tries."""
+    return {
+        trajectory_id: failed_tries.get(trajectory_id, 0)
+        for trajectory_id in trajectory_ids
+        if trajectory_id not in judged and failed_tries.get(trajectory_id, 0) < TRIED_AT_MOST
+    }
+
+
+def to_judge_again(
+    rounds: Mapping[str, int], failed_tries: Mapping[str, int], judged: Collection[str]
+) -> list[Unjudged]:
+    """The trajectories that failed to be judged and are to be judged again, sorted by round and id.
+
+    Args:
+        rounds: by trajectory id, the round of the attempt.
+        failed_tries: by trajectory id, how often judging failed.
+        judged: ids of the trajectories that have a judgement.
+    """
+    failed = [trajectory_id for trajectory_id in rounds if failed_tries.get(trajectory_id, 0)]
+    return sorted(
+        Unjudged(rounds[trajectory_id], trajectory_id, tries)
+        for trajectory_id, tries in still_to_judge(failed, failed_tries, judged).items()
     )
