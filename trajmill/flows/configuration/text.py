@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.tables import Table, all_tables, tables_in
+from trajmill.flows.configuration.tables import KeyPath, Table, all_tables, tables_in
 from trajmill.schemas.spec import Spec
 from trajmill.warehouse.store.address import BucketUrl
 
@@ -39,19 +41,77 @@ def config_as_toml(config: Config) -> str:
 
 
 def configuration_tables() -> str:
-    """Markdown tables of every key, its type, default and meaning: the body of `docs/configuration.md`."""
+    """Markdown tables of every key, its type, default and meaning: the body of `docs/configuration.md`.
+
+    Each table of the file has one section. Kinds share the rows of the keys that they share, and a table whose keys
+    stand in an earlier section refers to it.
+    """
     lines: list[str] = []
+    places: dict[KeyPath, list[Table]] = {}
     for table in all_tables(Config):
-        kind = "" if table.kind is None else f' with `kind = "{table.kind}"`'
-        lines += ["", f"## `[{'.'.join(table.keys)}]`{kind}", "", _meaning(table.spec), ""]
-        lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-        lines += [_row(name, info) for name, info in table.fields().items()]
+        places.setdefault(table.keys, []).append(table)
+    shown: dict[type[Spec], str] = {}
+    for keys, tables in places.items():
+        lines += ["", f"## `[{'.'.join(keys)}]`", "", *_section(tables, shown)]
+        for table in tables:
+            kind = f' with `kind = "{table.kind}"`' if len(tables) > 1 else ""
+            shown.setdefault(table.spec, f"`[{'.'.join(keys)}]`{kind}")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _row(name: str, info: FieldInfo) -> str:
-    default = _default(info).replace("|", "\\|")
-    return f"| `{name}` | {_type_name(info.annotation)} | {default} | {_description(info)} |"
+class _Key(NamedTuple):
+    """A key of one or several kinds."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+def _section(tables: Sequence[Table], shown: Mapping[type[Spec], str]) -> Iterator[str]:
+    first = tables[0]
+    if len(tables) == 1:
+        only = "" if first.kind is None else f' Only with `kind = "{first.kind}"`.'
+        yield f"{_meaning(first.spec)}{only}"
+        yield ""
+        if first.spec in shown:
+            yield f"Its keys are those of {shown[first.spec]}."
+            return
+    else:
+        yield from ("| kind | meaning |", "|---|---|")
+        yield from (f"| `{table.kind}` | {_meaning(table.spec)} |" for table in tables)
+        yield ""
+    several = len(tables) > 1
+    yield "| key | kinds | type | default | meaning |" if several else "| key | type | default | meaning |"
+    yield "|---|---|---|---|---|" if several else "|---|---|---|---|"
+    for key, defaults in _keys(tables).items():
+        kinds = [_kinds([table.kind or "" for table in tables], defaults)] if several else []
+        yield f"| {' | '.join([f'`{key.name}`', *kinds, key.type, _defaults(defaults), key.meaning])} |"
+
+
+def _kinds(every: Sequence[str], having: Collection[str]) -> str:
+    lacking = [kind for kind in every if kind not in having]
+    if not lacking:
+        return "all"
+    return f"all but {', '.join(lacking)}" if len(lacking) < len(having) else ", ".join(having)
+
+
+def _keys(tables: Sequence[Table]) -> dict[_Key, dict[str, str]]:
+    """The keys of the kinds of a table; by kind, the default of each."""
+    found: dict[_Key, dict[str, str]] = {}
+    for table in tables:
+        for name, info in table.fields().items():
+            if name != "kind" or len(tables) == 1:
+                key = _Key(name, _type_name(info.annotation), _description(info))
+                found.setdefault(key, {})[table.kind or ""] = _default(info).replace("|", "\\|")
+    return found
+
+
+def _defaults(by_kind: Mapping[str, str]) -> str:
+    """The default of most kinds, then the others with their kinds."""
+    counted = Counter(by_kind.values()).most_common()
+    usual, *others = (default for default, _ in counted)
+    named = ((default, ", ".join(kind for kind, its in by_kind.items() if its == default)) for default in others)
+    return "; ".join([usual or ("none" if others else ""), *(f"{each or 'none'} ({kinds})" for each, kinds in named)])
 
 
 def _meaning(spec: Spec | type[Spec]) -> str:

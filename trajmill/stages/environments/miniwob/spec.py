@@ -28,11 +28,11 @@ class MiniWobSpec(FixedTasksSpec):
     tasks: tuple[str, ...] = ()
     """Names of pages, in place of the suite."""
     train_seeds: PositiveInt = 8
-    """Instances of each page for training."""
+    """Instances of each task for training."""
     heldout_seeds: PositiveInt = 4
-    """Instances of each page that only measure the policy."""
+    """Instances of each task that only measure the policy."""
     validation_seeds: NonNegativeInt = 3
-    """Instances of each page that decide which policy is promoted."""
+    """Instances of each task that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         """A factory of browser contexts."""
