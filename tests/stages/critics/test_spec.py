@@ -126,7 +126,7 @@ def test_without_models_the_embedded_critics_judge_and_nothing_is_called(
     result, calls = judged(JudgeSpec(), CriticModels(), walk, Servers(lambda *_: True), monkeypatch)
     (episode,) = result.episodes
     assert episode.judgement is not None and episode.judgement.correct
-    assert episode.judgement.made_by == "state-step-critic-1+graph-text-2+graph-multimodal-2"
+    assert episode.judgement.made_by == "state-step-critic-2+graph-text-2+graph-multimodal-2"
     assert calls == []
 
 

@@ -70,12 +70,10 @@ def test_a_repair_after_the_first_error_is_the_only_step_kept_behind_it() -> Non
     assert refused(rows) == [(1, "first_error"), (3, "after_first_error"), (4, "after_first_error")]
 
 
-def test_a_good_step_right_after_an_error_corrects_it_only_where_the_agent_succeeded() -> None:
-    labels = [GOOD, GOOD, HARMFUL, GOOD, GOOD]
-    assert (3, "self_correction") in kept(derived(judged(True, labels)))
-    rows = derived(judged(False, labels, first_error=2))
-    assert kept(rows) == [(0, "before_error"), (1, "before_error")]
-    assert (3, "after_first_error") in refused(rows)
+def test_a_good_step_that_does_not_undo_the_error_before_it_is_no_correction() -> None:
+    rows = derived(judged(True, [GOOD, GOOD, HARMFUL, GOOD, GOOD]))
+    assert (3, "positive") in kept(rows)
+    assert "self_correction" not in {variant for _, variant in kept(rows)}
 
 
 @pytest.mark.parametrize(

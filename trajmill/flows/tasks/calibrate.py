@@ -20,6 +20,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.calibration.precision import Precision, precise_enough
+from trajmill.stages.environments.base import MeasuresDistance
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
@@ -33,7 +34,9 @@ def calibrate_judge(context: RoundContext) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         trajectories = trajectories_of_round(context, Purpose.TRAIN) + trajectories_of_round(context, Purpose.GUIDED)
-        quality = calibrate(_episodes(context, sorted(trajectories)), WarehouseScreens(context.warehouse))
+        environment, screens = context.environment, WarehouseScreens(context.warehouse)
+        distances = environment.goal_distances() if isinstance(environment, MeasuresDistance) else None
+        quality = calibrate(_episodes(context, sorted(trajectories)), screens, distances)
         result = {"judge": [level.model_dump() for level in quality]}
         judged = read_verdicts(
             context.warehouse, "judgements", ["trajectory_id"], rounds=[context.round], run_id=context.run_id

@@ -1,8 +1,8 @@
 """Makes step data as CODA labels it: redundant steps and all steps after the first error are cut (CODA 3.4).
 
 CODA's judge gives three signals for a whole trajectory: correctness, the redundant steps, and the first error step. Its
-positive actions may come from failed trajectories too. A step that repairs the step before it is kept on purpose, even
-if the judge calls it redundant: it shows how an agent finds its way back.
+positive actions may come from failed trajectories too. A step that undoes the error of the step before it is kept on
+purpose, even if the judge calls it redundant: it shows how an agent finds its way back.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.critics.trees.replay import SeenStep, replay
 from trajmill.stages.derive.base import DerivedRows, Deriver, unfit
 from trajmill.stages.derive.collected import Collected, Lesson, Maker
 from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
@@ -30,14 +31,14 @@ POSITIVE = "positive"
 BEFORE_ERROR = "before_error"
 """A step of a failed trajectory, before its first error."""
 SELF_CORRECTION = "self_correction"
-"""A step right after an error that leads back to the screen before it, or, where the agent succeeded, is good."""
+"""A step that undoes the error of the step before it."""
 
 
 class StepDataSpec(KindSpec):
     """Step data with the signals of CODA's judge: `trajmill derive step`."""
 
     name: ClassVar[str] = "step"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
 
     failed: bool = True
     """Whether steps of failed trajectories before their first error are used."""
@@ -57,8 +58,12 @@ class Selected(NamedTuple):
     reason: str = ""
 
 
-def select_steps(episode: Episode, spec: StepDataSpec) -> list[Selected] | str:
-    """What becomes of each step of an episode; a reason alone if all of it is refused."""
+def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) -> list[Selected] | str:
+    """What becomes of each step of an episode; a reason alone if all of it is refused.
+
+    Raises:
+        JudgeFailure: a screen is missing.
+    """
     unusable = unfit(episode, LEARNED_FROM)
     judgement = episode.judgement
     if unusable is not None or judgement is None:
@@ -72,11 +77,11 @@ def select_steps(episode: Episode, spec: StepDataSpec) -> list[Selected] | str:
     errors = {index for index, label in labels.items() if label is StepLabel.HARMFUL}
     errors |= set() if first_error is None else {first_error}
     usual = POSITIVE if judgement.correct else BEFORE_ERROR
-    # What is good after the error of a failed attempt may go on in the wrong place.
-    good = {index for index, label in labels.items() if label is StepLabel.GOOD and judgement.correct}
     found = []
+    steps = replay(episode, screens) if spec.self_corrections and errors else ()
     for position, step in enumerate(episode.steps):
-        repairs = spec.self_corrections and _repairs(episode.steps, position, errors, good)
+        repairs = position > 0 and episode.steps[position - 1].index in errors and bool(steps)
+        repairs = repairs and _undoes(steps[position], steps[position - 1], labels.get(step.index) is StepLabel.GOOD)
         found.append(_selected(step, labels.get(step.index), repairs, first_error, judgement.redundant_steps, usual))
     return found
 
@@ -107,14 +112,29 @@ def _selected(
     return Selected(usual)
 
 
-def _repairs(steps: tuple[Step, ...], position: int, errors: set[int], good: set[int]) -> bool:
-    """Whether a step right after an error is good, or leads back to the screen before the error."""
-    if position == 0 or steps[position - 1].index not in errors:
+def _undoes(step: SeenStep, error: SeenStep, good: bool) -> bool:
+    """Whether a step undoes an error.
+
+    It leads back to the screen before it; or it is good, and leads back to that page, or sets again what the error set.
+    """
+    wrong, mended = error.outcome, step.outcome
+    if mended.same or wrong.same:
         return False
-    step, mistake = steps[position], steps[position - 1]
-    if step.screen_after == step.screen_before:
+    if mended.after.screen_id == wrong.before.screen_id:
+        return True
+    if wrong.before.page == "" or wrong.before.page != mended.after.page:
         return False
-    return step.screen_after == mistake.screen_before or step.index in good
+    if wrong.opened:
+        return good and mended.opened
+    return good and _set_by(error) == _set_by(step) != frozenset()
+
+
+def _set_by(step: SeenStep) -> frozenset[str]:
+    """The controls that a step set, or the list of the item that it picked in place."""
+    element = step.action.element
+    if step.outcome.changes or element is None or element.role != "list_item":
+        return frozenset(change.control.key for change in step.outcome.changes)
+    return frozenset({element.element_id.rpartition("/")[0]})
 
 
 @dataclass(frozen=True)
@@ -128,7 +148,7 @@ class StepData:
     async def derive(self, episode: Episode, only: frozenset[int] | None = None) -> DerivedRows:
         """One example for each step that CODA's signals leave."""
         collected = Collected(self.maker, episode)
-        selected = select_steps(episode, self.spec)
+        selected = select_steps(episode, self.spec, self.screens)
         if isinstance(selected, str):
             collected.refuse(selected)
             return collected.rows()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.actions import Action
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 
@@ -100,4 +102,24 @@ class EnvironmentFactory(Protocol):
 
     async def close(self) -> None:
         """Free the things that its environments share, e.g. a browser; closing twice is fine."""
+        ...
+
+
+class GoalDistances(Protocol):
+    """Measures stored episodes by the hidden state of their environment; only calibration reads it, never a critic."""
+
+    def __call__(self, episode: Episode, /) -> Sequence[int | None] | None:
+        """The fewest actions to the goal, before each step and after the last one.
+
+        None in the list: the goal can no longer be reached. None for the list: it cannot be measured.
+        """
+        ...
+
+
+@runtime_checkable
+class MeasuresDistance(Protocol):
+    """The spec of an environment whose state gives the distance to a goal."""
+
+    def goal_distances(self) -> GoalDistances:
+        """What measures its stored episodes."""
         ...

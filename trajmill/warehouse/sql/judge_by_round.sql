@@ -1,4 +1,4 @@
--- Agreement of the judge (level `trajectory`), its channels and the step critic with the programmatic check.
+-- Agreement of the judge (level `trajectory`) and its channels with the programmatic check, and of the step critic with the distance to the goal.
 -- `n` counts what both have decided; precision, recall and Cohen's kappa are null where they are not defined.
 -- column level: `trajectory` for the judge, else one of its channels, or `step` for the step critic.
 -- column precision: Share of what it called Correct that the check confirms; null if nothing was called so.

@@ -7,10 +7,12 @@ submitted too early, left the path, or was no action.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.query import Slot
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.annotated.episode_state import EpisodeState
 from trajmill.stages.critics.annotated.slots import holds, same_value, slots_on, wanted
@@ -26,6 +28,7 @@ from trajmill.stages.critics.annotated.task import (
     parts_of,
     submits,
 )
+from trajmill.stages.critics.annotated.trail import Place, places_of
 from trajmill.stages.critics.annotated.tree_channel import find_problems
 from trajmill.stages.critics.annotated.wording import shared_stems
 from trajmill.stages.critics.base import StepResult, at_most_words
@@ -38,7 +41,7 @@ GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 class AnnotatedStepCritic:
     """Judges a step by the trees before and after it; asks no model."""
 
-    version = "state-step-critic-1"
+    version = "state-step-critic-2"
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step of an episode.
@@ -51,11 +54,15 @@ class AnnotatedStepCritic:
             return []
         if not is_annotated(episode.query):
             return _without_annotations(steps)
-        judge = _StepJudge(annotated_task(episode.query), steps[0])
-        return [judge.judge(step) for step in steps]
+        task = annotated_task(episode.query)
+        judge = _StepJudge(task, steps, places_of(steps, task))
+        opinions = _with_menus(steps, [judge.judge(step) for step in steps])
+        return [_result(step, opinion) for step, opinion in zip(steps, opinions, strict=True)]
 
 
-class _Opinion(NamedTuple):
+class Opinion(NamedTuple):
+    """A label and its reason."""
+
     label: StepLabel
     why: str
 
@@ -63,31 +70,54 @@ class _Opinion(NamedTuple):
 class _StepJudge:
     """Follows one episode and judges each step by what came before it."""
 
-    def __init__(self, task: AnnotatedTask, first: SeenStep) -> None:
+    def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep], places: Sequence[Place]) -> None:
         self._task = task
         self._parts = parts_of(task)
+        self._places = places
         self._state = EpisodeState()
-        self._state.enter(first.outcome.before)
+        self._state.enter(steps[0].outcome.before)
         self._past: list[SeenStep] = []
         self._submitted: set[str] = set()
+        self._done: set[TaskPart] = set()
 
-    def judge(self, step: SeenStep) -> StepResult:
+    def judge(self, step: SeenStep) -> Opinion:
         opinion = self._opinion(step)
         self._state.observe(step)
         self._past.append(step)
-        return _result(step, opinion)
+        self._done |= {part for part in self._parts if self._is_done(part, step, opinion)}
+        return opinion
 
-    def _opinion(self, step: SeenStep) -> _Opinion:
+    @property
+    def _before(self) -> Place:
+        return self._places[len(self._past)]
+
+    @property
+    def _after(self) -> Place:
+        return self._places[len(self._past) + 1]
+
+    def _is_done(self, part: TaskPart, step: SeenStep, opinion: Opinion) -> bool:
+        """Whether nothing is left to do in a part, after a step."""
+        if part.receipt is not None:
+            return part.receipt in self._submitted
+        if part.open_page is not None:
+            acts = bool(step.outcome.changes) or changes_page_in_place(step)
+            return opinion.label is GOOD and acts and step.outcome.before.page == part.open_page
+        place = self._places[len(self._past)]
+        if any(self._state.evidence(slot, self._task.slots) is not True for slot in part.slots):
+            return False
+        return place.app == part.app and not place.is_wrong and step.outcome.after.page == part.pages[-1]
+
+    def _opinion(self, step: SeenStep) -> Opinion:
         if step.action.parsed is None:
-            return _Opinion(HARMFUL, "The reply was no action.")
+            return Opinion(HARMFUL, "The reply was no action.")
         if step.action.kind in ("terminate", "answer"):
             return self._ending(step)
         if step.outcome.same:
             if self._picks_blindly(step):
-                return _Opinion(GOOD, "It picked what was asked for, though the screen does not show it.")
-            return _Opinion(NEUTRAL, "Nothing visible came of it.")
+                return Opinion(GOOD, "It picked what was asked for, though the screen does not show it.")
+            return Opinion(NEUTRAL, "Nothing visible came of it.")
         if does_something_else(step, self._task):
-            return _Opinion(HARMFUL, "It did something that nobody asked for.")
+            return Opinion(HARMFUL, "It did something that nobody asked for.")
         if changes_page_in_place(step):
             return self._changing_page(step)
         if step.outcome.changes:
@@ -96,151 +126,164 @@ class _StepJudge:
             return self._move(step)
         return self._looking(step)
 
-    def _ending(self, step: SeenStep) -> _Opinion:
+    def _ending(self, step: SeenStep) -> Opinion:
         if not step.action.ends:
-            return _Opinion(HARMFUL, "It gave up.")
+            return Opinion(HARMFUL, "It gave up.")
         problems = find_problems(self._task, [*self._past, step])
         if problems:
-            return _Opinion(HARMFUL, f"It ended though {problems[0]}.")
-        return _Opinion(GOOD, "Everything had been done.")
+            return Opinion(HARMFUL, f"It ended though {problems[0]}.")
+        return Opinion(GOOD, "Everything had been done.")
 
     def _picks_blindly(self, step: SeenStep) -> bool:
-        """Whether it presses the wanted item of a list on the last page of the task."""
+        """Whether it presses the wanted item of a list on the last page of the task, and has not done so before."""
         element, page = step.action.element, step.outcome.before.page
         return (
             step.action.presses
             and element is not None
             and element.role == "list_item"
             and page == self._task.pages[-1]
-            and any(same_value(element.text, slot.value) for slot in slots_on(page, self._task.slots))
+            and any(
+                same_value(element.text, slot.value) and self._unmet(slot) for slot in slots_on(page, self._task.slots)
+            )
         )
 
-    def _changing_page(self, step: SeenStep) -> _Opinion:
+    def _changing_page(self, step: SeenStep) -> Opinion:
         label = step.action.element.text if step.action.element is not None else ""
         page = step.outcome.before.page
         if any(same_value(label, slot.value) for slot in slots_on(page, self._task.slots)):
-            return _Opinion(GOOD, "It picked what was asked for.")
+            return Opinion(GOOD, "It picked what was asked for.")
         typed = self._state.typed.get(page, ())
         if any(slot.page == page and slot.value in typed for slot in self._task.slots):
-            return _Opinion(GOOD, "It sent off what was typed as asked.")
-        if shared_stems(label, self._task.instruction):
-            return _Opinion(GOOD, f'The user speaks of "{label}".')
-        return _Opinion(HARMFUL, f'Nobody asked for "{label}".')
+            return Opinion(GOOD, "It sent off what was typed as asked.")
+        on_open_page = any(page == part.open_page for part in self._parts)
+        if on_open_page and not self._before.is_wrong and shared_stems(label, self._task.instruction):
+            return Opinion(GOOD, f'The user speaks of "{label}".')
+        return Opinion(HARMFUL, f'Nobody asked for "{label}".')
 
-    def _setting(self, step: SeenStep) -> _Opinion:
+    def _setting(self, step: SeenStep) -> Opinion:
         opinions = [self._change(change, step.outcome.after.page) for change in step.outcome.changes]
         return max(opinions, key=lambda opinion: (GOOD, NEUTRAL, HARMFUL).index(opinion.label))
 
-    def _change(self, change: ControlChange, page: str) -> _Opinion:
+    def _change(self, change: ControlChange, page: str) -> Opinion:
         control = change.control
         if control.kind == "search":
             wants = any(same_value(control.value, slot.value) for slot in self._task.slots)
-            return _Opinion(GOOD, "It searched for what was asked.") if wants else _Opinion(NEUTRAL, "It searched.")
+            return Opinion(GOOD, "It searched for what was asked.") if wants else Opinion(NEUTRAL, "It searched.")
         slot = wanted(control, slots_on(page, self._task.slots))
         if slot is not None:
             if holds(control, slot):
-                return _Opinion(GOOD, f"It set {slot.name} as asked.")
+                return Opinion(GOOD, f"It set {slot.name} as asked.")
             if same_value(change.old, slot.value):
-                return _Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
+                return Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
             if control.kind == "stepper":
                 return _stepper_opinion(change, slot.value)
         elif any(page in part.pages and asked_in_words(control, page, self._task, part) for part in self._parts):
-            return _Opinion(GOOD, f'The user speaks of "{control.label}".')
+            return Opinion(GOOD, f'The user speaks of "{control.label}".')
         seen = self._state.controls.get((page, control.key))
         if seen is not None and control.value == seen.first:
-            return _Opinion(GOOD, f'It put "{control.label}" back to how it was.')
-        return _Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
+            return Opinion(GOOD, f'It put "{control.label}" back to how it was.')
+        return Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
 
-    def _move(self, step: SeenStep) -> _Opinion:
-        before, after = step.outcome.before.page, step.outcome.after.page
+    def _move(self, step: SeenStep) -> Opinion:
         for part in self._parts:
             if submits(step, part.receipt):
                 return self._submitting(part)
-        if after not in self._task.pages:
-            return self._off_path(step)
-        if before not in self._task.pages:
-            return _Opinion(GOOD, "It came back to the path of the task.")
-        order = self._task.pages.index
-        if order(after) < order(before):
-            return self._going_back(after, before)
-        return self._picking(step)
+        if step.outcome.before.page == step.outcome.after.page:
+            return self._picking(step)
+        before, after = self._actions_left(self._before), self._actions_left(self._after)
+        if after < before:
+            return Opinion(GOOD, self._why_nearer(step))
+        if after == before:
+            return Opinion(NEUTRAL, "It came no nearer to what is left of the task.")
+        return Opinion(HARMFUL, self._why_farther(step))
 
-    def _submitting(self, part: TaskPart) -> _Opinion:
+    def _actions_left(self, place: Place) -> int:
+        """An estimate, as `GoalDistance` measures it: within the apps of the open parts, and on the way to them."""
+        parts = [part for part in self._parts if part not in self._done]
+        away = sum(part.app != place.app for part in parts)
+        on_launcher = bool(away) and not place.pages_of(place.app)
+        unmet = [slot.page for slot in self._task.slots if self._state.evidence(slot, self._task.slots) is False]
+        return sum(place.actions_left(part, unmet) for part in parts) + 2 * away - on_launcher
+
+    def _why_nearer(self, step: SeenStep) -> str:
+        if self._before.is_wrong and self._before.app == self._after.app:
+            return "It came back from a wrong place."
+        if app_of(step.outcome.after.page) != app_of(step.outcome.before.page):
+            return "It is on the way to what is left of the task."
+        for slot in slots_on(step.outcome.after.page, self._task.slots):
+            if step.outcome.after.page in self._state.pages and self._unmet(slot):
+                return f"It went back to set {slot.name}."
+        return "It went on along the path of the task."
+
+    def _why_farther(self, step: SeenStep) -> str:
+        if self._before.is_wrong and self._after.is_wrong:
+            return "It went on from a wrong place."
+        if self._after.is_wrong and step.outcome.after.page in self._task.pages:
+            return "What was asked for is not there."
+        if step.outcome.after.page not in self._task.pages:
+            return "It left the path of the task."
+        return "It left a place in which something is still to be done."
+
+    def _unmet(self, slot: Slot) -> bool:
+        return self._state.evidence(slot, self._task.slots) is not True
+
+    def _submitting(self, part: TaskPart) -> Opinion:
         assert part.receipt is not None
         if part.receipt in self._submitted:
-            return _Opinion(HARMFUL, "It did the same thing a second time.")
+            return Opinion(HARMFUL, "It did the same thing a second time.")
+        if self._before.is_wrong:
+            return Opinion(HARMFUL, "It went ahead in a wrong place.")
         self._submitted.add(part.receipt)
         missing = self._open(part)
         if missing:
-            return _Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
+            return Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
         for page, control in self._state.changed_controls():
             if page in part.pages and not self._asked(page, control, part):
-                return _Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
-        return _Opinion(GOOD, "Everything stood as asked when it went ahead.")
+                return Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
+        return Opinion(GOOD, "Everything stood as asked when it went ahead.")
 
-    def _picking(self, step: SeenStep) -> _Opinion:
+    def _picking(self, step: SeenStep) -> Opinion:
         element = step.action.element
         asked = slots_on(step.outcome.before.page, self._task.slots)
         if element is not None and element.role == "list_item" and asked:
             if any(same_value(element.text, slot.value) for slot in asked):
-                return _Opinion(GOOD, "It picked what was asked for.")
-            return _Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
-        return _Opinion(GOOD, "It went on along the path of the task.")
+                return Opinion(GOOD, "It picked what was asked for.")
+            return Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
+        return Opinion(GOOD, "It went on along the path of the task.")
 
-    def _off_path(self, step: SeenStep) -> _Opinion:
-        app = app_of(step.outcome.after.page)
-        if app in {part.app for part in self._parts} and app != app_of(step.outcome.before.page):
-            return _Opinion(GOOD, "It came to an app of the task.")
-        if step.outcome.before.page not in self._task.pages:
-            return _Opinion(NEUTRAL, "It went from one page off the path to another.")
-        if self._between_parts(step):
-            return _Opinion(GOOD, "It left an app in which everything was done.")
-        return _Opinion(HARMFUL, "It left the path of the task.")
-
-    def _between_parts(self, step: SeenStep) -> bool:
-        """Whether the step leaves the last page of an app's part, while another app is still to come."""
-        if app_of(step.outcome.after.page) == app_of(step.outcome.before.page):
-            return False
-        return any(step.outcome.before.page == part.pages[-1] for part in self._parts[:-1])
-
-    def _going_back(self, page: str, left: str) -> _Opinion:
-        for slot in self._task.slots:
-            if slot.page == page and self._state.evidence(slot, self._task.slots) is not True:
-                return _Opinion(GOOD, f"It went back to set {slot.name}.")
-        if app_of(page) != app_of(left):
-            return _Opinion(NEUTRAL, "It went back to an earlier app.")
-        return _Opinion(HARMFUL, "It went back though nothing was left to do there.")
-
-    def _looking(self, step: SeenStep) -> _Opinion:
+    def _looking(self, step: SeenStep) -> Opinion:
         asked = slots_on(step.outcome.after.page, self._task.slots)
         came_up = step.outcome.after.texts - step.outcome.before.texts
         if any(slot.value.casefold() in came_up for slot in asked):
-            return _Opinion(GOOD, "It brought what was asked for into view.")
+            return Opinion(GOOD, "It brought what was asked for into view.")
         element = step.action.element
         page = step.outcome.after.page
-        if element is not None and element.role == "menu" and page in self._task.pages:
-            return self._opening_a_menu(step)
         if element is not None and "editable" in element.states and (asked or page in self._task.pages):
-            return _Opinion(GOOD, "It made ready to type.")
-        return _Opinion(NEUTRAL, "It only looked.")
+            return Opinion(GOOD, "It made ready to type.")
+        return Opinion(NEUTRAL, "It only looked.")
 
     def _asked(self, page: str, control: Control, part: TaskPart) -> bool:
         slot = wanted(control, slots_on(page, self._task.slots))
         return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
-
-    def _opening_a_menu(self, step: SeenStep) -> _Opinion:
-        asked = " ".join((self._task.instruction, *self._task.page_descriptions))
-        items = [element.text for element in step.outcome.after.elements if element.role == "menu_item"]
-        if any(shared_stems(item, asked) for item in items):
-            return _Opinion(GOOD, "It opened a menu with what was asked for.")
-        return _Opinion(NEUTRAL, "It opened a menu.")
 
     def _open(self, part: TaskPart) -> list[str]:
         """Names of the constraints of a part that are known to be unmet."""
         return [slot.name for slot in part.slots if self._state.evidence(slot, self._task.slots) is False]
 
 
-def _result(step: SeenStep, opinion: _Opinion) -> StepResult:
+def _with_menus(steps: Sequence[SeenStep], opinions: Sequence[Opinion]) -> list[Opinion]:
+    """Call it GOOD to open a menu from which the next step picks something GOOD."""
+    found = list(opinions)
+    for at, (step, following) in enumerate(pairwise(steps)):
+        opened, picked = step.action.element, following.action.element
+        if opened is None or opened.role != "menu" or found[at].label is not NEUTRAL:
+            continue
+        if picked is not None and picked.role == "menu_item" and opinions[at + 1].label is GOOD:
+            found[at] = Opinion(GOOD, "It opened a menu with what was asked for.")
+    return found
+
+
+def _result(step: SeenStep, opinion: Opinion) -> StepResult:
     return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
 
 
@@ -249,18 +292,18 @@ def _without_annotations(steps: Sequence[SeenStep]) -> list[StepResult]:
     return [_result(step, _opinion_without_task(step, steps[:at])) for at, step in enumerate(steps)]
 
 
-def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> _Opinion:
+def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
     if step.action.parsed is None:
-        return _Opinion(HARMFUL, "The reply was no action.")
+        return Opinion(HARMFUL, "The reply was no action.")
     if step.action.kind == "terminate" and not step.action.ends:
-        return _Opinion(HARMFUL, "It gave up.")
+        return Opinion(HARMFUL, "It gave up.")
     screen = step.outcome.before.screen_id
     if step.outcome.same and any(p.action == step.action and p.outcome.before.screen_id == screen for p in past):
-        return _Opinion(NEUTRAL, "It did the same thing again, without effect.")
-    return _Opinion(GOOD, "Nothing speaks against it.")
+        return Opinion(NEUTRAL, "It did the same thing again, without effect.")
+    return Opinion(GOOD, "Nothing speaks against it.")
 
 
-def _stepper_opinion(change: ControlChange, asked: str) -> _Opinion:
+def _stepper_opinion(change: ControlChange, asked: str) -> Opinion:
     if abs(int(asked) - int(change.control.value)) < abs(int(asked) - int(change.old)):
-        return _Opinion(GOOD, f"It came nearer to {asked}.")
-    return _Opinion(HARMFUL, f"It went away from {asked}.")
+        return Opinion(GOOD, f"It came nearer to {asked}.")
+    return Opinion(HARMFUL, f"It went away from {asked}.")

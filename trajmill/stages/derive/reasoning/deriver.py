@@ -44,7 +44,7 @@ class Reasoning:
     async def derive(self, episode: Episode, only: frozenset[int] | None = None) -> DerivedRows:
         """The examples of the steps of a correct trajectory that CODA's signals leave."""
         collected = Collected(self._tools.maker, episode)
-        selected = select_steps(episode, StepDataSpec(failed=False))
+        selected = select_steps(episode, StepDataSpec(failed=False), self._tools.screens)
         if not isinstance(selected, str) and is_walk(episode):
             selected = WALK_WORDS
         if isinstance(selected, str):

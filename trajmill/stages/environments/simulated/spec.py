@@ -12,7 +12,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Platform
-    from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.base import EnvironmentFactory, GoalDistances
     from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
     from trajmill.stages.environments.simulated.world import World
 
@@ -94,3 +94,9 @@ class SimulatedSpec(AppFilesSpec):
         from trajmill.stages.environments.simulated.environment import SimulatedFactory
 
         return SimulatedFactory(self.navigation_graph(), platform, self.faults, self.devices)
+
+    def goal_distances(self) -> GoalDistances:
+        """The distances of replayed episodes, by search over the states of the apps."""
+        from trajmill.stages.environments.simulated.distance import SimulatedDistances
+
+        return SimulatedDistances(self.navigation_graph(), self.faults, self.devices)

@@ -211,6 +211,16 @@ def prepared_store(world: World, app: str, start: StartState) -> Store:
     return store
 
 
+def wanted_store(world: World, app: str, start: StartState, goal: Goal) -> Store:
+    """The store of an app with exactly the goal's changes to its start."""
+    wanted = prepared_store(world, app, start)
+    for name, change in goal.items():
+        place = place_of(name)
+        if place.app == app:
+            _change(wanted, place, change)
+    return wanted
+
+
 def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str, Store]) -> bool:
     """Whether the whole state of all apps is the start state with exactly the goal's changes.
 
@@ -222,13 +232,8 @@ def is_reached(world: World, start: StartState, goal: Goal, stores: Mapping[str,
 def differences(world: World, start: StartState, goal: Goal, stores: Mapping[str, Store]) -> Iterator[Difference]:
     """Each state that is not as the goal wants it; see `is_reached`."""
     for app in {*stores, *(place_of(name).app for name in goal)}:
-        before = prepared_store(world, app, start)
-        wanted = prepared_store(world, app, start)
-        for name, change in goal.items():
-            place = place_of(name)
-            if place.app == app:
-                _change(wanted, place, change)
-        reached = stores.get(app, before)
+        wanted = wanted_store(world, app, start, goal)
+        reached = stores.get(app) or prepared_store(world, app, start)
         for name in world.apps[app].state:
             if name in wanted.lists:
                 if wanted.lists[name].key != reached.lists[name].key:

@@ -1,0 +1,99 @@
+"""Episodes of an agent that follows a script, in the simulated world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.stages.environments.simulated.worlds import task_query
+from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query, Slot
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
+from trajmill.stages.environments.simulated.app_files.references import shown
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.spec import FaultRates
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
+
+ORIGIN = Origin(round=1, run_id="run", code_version="test")
+NO_FAULTS = FaultRates(popup=0.0)
+
+
+class SeenTrees:
+    """The trees of the screens that episodes met; nobody may ask for pixels."""
+
+    def __init__(self) -> None:
+        self.observations: dict[str, Observation] = {}
+
+    def image(self, screen_id: str) -> bytes:
+        raise AssertionError("pixels were asked for")
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        return self.observations[screen_id].elements or ()
+
+    def size(self, screen_id: str) -> Size:
+        return self.observations[screen_id].screen.size
+
+
+@dataclass(frozen=True)
+class ScriptedAgent:
+    """Taps elements by id; `back`, `home`, `down`, `finish` and `type TEXT` are actions of their own."""
+
+    script: Sequence[str]
+    platform: Platform
+    name: str = "scripted"
+    model_version: str = "scripted"
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        move = self.script[len(episode.history)]
+        action = self._action(move, episode.observation.elements or ())
+        return Decision(move, action, move, raw_response=move, prompt=episode.instruction)
+
+    def _action(self, move: str, elements: tuple[UIElement, ...]) -> Action:
+        if move == "finish":
+            return Terminate(status="success")
+        if move in ("back", "home") and self.platform is Platform.PHONE:
+            return SystemButton(button="Back" if move == "back" else "Home")
+        if move == "down":
+            return Swipe(x=360, y=900, x2=360, y2=300)
+        if move.startswith("type "):
+            return TypeText(text=move.removeprefix("type "))
+        by_text = {"back": "Back", "home": "Show desktop"}
+        element = next(e for e in elements if move == e.element_id or by_text.get(move) == e.text)
+        x, y = element.bounds.center
+        return Click(x=x, y=y, count=2 if element.role == "icon" and self.platform is Platform.DESKTOP else 1)
+
+
+def annotated_query(task: TaskGraph, pages: tuple[str, ...], values: dict[str, Scalar], instruction: str) -> Query:
+    """A query with all its annotations."""
+    slots = tuple(
+        Slot(
+            name=slot.spec.name, value=shown(values[slot.spec.name]), said=shown(values[slot.spec.name]), page=slot.page
+        )
+        for slot in task.slots
+        if slot.spec.name in values
+    )
+    changes = {
+        "slots": slots,
+        "instruction": instruction,
+        "page_descriptions": tuple(task.graph.nodes[page]["description"] for page in pages),
+    }
+    return task_query(task, pages, values).model_copy(update=changes)
+
+
+def scripted_episode(world: World, query: Query, script: Sequence[str], seen: SeenTrees) -> Episode:
+    """Run a script on a device without faults."""
+    environment = SimulatedEnvironment(world, query.platform, NO_FAULTS)
+    attempt = Attempt(query, Purpose.TRAIN, 0, 0)
+    agent = ScriptedAgent(script, query.platform)
+    rollout = asyncio.run(run_episode(attempt, agent, environment, Limits(), ORIGIN))
+    seen.observations.update(rollout.screens)
+    return rollout.episode
