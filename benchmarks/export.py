@@ -36,7 +36,7 @@ from trajmill.schemas.tables.screen import IMAGE, tree_column
 from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.curate.training_set import training_set
 from trajmill.stages.export.check import check_release
-from trajmill.stages.export.kinds import exporter_spec
+from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.write import export_release
 
 _SIZE = Size(720, 1280)
@@ -119,7 +119,7 @@ def measure(folder: Path, rows: int, screens: int, image_bytes: int) -> list[Tim
     timings = [_timed("plain pyarrow loop", rows, lambda: _plain(examples, reader, folder / "plain.parquet"))]
     timings.append(_timed("curate", rows, lambda: _no_file(training_set(digests_of(examples), {}, per_query=rows))))
     release = folder / "release"
-    exporters = [exporter_spec(kind).open() for kind in ("trl", "verl")]
+    exporters = [exporter_spec(kind) for kind in ("trl", "verl")]
     tables = {"examples": examples.to_batches(), "rl_steps": none.to_batches()}
     timings.append(_timed("export", rows, lambda: _size(export_release(release, exporters, tables, reader))))
     timings.append(

@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.pipelines.reading.candidates import supervised
 from trajmill.schemas.tables.screen import IMAGE
-from trajmill.stages.export.kinds import exporter_spec
-from trajmill.stages.export.trl.exporter import LINEAGE
+from trajmill.stages.export.exporter import exporter_spec
+from trajmill.stages.export.sft import LINEAGE
 from trajmill.stages.export.write import export_release
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, open_warehouse
@@ -103,7 +103,7 @@ Work = Callable[[], Path]
 
 
 def _ours(given: Given) -> Work:
-    exporters = [exporter_spec("trl").open()]
+    exporters = [exporter_spec("trl")]
 
     def work() -> Path:
         rows = read_batches(given.warehouse, "examples", rounds=given.rounds, between=_KIND)

@@ -32,8 +32,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.spec import RLSpec
+from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.formats.base import format_spec
-from trajmill.stages.export.kinds import exporter_spec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table

@@ -35,7 +35,7 @@ from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.stages.curate.digests import digests_of
-from trajmill.stages.export.kinds import exporter_spec
+from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.write import export_release
 from trajmill.warehouse.commit import commit_stage
@@ -131,7 +131,7 @@ def _clock(work: Callable[[], object]) -> float:
 
 def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
     """The releases of all rounds, each with all of its rows, then with shared ones."""
-    exporters, draw = [exporter_spec("trl").open()], random.Random(0)
+    exporters, draw = [exporter_spec("trl")], random.Random(0)
     chosen = []
     for number in range(len(offered)):
         rows = pa.concat_tables(offered[: number + 1])

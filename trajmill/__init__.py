@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trajmill.stages.derive.end_to_end import end_to_end_examples
     from trajmill.stages.environments.simulated.spec import SimulatedSpec
     from trajmill.stages.environments.spec import EnvironmentSpec
-    from trajmill.stages.export.kinds import exporter_spec
+    from trajmill.stages.export.exporter import exporter_spec
     from trajmill.stages.export.write import export_release
     from trajmill.stages.guidance.write import write_guidance
     from trajmill.stages.models.embedded.storage import embedded_model, load_embedded_model, untrained_network
@@ -98,7 +98,7 @@ _HOMES = {
     "CriticModels": "stages.critics.spec",
     "end_to_end_examples": "stages.derive.end_to_end",
     "rows_to_arrow": "schemas.tables.registry",
-    "exporter_spec": "stages.export.kinds",
+    "exporter_spec": "stages.export.exporter",
     "export_release": "stages.export.write",
     # Parts of your own
     "Spec": "schemas.spec",

@@ -19,7 +19,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.digests import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.selection import released_rows, write_selection
-from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import MANIFEST, drop_release, named_shards, verify_release, write_release

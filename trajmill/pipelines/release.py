@@ -31,12 +31,12 @@ from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
 from trajmill.stages.derive.rl_steps import compares_members
-from trajmill.stages.export.base import ExportedFile, Exporter
+from trajmill.stages.export.base import ExportedFile
 from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, dataset_card
 from trajmill.stages.export.check import check_release
+from trajmill.stages.export.exporter import Exporter
+from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import write_selection
-from trajmill.stages.export.spec import ExporterSpec
-from trajmill.stages.export.verl.exporter import RL_FILE
 from trajmill.stages.export.write import RowsWritten, export_release
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
@@ -67,7 +67,7 @@ class ReleaseRequest(NamedTuple):
     """Success averages for loss weights; None leaves all weights equal."""
     keep_per_query: int
     keep_per_reply: int | None
-    formats: tuple[ExporterSpec, ...]
+    formats: tuple[Exporter, ...]
     previous: str | None
     created_at: str
     heldout_apps: Collection[str]
@@ -113,7 +113,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     kinds = derived_rows(warehouse, origin, request.kinds, check)
     folder = _emptied(warehouse, request.name)
     is_rl = compares_members(rl_steps.rows)
-    exporters = [each for each in (spec.open() for spec in request.formats) if is_rl or each.table != "rl_steps"]
+    exporters = [each for each in request.formats if is_rl or each.table != "rl_steps"]
     tally = ShardTally(staging, ONLY_SHARD)
     for_examples = [each for each in exporters if each.table == "examples"]
     for_rl = [each for each in exporters if each.table == "rl_steps"]

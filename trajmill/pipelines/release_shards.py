@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.stages.export.base import ExportedFile, Exporter
+from trajmill.stages.export.base import ExportedFile
+from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.screens import SCREENS_FILE
 from trajmill.stages.export.selection import SelectedRow
 from trajmill.stages.export.write import RowsWritten, export_release

@@ -13,7 +13,7 @@ from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.kinds import AGENTS
 from trajmill.stages.environments.kinds import ENVIRONMENTS
-from trajmill.stages.export.kinds import EXPORTERS
+from trajmill.stages.export.exporter import EXPORTERS
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.training.spec import RECIPES
 

@@ -12,7 +12,7 @@ from trajmill.flows.tasks.derive import DERIVE_KIND
 from trajmill.flows.tasks.release import release_again
 from trajmill.schemas.tables.example import Example
 from trajmill.stages.export.selection import released_rows
-from trajmill.stages.export.trl.kinds import kind_file
+from trajmill.stages.export.sft import SftExporter
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
@@ -31,5 +31,7 @@ def test_a_release_has_the_rows_of_all_rounds(copied: Config) -> None:
     made = derive_in_round(RoundContext(copied, warehouse, 2), "rft")
     rows = [row for row in read_rows(warehouse, Example) if row.kind == "rft"]
     assert made.examples == len(rows) > 0
-    released = released_rows(warehouse.release(release_again(copied)) / "rft", kind_file("rft"), ["example_id"])
+    released = released_rows(
+        warehouse.release(release_again(copied)) / "rft", SftExporter(derived_kind="rft").file, ["example_id"]
+    )
     assert set(released["example_id"].to_pylist()) <= {row.example_id for row in rows}

@@ -11,8 +11,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.schemas.tables.example import Example
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.selection import released_rows
-from trajmill.stages.export.trl.exporter import SFT_FILE
-from trajmill.stages.export.trl.kinds import kind_exporter, kind_file
+from trajmill.stages.export.sft import SFT_FILE, SftExporter
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import newest_release, read_release, release_names, verify_release
@@ -38,13 +37,15 @@ def test_a_release_holds_each_kind_in_files_of_its_own(released: tuple[Warehouse
     assert released_rows(folder, SFT_FILE, ids) == earlier, "what the policy is trained on does not change"
     stored = read_rows(warehouse, Example)
     for kind in ("step", "grounding", "planning"):
-        rows = released_rows(folder / kind, kind_file(kind), ["example_id", "kind", "variant"]).to_pylist()
+        rows = released_rows(
+            folder / kind, SftExporter(derived_kind=kind).file, ["example_id", "kind", "variant"]
+        ).to_pylist()
         of_kind = {row.example_id: row for row in stored if row.kind == kind}
         assert {row["example_id"] for row in rows} <= of_kind.keys()
         assert all(row["variant"] == of_kind[row["example_id"]].variant for row in rows)
     shards = {path.parent.parent for path in warehouse.shards(stored[0].run_id).glob("*/trl/grounding.parquet")}
     for shard in shards:
-        assert check_release(shard, [kind_exporter("grounding")], {}).problems == ()
+        assert check_release(shard, [SftExporter(derived_kind="grounding")], {}).problems == ()
 
 
 @pytest.mark.slow

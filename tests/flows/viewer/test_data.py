@@ -15,7 +15,7 @@ from trajmill.flows.viewer.catalogue import Catalogue
 from trajmill.flows.viewer.images import checked_image
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.selection import released_rows
-from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.releases import release_names

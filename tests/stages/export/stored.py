@@ -21,10 +21,10 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.screen import tree_column
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.export.base import ExportedFile, ReleaseScreenReader
-from trajmill.stages.export.kinds import exporter_spec
+from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.write import export_release
 
-EXPORTERS = [exporter_spec(kind).open() for kind in ("trl", "verl")]
+EXPORTERS = [exporter_spec(kind) for kind in ("trl", "verl")]
 
 
 def write_release(

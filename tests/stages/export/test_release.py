@@ -15,10 +15,10 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.columns import IMAGES, with_features
+from trajmill.stages.export.rl import RL_FILE, RL_SCHEMA
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
+from trajmill.stages.export.sft import SFT_FILE, SFT_SCHEMA, SftExporter
 from trajmill.stages.export.spool import GROUP_BYTES, GROUP_ROWS, ImageSpool
-from trajmill.stages.export.trl.exporter import SFT_FILE, SFT_SCHEMA, TrlExporter
-from trajmill.stages.export.verl.exporter import RL_FILE, RL_SCHEMA
 from trajmill.stages.export.write import export_release
 
 
@@ -147,7 +147,7 @@ def test_export_is_a_stream(tmp_path: Path) -> None:
             taken += 1
             yield batch
 
-    next(TrlExporter().batches(batches()))
+    next(SftExporter().batches(batches()))
     assert taken == 1
 
 

@@ -13,7 +13,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.export.check import check_release
-from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.sft import SFT_FILE
 
 
 @pytest.mark.slow

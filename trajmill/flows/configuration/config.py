@@ -28,7 +28,7 @@ from trajmill.stages.derive.spec import DeriveSpec, RLSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.export.kinds import exporter_spec
+from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
 from trajmill.stages.models.kinds import MODELS
 from trajmill.stages.models.spec import ModelSpec

@@ -15,7 +15,7 @@ from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.reading.history import read_history
 from trajmill.pipelines.release import Released, ReleaseRequest, make_release
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.export.kinds import exporter_spec
+from trajmill.stages.export.exporter import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker

@@ -11,7 +11,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.export.selection import SELECTION_FILE
-from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import Release, read_release, release_folder, release_names

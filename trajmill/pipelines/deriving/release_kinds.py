@@ -20,8 +20,7 @@ from trajmill.stages.curate.leak_check import LeakCheck, without_leaks
 from trajmill.stages.curate.reflector import with_equal_reflections
 from trajmill.stages.export.card import AuthoredRows
 from trajmill.stages.export.selection import write_selection
-from trajmill.stages.export.trl.exporter import TrlExporter
-from trajmill.stages.export.trl.kinds import kind_exporter
+from trajmill.stages.export.sft import SftExporter
 from trajmill.stages.export.write import RowsWritten
 from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
@@ -46,7 +45,7 @@ class ReleasedKind(NamedTuple):
     """A kind as it lies in a release."""
 
     of: KindRows
-    exporter: TrlExporter
+    exporter: SftExporter
     shared: SharedRows
 
 
@@ -99,7 +98,7 @@ def write_kinds(
 ) -> Iterator[ReleasedKind]:
     """Write the rows of each kind that no earlier release has, and which of all rows the release takes."""
     for each in kinds:
-        exporter = kind_exporter(each.kind)
+        exporter = SftExporter(derived_kind=each.kind)
         stored = partial(StoredExamples, warehouse, origin.run_id, each.bounds)
         shown = partial(shown_screens, warehouse, origin.run_id, each.bounds)
         wanted = SharedRelease(origin.run_id, origin.round, each.rows, stored, _FOLDERS_UP, shown)

@@ -16,7 +16,7 @@ from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.steps import LeftOutStep, StepExample
 from trajmill.stages.export.selection import has_rows_of, released_rows
-from trajmill.stages.export.trl.kinds import kind_file
+from trajmill.stages.export.sft import SftExporter
 from trajmill.warehouse.read import read_batches
 
 _ROWS_AT_ONCE = 2000
@@ -45,14 +45,15 @@ class _Released(NamedTuple):
 def _released(exporting: Exporting, kind: str) -> _Released:
     release = exporting.release
     folder = exporting.warehouse.release(release.name)
+    file = SftExporter(derived_kind=kind).file
     kinds = sorted(path.parent.name for path in folder.glob("*/selection.parquet"))
-    if kind not in kinds or not has_rows_of(folder / kind, kind_file(kind)):
+    if kind not in kinds or not has_rows_of(folder / kind, file):
         known = ", ".join(kinds) or "none"
         raise BadInputError(
             f"release {release.name} has no kind {kind!r}; it has: {known}; "
             "`trajmill derive KIND`, then `trajmill releases make`, adds one"
         )
-    rows = released_rows(folder / kind, kind_file(kind), ["example_id", "loss_weight", "trajectory_id"])
+    rows = released_rows(folder / kind, file, ["example_id", "loss_weight", "trajectory_id"])
     weights = dict(zip(*(rows[name].to_pylist() for name in ("example_id", "loss_weight")), strict=True))
     return _Released(weights, exporting.rounds_of(rows["trajectory_id"].unique().to_pylist()))
 

@@ -12,7 +12,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.formats.steps import LeftOutStep, ReleasedStep, StepExample, step_example
 from trajmill.stages.export.selection import has_rows_of, released_rows
-from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.sft import SFT_FILE
 
 _COLUMNS = ("example_id", "trajectory_id", "step_index", "loss_weight")
 

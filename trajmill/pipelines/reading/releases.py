@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.selection import has_rows_of, released_rows
-from trajmill.stages.export.trl.exporter import SFT_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import release_folder

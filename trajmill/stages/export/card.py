@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import yaml
 
-from trajmill.stages.export.base import ExportedFile, Exporter
+from trajmill.stages.export.base import ExportedFile
+from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA
 from trajmill.stages.export.selection import SELECTION_FILE
 from trajmill.stages.export.words import words_of

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from trajmill.schemas.geometry import Size
-from trajmill.stages.export.base import Exporter
+from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.screens import SCREENS_FILE
 
 _ROWS_AT_ONCE = 64

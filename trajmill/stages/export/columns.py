@@ -21,6 +21,8 @@ Integers = npt.NDArray[np.int64]
 BLOCK = pa.struct([("type", pa.string()), ("text", pa.string())])
 """A content block of TRL and chat templates. All blocks of an Arrow column have the same keys, and TRL and the Qwen
 templates read any block with a key `image`, even null, as an image; the text of an image block is empty, not null."""
+STRING_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+BLOCK_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))]))
 IMAGES = pa.list_(IMAGE)
 """The column `images` of every image dataset."""
 BOUNDED_IMAGES = pa.list_(pa.struct([*IMAGE, ("min_pixels", pa.int64()), ("max_pixels", pa.int64())]))

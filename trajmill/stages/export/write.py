@@ -13,8 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trajmill.stages.export.base import ExportedFile, Exporter, ReleaseScreenReader
+from trajmill.stages.export.base import ExportedFile, ReleaseScreenReader
 from trajmill.stages.export.columns import with_distinct_images, with_images
+from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.spool import ImageSpool
 

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import Any
 
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
-from trajmill.stages.export.columns import BLOCK
-
-STRING_MESSAGES: Final = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-BLOCK_MESSAGES: Final = pa.list_(pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))]))
 
 _NEXT_TURN = "<|im_end|>\n<|im_start|>{role}\n"
 """The text between two turns of ChatML, the chat template of all families."""

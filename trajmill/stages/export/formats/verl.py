@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Final, Literal
 import pyarrow as pa
 
 from trajmill.schemas.tables.query import Split
+from trajmill.stages.export.columns import STRING_MESSAGES
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.messages import STRING_MESSAGES, in_strings
+from trajmill.stages.export.formats.messages import in_strings
 from trajmill.stages.export.formats.rl import RLStepExample
 from trajmill.stages.export.formats.steps import StepExample, target_json
 

@@ -16,9 +16,9 @@ from torch import Tensor
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
+from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import released_rows, screen_files
-from trajmill.stages.export.trl.exporter import SFT_FILE
-from trajmill.stages.export.verl.exporter import RL_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.stages.models.embedded.network.batch import Bags, Batch, bags, collate
 from trajmill.stages.models.embedded.reading.situation import InputReader, empty_situation
 from trajmill.stages.training.embedded.detours import detours

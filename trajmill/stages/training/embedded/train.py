@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from trajmill.schemas.errors import TrainingFailedError
+from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import files_of, screen_files
-from trajmill.stages.export.trl.exporter import SFT_FILE
-from trajmill.stages.export.verl.exporter import RL_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.stages.models.embedded.network.batch import Bags, Batch
 from trajmill.stages.models.embedded.network.pairs import Hidden
 from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork

@@ -16,8 +16,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.export.formats.folder import FIGURES_FILE
-from trajmill.stages.export.trl.exporter import SFT_FILE
-from trajmill.stages.export.verl.exporter import RL_FILE
+from trajmill.stages.export.rl import RL_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.stages.models.base import ChatMessage, MessagePart
 
 _SHOWN = ("prompt", "images", "screen_ids")

@@ -6,8 +6,7 @@ TRL reads `prompt`, `completion` and `images`; all images belong to the prompt. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
@@ -19,7 +18,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.columns import (
-    BLOCK,
+    BLOCK_MESSAGES,
     IMAGES,
     check_placeholders,
     content_blocks,
@@ -30,12 +29,18 @@ from trajmill.stages.export.columns import (
     with_features,
     without_images,
 )
+from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.guidance.strip import quotes_guidance
-
-_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.list_(BLOCK))])
 
 SFT_FILE: Final = "trl/sft.parquet"
 """Path of the file within a release."""
+
+_PROVENANCE: Final = (
+    pa.field("variant", pa.string()),
+    pa.field("written_by", pa.string()),
+    pa.field("source_screens", pa.list_(pa.string())),
+    pa.field("box", pa.list_(pa.int32())),
+)
 
 LINEAGE = (
     "example_id",
@@ -53,8 +58,8 @@ LINEAGE = (
 SFT_SCHEMA = with_features(
     pa.schema(
         [
-            ("prompt", pa.list_(_MESSAGE)),
-            ("completion", pa.list_(_MESSAGE)),
+            ("prompt", BLOCK_MESSAGES),
+            ("completion", BLOCK_MESSAGES),
             ("images", IMAGES),
             ("screen_ids", pa.list_(pa.string())),
             ("example_id", pa.string()),
@@ -71,26 +76,53 @@ SFT_SCHEMA = with_features(
 )
 
 
-@dataclass(frozen=True)
-class TrlExporter:
-    """Writes `trl/sft.parquet`, one row per example."""
+class SftExporter(Exporter):
+    """Supervised rows as TRL reads them: the steps of judged attempts, or the examples of a derived kind."""
 
-    name: str = "sft"
-    file: str = SFT_FILE
-    table: str = "examples"
-    row_id: str = "example_id"
-    row_is: str = "one step of a trajectory that was judged correct, as prompt and completion"
-    advice: str = "`sft` is in TRL's conversational prompt-completion format for vision (`max_length=None`)."
-    further: tuple[pa.Field, ...] = ()
-    """Columns of table `examples` that are copied to the file beside those of `LINEAGE`."""
+    table: ClassVar[Literal["examples", "rl_steps"]] = "examples"
+    row_id: ClassVar[str] = "example_id"
+    kind: Literal["trl"] = "trl"
+    """Supervised rows for TRL."""
+    derived_kind: str = ""
+    """The derived kind of the rows, which then have their provenance too; empty for steps of judged attempts."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file's configuration."""
+        return self.derived_kind or "sft"
+
+    @property
+    def file(self) -> str:
+        """Path of its file within the release."""
+        return f"trl/{self.name}.parquet"
+
+    @property
+    def row_is(self) -> str:
+        """Description of one row."""
+        if self.derived_kind:
+            return f"one example of the derived kind `{self.derived_kind}`, as prompt and completion"
+        return "one step of a trajectory that was judged correct, as prompt and completion"
+
+    @property
+    def advice(self) -> str:
+        """How to use the file."""
+        if self.derived_kind:
+            return (
+                f"`{self.name}` has the columns of `sft`; `variant` is the sort of the row, `written_by` who wrote it."
+            )
+        return "`sft` is in TRL's conversational prompt-completion format for vision (`max_length=None`)."
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the file."""
-        return pa.schema([*SFT_SCHEMA, *self.further], metadata=SFT_SCHEMA.metadata)
+        return pa.schema([*SFT_SCHEMA, *self._further], metadata=SFT_SCHEMA.metadata)
+
+    @property
+    def _further(self) -> tuple[pa.Field, ...]:
+        return _PROVENANCE if self.derived_kind else ()
 
     def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row per example, in order, without the images.
+        """Yield one row per example, in order, without the images.
 
         Raises:
             BadInputError: an example has more or fewer placeholders than screens.
@@ -119,12 +151,14 @@ class TrlExporter:
         contents = content_blocks(messages.flatten().field("content"))
         check_placeholders(image_blocks(contents), messages, screen_ids, batch.column("example_id"))
         parts = cut_last(_in_blocks(messages, contents))
-        copied = [batch.column(name) for name in (*LINEAGE, *(field.name for field in self.further))]
+        copied = [batch.column(name) for name in (*LINEAGE, *(field.name for field in self._further))]
         return pa.record_batch([parts.head, parts.last, screen_ids, *copied], schema=without_images(self.schema))
 
 
 def _in_blocks(messages: pa.ListArray, contents: pa.ListArray) -> pa.ListArray:
-    said = pa.StructArray.from_arrays([messages.flatten().field("role"), contents], fields=list(_MESSAGE))
+    said = pa.StructArray.from_arrays(
+        [messages.flatten().field("role"), contents], fields=list(BLOCK_MESSAGES.value_type)
+    )
     return list_array(list_lengths(messages), said)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,15 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import LOGPROBS, TOKEN_IDS
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.columns import IMAGES, check_placeholders, placeholders, with_features, without_images
+from trajmill.stages.export.columns import (
+    IMAGES,
+    STRING_MESSAGES,
+    check_placeholders,
+    placeholders,
+    with_features,
+    without_images,
+)
+from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.guidance.strip import quotes_guidance
 
 RL_FILE: Final = "verl/rl.parquet"
@@ -64,7 +71,7 @@ RL_SCHEMA = with_features(
     pa.schema(
         [
             ("data_source", pa.string()),
-            ("prompt", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+            ("prompt", STRING_MESSAGES),
             ("images", IMAGES),
             ("ability", pa.string()),
             ("reward_model", _REWARD_MODEL),
@@ -92,20 +99,37 @@ RL_SCHEMA = with_features(
 )
 
 
-@dataclass(frozen=True)
-class VerlExporter:
-    """Writes `verl/rl.parquet`, one row per step instance; its rows are all from queries of split `train`."""
+class RLExporter(Exporter):
+    """Trajectory-level RL rows as verl reads them, one per step instance, all from queries of split `train`."""
 
-    name: str = "rl"
-    file: str = RL_FILE
-    table: str = "rl_steps"
-    row_id: str = "rl_step_id"
-    row_is: str = "one step of one attempt, with the advantage of its trajectory"
-    advice: str = (
-        "`rl` holds replies with their advantages, for a trainer that updates on stored replies. Its prompts are texts "
-        "with `<image>`, as in verl's data, but verl samples replies itself: export prompts with targets for it "
-        "(`trajmill export --format verl`)."
-    )
+    table: ClassVar[Literal["examples", "rl_steps"]] = "rl_steps"
+    row_id: ClassVar[str] = "rl_step_id"
+    kind: Literal["verl"] = "verl"
+    """RL rows for verl."""
+
+    @property
+    def name(self) -> str:
+        """Name of the file's configuration."""
+        return "rl"
+
+    @property
+    def file(self) -> str:
+        """Path of its file within the release."""
+        return RL_FILE
+
+    @property
+    def row_is(self) -> str:
+        """Description of one row."""
+        return "one step of one attempt, with the advantage of its trajectory"
+
+    @property
+    def advice(self) -> str:
+        """How to use the file."""
+        return (
+            "`rl` holds replies with their advantages, for a trainer that updates on stored replies. Its prompts are "
+            "texts with `<image>`, as in verl's data, but verl samples replies itself: export prompts with targets for "
+            "it (`trajmill export --format verl`)."
+        )
 
     @property
     def schema(self) -> pa.Schema:

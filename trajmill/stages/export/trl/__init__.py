@@ -1,1 +1,0 @@
-"""The supervised file for TRL."""

@@ -1,1 +1,0 @@
-"""The RL file for verl."""
