@@ -33,8 +33,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import IMAGE, tree_column
-from trajmill.stages.curate.digests import digests_of
-from trajmill.stages.curate.training_set import training_set
+from trajmill.stages.curate.training_set import digests_of, training_set
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.write import export_release

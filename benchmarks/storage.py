@@ -34,7 +34,7 @@ from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.stages.curate.digests import digests_of
+from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.write import export_release

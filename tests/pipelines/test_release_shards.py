@@ -16,7 +16,7 @@ from tests.stages.export.test_card import CONTENTS
 from trajmill.pipelines.reading.releases import compare_releases
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.curate.digests import digests_of
+from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.selection import released_rows, write_selection
 from trajmill.stages.export.sft import SFT_FILE

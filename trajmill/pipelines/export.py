@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby, islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Final, Generic, NamedTuple, TypeVar
 
-from trajmill.pipelines.exporting.exporting import Exporting
-from trajmill.pipelines.exporting.kinds import kind_examples
-from trajmill.pipelines.exporting.rl import compared_trajectories, rl_steps
-from trajmill.pipelines.exporting.supervised import supervised_steps
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trajmill.pipelines.reading.episodes import read_episodes_of_rounds, rounds_of
 from trajmill.schemas.dialects.families import Family
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.registry import rows_from_arrow
+from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
+from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.rl import RLStepExample, rl_step_example
+from trajmill.stages.export.formats.steps import LeftOutStep, ReleasedStep, StepExample, step_example
+from trajmill.stages.export.selection import has_rows_of, released_rows
+from trajmill.stages.export.sft import SFT_FILE, SftExporter
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.releases import verify_release
+from trajmill.warehouse.read import read_batches
+from trajmill.warehouse.releases import Release, verify_release
 from trajmill.warehouse.screens import WarehouseScreens
 
+TRAJECTORIES_AT_ONCE: Final = 250
+"""Memory holds the texts of so many trajectories."""
+_ROWS_AT_ONCE = 2000
 _LICENCE = "apache-2.0"
+_COLUMNS = ("example_id", "trajectory_id", "step_index", "loss_weight")
+_BY_TRAJECTORY = [("trajectory_id", "ascending"), ("group", "ascending"), ("step_index", "ascending")]
+
+T = TypeVar("T")
+K = TypeVar("K", int, tuple[str, str, int])
 
 
 class ExportRequest(NamedTuple):
@@ -59,3 +83,234 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
                 f"release {release.name}: no step can be written for {request.family.name} ({reasons or 'it is empty'})"
             )
     return exported
+
+
+class Exporting(NamedTuple):
+    """A release that is exported."""
+
+    warehouse: Warehouse
+    release: Release
+    family: Family
+    """With the pixel budget that its model is trained with."""
+    screens: WarehouseScreens
+    folder: Path
+    """Temporary files may lie here."""
+
+    def rounds_of(self, trajectory_ids: Collection[str]) -> Mapping[str, int]:
+        """The rounds of those trajectories that are stored, by id."""
+        return rounds_of(self.warehouse, self.release.run_id, trajectory_ids, range(self.release.round + 1))
+
+    def episodes(self, trajectory_ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
+        """The episodes of some trajectories by id, with their verdicts and guidance.
+
+        Args:
+            trajectory_ids: those that were stored side by side are read together; others are looked up one by one.
+            stored: the rounds of trajectories; one that is missing here has no episode.
+        """
+        chosen = {name: stored[name] for name in trajectory_ids if name in stored}
+        read = read_episodes_of_rounds(
+            self.warehouse,
+            self.release.run_id,
+            chosen,
+            with_verdicts=True,
+            with_guidance=True,
+            judged_until=self.release.round,
+        )
+        return {episode.trajectory.trajectory_id: episode for episode in read}
+
+
+class _SortedSpill(Generic[K, T]):
+    """Sorts rows through a temporary file; memory holds a key for each part.
+
+    Rows are read fast in the order in which the warehouse stores them, and written in the order of the release. DuckDB
+    could sort nothing but these pickles.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._parts: list[tuple[K, int]] = []
+
+    def add(self, key: K, rows: Sequence[T]) -> None:
+        """Add rows that stay together, in their order; they must be picklable."""
+        self._parts.append((key, self._file.tell()))
+        pickle.dump(rows, self._file, pickle.HIGHEST_PROTOCOL)
+
+    def sorted(self) -> Iterator[T]:
+        """Yield all rows in the order of their keys."""
+        for _, offset in sorted(self._parts):
+            self._file.seek(offset)
+            yield from pickle.load(self._file)
+
+
+def supervised_steps(exporting: Exporting) -> Iterator[StepExample | LeftOutStep]:
+    """The examples in the order of the release; each trajectory is read once, with those that are stored beside it.
+
+    Raises:
+        BadInputError: the release has no supervised rows.
+    """
+    release = exporting.release
+    folder = exporting.warehouse.release(release.name)
+    if not has_rows_of(folder, SFT_FILE):
+        raise BadInputError(
+            f"release {release.name}: it has no supervised rows; make it with release.formats = ['trl']"
+        )
+    columns = (column.to_pylist() for column in released_rows(folder, SFT_FILE, _COLUMNS).columns)
+    return _sorted_steps(exporting, [ReleasedStep(*values) for values in zip(*columns, strict=True)])
+
+
+def _sorted_steps(exporting: Exporting, rows: Sequence[ReleasedStep]) -> Iterator[StepExample | LeftOutStep]:
+    trajectories = [list(of_one) for _, of_one in groupby(rows, key=lambda row: row.trajectory_id)]
+    names = [of_one[0].trajectory_id for of_one in trajectories]
+    stored = exporting.rounds_of(set(names))
+    places = iter(sorted(range(len(names)), key=lambda place: (stored.get(names[place], 0), names[place])))
+    with TemporaryFile(dir=exporting.folder) as file:
+        made = _SortedSpill[int, StepExample | LeftOutStep](file)
+        while chunk := {place: trajectories[place] for place in islice(places, TRAJECTORIES_AT_ONCE)}:
+            _add_steps(made, exporting, chunk, stored)
+        yield from made.sorted()
+
+
+def _add_steps(
+    made: _SortedSpill[int, StepExample | LeftOutStep],
+    exporting: Exporting,
+    chunk: Mapping[int, Sequence[ReleasedStep]],
+    stored: Mapping[str, int],
+) -> None:
+    """Separate function: releases the episodes before the next ones are read."""
+    episodes = exporting.episodes({rows[0].trajectory_id for rows in chunk.values()}, stored)
+    for place, rows in chunk.items():
+        made.add(place, [_example(exporting, episodes, row) for row in rows])
+
+
+def _example(exporting: Exporting, episodes: Mapping[str, Episode], row: ReleasedStep) -> StepExample | LeftOutStep:
+    episode = episodes.get(row.trajectory_id)
+    if episode is None:
+        return LeftOutStep("no_trajectory")
+    return step_example(exporting.family, episode, row, exporting.screens)
+
+
+def kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iterator[StepExample | LeftOutStep]:
+    """The examples of a kind in a family's words, in the order of their table.
+
+    A format for RL compares replies with a target action, so it takes no reply that is plain text.
+
+    Raises:
+        BadInputError: the release has no such kind.
+    """
+    return _examples(exporting, _released(exporting, kind), form)
+
+
+class _Released(NamedTuple):
+    """The rows of a kind in a release."""
+
+    weights: Mapping[str, float]
+    """By example id."""
+    rounds_of: Mapping[str, int]
+    """The rounds of their trajectories."""
+
+
+def _released(exporting: Exporting, kind: str) -> _Released:
+    release = exporting.release
+    folder = exporting.warehouse.release(release.name)
+    file = SftExporter(derived_kind=kind).file
+    kinds = sorted(path.parent.name for path in folder.glob("*/selection.parquet"))
+    if kind not in kinds or not has_rows_of(folder / kind, file):
+        known = ", ".join(kinds) or "none"
+        raise BadInputError(
+            f"release {release.name} has no kind {kind!r}; it has: {known}; "
+            "`trajmill derive KIND`, then `trajmill releases make`, adds one"
+        )
+    rows = released_rows(folder / kind, file, ["example_id", "loss_weight", "trajectory_id"])
+    weights = dict(zip(*(rows[name].to_pylist() for name in ("example_id", "loss_weight")), strict=True))
+    return _Released(weights, exporting.rounds_of(rows["trajectory_id"].unique().to_pylist()))
+
+
+def _examples(exporting: Exporting, released: _Released, form: TrainerFormat) -> Iterator[StepExample | LeftOutStep]:
+    release, weights = exporting.release, released.weights
+    wanted = pa.array(sorted(weights), pa.string())
+    seen: set[str] = set()
+    rounds = range(release.round + 1)
+    for batch in read_batches(exporting.warehouse, "examples", rounds=rounds, run_id=release.run_id):
+        chosen = pa.Table.from_batches([batch.filter(pc.is_in(batch["example_id"], wanted))])
+        for start in range(0, chosen.num_rows, _ROWS_AT_ONCE):
+            rows = rows_from_arrow("examples", chosen.slice(start, _ROWS_AT_ONCE))
+            examples = [row for row in rows if isinstance(row, Example) and row.example_id not in seen]
+            seen.update(row.example_id for row in examples)
+            episodes = exporting.episodes({row.trajectory_id for row in examples}, released.rounds_of)
+            for row in examples:
+                episode, weight = episodes[row.trajectory_id], weights[row.example_id]
+                made = kind_example(exporting.family, episode, row, weight, exporting.screens)
+                if isinstance(made, StepExample) and made.target is None and form.rl_columns:
+                    made = LeftOutStep("reply_is_no_action")
+                yield made
+
+
+def compared_trajectories(warehouse: Warehouse, release: Release) -> list[str]:
+    """The ids of the trajectories in the groups of the release's round.
+
+    Raises:
+        BadInputError: no group has attempts to compare.
+    """
+    columns = ["group", "trajectory_id"]
+    batches = read_batches(warehouse, "rl_steps", columns, rounds=[release.round], run_id=release.run_id)
+    members = [pa.Table.from_batches([batch]).group_by(columns).aggregate([]) for batch in batches]
+    if not members or not compares_members(pa.concat_tables(members)):
+        raise BadInputError(
+            f"release {release.name}: it is no RL data, for its round has no group of attempts at one query with "
+            "different rewards; make it with rollout.group_size of 2 or more"
+        )
+    ids: list[str] = pa.concat_tables(members)["trajectory_id"].unique().to_pylist()
+    return ids
+
+
+def rl_steps(exporting: Exporting, trajectory_ids: Collection[str]) -> Iterator[RLStepExample | LeftOutStep]:
+    """The examples of the RL rows of such trajectories by group, trajectory and step; each row is read once."""
+    if not trajectory_ids:
+        return
+    stored = exporting.rounds_of(trajectory_ids)
+    with TemporaryFile(dir=exporting.folder) as file:
+        made = _SortedSpill[tuple[str, str, int], RLStepExample | LeftOutStep](file)
+        for rows in _stored_rows(exporting):
+            _add_rl_steps(made, exporting, rows, stored)
+            # Release them before the next ones are read.
+            del rows
+        yield from made.sorted()
+
+
+def _add_rl_steps(
+    made: _SortedSpill[tuple[str, str, int], RLStepExample | LeftOutStep],
+    exporting: Exporting,
+    rows: Sequence[RLStep],
+    stored: Mapping[str, int],
+) -> None:
+    """Separate function: releases the episodes before the next ones are read."""
+    episodes = exporting.episodes({row.trajectory_id for row in rows}, stored)
+    for (name, group), of_one in groupby(rows, key=lambda row: (row.trajectory_id, row.group)):
+        steps = list(of_one)
+        made.add((group, name, steps[0].step_index), [_rl_example(exporting, episodes, row) for row in steps])
+
+
+def _rl_example(exporting: Exporting, episodes: Mapping[str, Episode], row: RLStep) -> RLStepExample | LeftOutStep:
+    episode = episodes.get(row.trajectory_id)
+    if episode is None:
+        return LeftOutStep("no_trajectory")
+    return rl_step_example(exporting.family, episode, row, exporting.screens.size)
+
+
+def _stored_rows(exporting: Exporting) -> Iterator[list[RLStep]]:
+    """The rows of some trajectories at a time; rows of one that lie in two row groups come in two parts."""
+    release = exporting.release
+    batches = read_batches(exporting.warehouse, "rl_steps", rounds=[release.round], run_id=release.run_id)
+    for batch in batches:
+        stored = pa.Table.from_batches([batch]).sort_by(_BY_TRAJECTORY)
+        del batch
+        if stored.num_rows:
+            yield from _parts(stored)
+
+
+def _parts(stored: pa.Table) -> Iterator[list[RLStep]]:
+    names = stored["trajectory_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    cuts = [*np.searchsorted(names, np.arange(0, names[-1] + 1, TRAJECTORIES_AT_ONCE)).tolist(), len(names)]
+    for start, end in pairwise(cuts):
+        rows = stored.slice(start, end - start)
+        yield [row for row in rows_from_arrow("rl_steps", rows) if isinstance(row, RLStep)]

@@ -26,7 +26,7 @@ from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, Sha
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.curate.leak_check import LeakCheck, without_leaks, without_rows
+from trajmill.stages.curate.leaks import LeakCheck, without_leaks, without_rows
 from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set

@@ -11,8 +11,7 @@ from typing import Literal
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.importing.import_folder import import_folder
 from trajmill.stages.importing.agentnet import AgentNetLayout
-from trajmill.stages.importing.base import ReadRecording
-from trajmill.stages.importing.kinds import layout_spec
+from trajmill.stages.importing.base import ReadRecording, layout_spec
 
 
 class StoppedLayout(AgentNetLayout):

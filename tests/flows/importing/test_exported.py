@@ -9,8 +9,7 @@ import pytest
 
 from trajmill.flows.cli.app import run
 from trajmill.schemas.record import Origin
-from trajmill.stages.importing.base import Recording
-from trajmill.stages.importing.kinds import layout_spec
+from trajmill.stages.importing.base import Recording, layout_spec
 from trajmill.stages.importing.rows import rows_of
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table

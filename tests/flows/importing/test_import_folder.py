@@ -32,7 +32,7 @@ from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.importing.kinds import layout_spec
+from trajmill.stages.importing.base import layout_spec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens

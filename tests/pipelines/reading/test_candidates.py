@@ -16,7 +16,7 @@ from trajmill.pipelines.reading.candidates import CANDIDATES, Candidates, Sort, 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.curate.leak_check import LeakCheck
+from trajmill.stages.curate.leaks import LeakCheck
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.upkeep.compact import compact_table

@@ -11,7 +11,7 @@ from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.stages.curate.leak_check import LeakCheck, without_leaks
+from trajmill.stages.curate.leaks import LeakCheck, without_leaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 

@@ -6,7 +6,7 @@ from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.stages.curate.leakage import TrainingText, example_texts, leaks_in_texts, rl_step_texts
+from trajmill.stages.curate.leaks import TrainingText, example_texts, leaks_in_texts, rl_step_texts
 from trajmill.stages.queries.leaks import LeakKind
 
 

@@ -8,8 +8,7 @@ import pytest
 from tests.stages.derive.samples import query
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.curate.leakage import TrainingText
-from trajmill.stages.curate.near_leaks import NearLeaks, benchmark_tasks
+from trajmill.stages.curate.leaks import NearLeaks, TrainingText, benchmark_tasks
 from trajmill.stages.curate.spec import CurateSpec
 
 TASK = "Create a new contact for Hugo Pereira with the number 555-0199"

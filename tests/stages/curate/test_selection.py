@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.stages.curate.selection import Success, shortest_successes, successes_in
+from trajmill.stages.curate.training_set import Success, shortest_successes, successes_in
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 successes = st.builds(Success, st.sampled_from("ab"), st.text("tu", min_size=1, max_size=4), st.integers(1, 5))

@@ -14,7 +14,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.curate.near_leaks import NearLeaks
+from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.kind_spec import Tools

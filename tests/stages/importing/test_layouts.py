@@ -22,8 +22,7 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
-from trajmill.stages.importing.base import BadRecording, Recording
-from trajmill.stages.importing.kinds import LAYOUTS, layout_spec
+from trajmill.stages.importing.base import LAYOUTS, BadRecording, Recording, layout_spec
 from trajmill.stages.importing.rows import rows_of
 
 _ORIGIN = Origin(round=1, run_id="run", code_version="1")

@@ -35,7 +35,7 @@ def import_(
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import names_a_server, set_quiet_defaults
     from trajmill.flows.progress import ConsoleWatcher, watched_by
-    from trajmill.stages.importing.kinds import layout_spec
+    from trajmill.stages.importing.base import layout_spec
 
     settings, spec = load_config(config), layout_spec(layout)
     begin_or_ask(settings, new_run)

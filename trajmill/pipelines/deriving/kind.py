@@ -16,7 +16,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.concurrency import side_by_side
-from trajmill.stages.curate.near_leaks import NearLeaks
+from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.base import DerivedRows, Deriver
 from trajmill.stages.derive.collected import Maker

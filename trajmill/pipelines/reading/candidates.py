@@ -14,9 +14,8 @@ from pydantic import ValidationError
 from trajmill.pipelines.reading.kept_files import KeptFiles
 from trajmill.pipelines.reading.newest_first import Wanted, values_by_id
 from trajmill.schemas.record import Origin, Record, content_id
-from trajmill.stages.curate.digests import DIGESTED, DIGESTS, digests_of
-from trajmill.stages.curate.leak_check import LeakCheck, RowLeak
-from trajmill.stages.curate.selection import shortest_successes, successes_in
+from trajmill.stages.curate.leaks import LeakCheck, RowLeak
+from trajmill.stages.curate.training_set import DIGESTED, DIGESTS, digests_of, shortest_successes, successes_in
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.warehouse.delta_log import Between, committed_files
 from trajmill.warehouse.layout import Warehouse

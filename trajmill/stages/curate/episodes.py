@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from trajmill.schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    HorizontalScroll,
+    LongPress,
+    OpenApp,
+    Scroll,
+    Swipe,
+    SystemButton,
+    TypeText,
+    Wait,
+    action_from_json,
+)
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.curate.grounded_answer import UNGROUNDED, is_ungrounded
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.curate.thought_action import contradiction
+from trajmill.stages.overlap import words_of
 
 STEP_SCORES: Final = {StepLabel.GOOD: 1.0, StepLabel.NEUTRAL: 0.5, StepLabel.HARMFUL: 0.0}
 """CriticScore of paper 2.2.3: what a label of the step critic is worth."""
@@ -64,3 +79,127 @@ def _reason(step: Step, score: float | None, spec: CurateSpec) -> str | None:
     if score is not None and spec.least_step_score > _USUAL_LEAST and score < spec.least_step_score:
         return LOW_SCORE
     return contradiction(step) if spec.consistent_thoughts else None
+
+
+UNGROUNDED: Final = "ungrounded_answer"
+_THOUSANDS: Final = re.compile(r"(?<=\d)[,'’](?=\d{3}(?!\d))")
+_SAYS_NOTHING: Final = frozenset(
+    words_of(
+        "a an and are at be been by done for from has have i in is it its no not of on or success successfully task "
+        "that the there this to was were with yes you your"
+    )
+)
+_ENOUGH = 0.5
+"""The part of an answer's words, beside numbers, that must have been on screens: agents answer in sentences."""
+
+
+def is_ungrounded(episode: Episode, elements_of: Callable[[str], Sequence[UIElement]]) -> bool:
+    """Whether an episode ends with an answer whose facts never were on a screen that the agent saw.
+
+    Every number of the answer and half of its other words must have been on such a screen, or be in the instruction;
+    something of it must have been on a screen. Words that say nothing do not count. Where no screen has an
+    accessibility tree, nobody can tell.
+
+    Args:
+        episode: with its steps in order.
+        elements_of: the accessibility tree of a screen by id, empty where there was none.
+    """
+    said = _answer(episode)
+    facts = _claimed_words(said) if said is not None else []
+    if not facts:
+        return False
+    seen: set[str] = set()
+    for screen_id in dict.fromkeys(step.screen_before for step in episode.steps):
+        seen.update(word for element in elements_of(screen_id) for word in _words(f"{element.text} {element.value}"))
+    if not seen:
+        return False
+    known = seen.union(_words(episode.query.instruction))
+    numbers = [word for word in facts if any(map(str.isdigit, word))]
+    others = [word for word in facts if word not in numbers]
+    read = all(word in known for word in numbers) and sum(word in known for word in others) >= _ENOUGH * len(others)
+    return not (read and any(word in seen for word in facts))
+
+
+def _answer(episode: Episode) -> str | None:
+    last = episode.steps[-1].action if episode.steps else None
+    action = None if last is None else action_from_json(last)
+    return action.text if isinstance(action, Answer) else None
+
+
+def _claimed_words(text: str) -> list[str]:
+    return [word for word in _words(text) if word not in _SAYS_NOTHING]
+
+
+def _words(text: str) -> list[str]:
+    return words_of(_THOUSANDS.sub("", text))
+
+
+OTHER_ACTION: Final = "thought_of_other_action"
+OTHER_ELEMENT: Final = "thought_of_other_element"
+
+_PRESS = "press"
+_VERBS: Final = {
+    _PRESS: "tap taps tapping click clicks clicking press presses pressing select selecting choose choosing open opens "
+    "opening launch launching hit toggle toggling pick check hold",
+    "write": "type types typing write writes writing enter enters entering input inputs fill fills filling",
+    "scroll": "scroll scrolls scrolling swipe swipes swiping",
+    "leave": "back home return returns returning leave leaves leaving close closing exit recents menu",
+    "wait": "wait waits waiting",
+    "end": "finish finished done complete completed terminate report reports answer stop success",
+}
+_FAMILY_OF: Final = {verb: family for family, verbs in _VERBS.items() for verb in verbs.split()}
+_QUOTED: Final = re.compile(r"[\"“]([^\"”]{1,80})[\"”]")
+
+
+def contradiction(step: Step) -> str | None:
+    """Why a step's thought contradicts its action; None if it agrees, or if nobody can tell.
+
+    A thought contradicts if it speaks only of other kinds of actions (of typing, before a tap), or if it quotes names
+    and the pressed element has none of them. One that names the pressed element agrees.
+    """
+    if step.action is None or not step.thought:
+        return None
+    action, thought = action_from_json(step.action), step.thought.casefold()
+    families = _families(action)
+    if not families or _names_target(thought, step):
+        return None
+    spoken = {_FAMILY_OF[word] for word in words_of(_QUOTED.sub(" ", thought)) if word in _FAMILY_OF}
+    if spoken and not spoken & families:
+        return OTHER_ACTION
+    if _PRESS in families and step.target is not None and step.target.text and _quotes_other_names(thought, step):
+        return OTHER_ELEMENT
+    return None
+
+
+def _families(action: Action) -> frozenset[str]:
+    """The kinds of actions that a thought may speak of before this one; empty if any will do."""
+    match action:
+        case Click() | LongPress() | OpenApp():
+            return frozenset({_PRESS})
+        case TypeText():
+            return frozenset({"write"})
+        case Scroll() | HorizontalScroll() | Swipe():
+            return frozenset({"scroll"})
+        case Wait():
+            return frozenset({"wait"})
+        case SystemButton(button="Enter"):
+            return frozenset({_PRESS, "write"})
+        case SystemButton():
+            return frozenset({"leave", _PRESS})
+        case _:
+            # An agent that ends tells of what it did, and keys and drags have many names.
+            return frozenset()
+
+
+def _names_target(thought: str, step: Step) -> bool:
+    """Whether all words of the pressed element's text are in the thought."""
+    named = set(words_of(step.target.text)) if step.target is not None else set()
+    return bool(named) and named <= set(words_of(thought))
+
+
+def _quotes_other_names(thought: str, step: Step) -> bool:
+    """Whether the thought quotes names, and none shares a word with the pressed element's text."""
+    assert step.target is not None
+    names = [set(words_of(name)) for name in _QUOTED.findall(thought)]
+    element = set(words_of(step.target.text))
+    return any(names) and bool(element) and not any(name & element for name in names)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.curate.leakage import TrainingText, leaks_in_texts
+from trajmill.stages.curate.leaks import TrainingText, leaks_in_texts
 from trajmill.stages.queries.base import NewQueries, failure
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.proposals.starts import STAGE

@@ -15,6 +15,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
     BadRecording,
     BadRecordingError,
+    LayoutSpec,
     ReadRecording,
     RecordedStep,
     Recording,
@@ -22,7 +23,6 @@ from trajmill.stages.importing.base import (
 )
 from trajmill.stages.importing.files import lines_of, parse_json, read_screen, within
 from trajmill.stages.importing.pyautogui_code import read_code
-from trajmill.stages.importing.spec import LayoutSpec
 
 _FACTS = "meta_data"
 """How the file begins that lists the system and the apps of each task, and has no trajectories."""

@@ -18,13 +18,13 @@ from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
+    LayoutSpec,
     ReadRecording,
     RecordedScreen,
     RecordedStep,
     Recording,
 )
 from trajmill.stages.importing.files import only_recording, parse_json, read_screen, within
-from trajmill.stages.importing.spec import LayoutSpec
 
 _TAP: Final = 0.04
 """Largest distance of touch and lift of a tap, as a share of the screen (Android in the Wild)."""

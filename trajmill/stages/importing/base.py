@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from trajmill.schemas.actions import Action
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
+from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.parts import PartGroup
 
 _LONGEST_REASON = 200
 
@@ -86,3 +91,52 @@ def reading() -> Iterator[None]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
         raise BadRecordingError(reason) from None
+
+
+class LayoutSpec(Spec):
+    """A published layout of trajectories."""
+
+    @abstractmethod
+    def lists(self, folder: Path) -> Sequence[Path]:
+        """The files that list the recordings of a folder, sorted; empty if the folder has another layout."""
+
+    @abstractmethod
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
+        """The recordings of one of these files, one at a time; a bad one is given as such and ends nothing."""
+
+    @abstractmethod
+    def expected(self) -> str:
+        """What a folder of this layout contains, for a message."""
+
+    def checked_lists(self, folder: Path) -> Sequence[Path]:
+        """The files that list the recordings.
+
+        Raises:
+            BadInputError: there are none; the message says what was expected.
+        """
+        files = self.lists(folder) if folder.is_dir() else ()
+        if not files:
+            raise BadInputError(f"{folder}: nothing to import: expected {self.expected()}")
+        return files
+
+
+LAYOUTS: Final = PartGroup(
+    "trajmill.layouts",
+    "layout",
+    {
+        "trajmill": "trajmill.stages.importing.exported:ExportedLayout",
+        "agentnet": "trajmill.stages.importing.agentnet:AgentNetLayout",
+        "android-control": "trajmill.stages.importing.android_control:AndroidControlLayout",
+        "gui-odyssey": "trajmill.stages.importing.gui_odyssey:GuiOdysseyLayout",
+        "aitz": "trajmill.stages.importing.aitz:AitzLayout",
+    },
+)
+
+
+def layout_spec(kind: str) -> LayoutSpec:
+    """The spec of a layout.
+
+    Raises:
+        BadInputError: there is no such layout; the nearest one is named.
+    """
+    return LAYOUTS.default_spec(kind, LayoutSpec)

@@ -19,13 +19,13 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
     BadRecording,
     BadRecordingError,
+    LayoutSpec,
     ReadRecording,
     RecordedStep,
     Recording,
     reading,
 )
 from trajmill.stages.importing.files import screen_of
-from trajmill.stages.importing.spec import LayoutSpec
 
 _COLUMNS: Final = [
     *("trajectory_id", "step_index", "instruction", "platform", "apps", "task", "agent", "action"),

@@ -14,13 +14,13 @@ from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
+    LayoutSpec,
     ReadRecording,
     RecordedScreen,
     RecordedStep,
     Recording,
 )
 from trajmill.stages.importing.files import only_recording, read_screen, within
-from trajmill.stages.importing.spec import LayoutSpec
 
 _KEYS: Final[Mapping[str, Action]] = {
     "KEY_HOME": SystemButton(button="Home"),

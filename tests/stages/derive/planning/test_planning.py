@@ -13,7 +13,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Slot, Split
 from trajmill.schemas.tables.step import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.curate.near_leaks import NearLeaks
+from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.base import DerivedRows
 from trajmill.stages.derive.collected import Maker

@@ -15,7 +15,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import StageError
 from trajmill.schemas.tables.example import Message
 from trajmill.stages.critics.trees.replay import seen
-from trajmill.stages.curate.leakage import TrainingText
+from trajmill.stages.curate.leaks import TrainingText
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, WALK_WORDS, Collected, Lesson
 from trajmill.stages.derive.conversation import PLACEHOLDERS

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
-from trajmill.stages.curate.near_leaks import NearLeaks
+from trajmill.stages.curate.leaks import NearLeaks
 
 
 class GuidanceLift(NamedTuple):

@@ -10,8 +10,7 @@ import pytest
 
 from tests.pipelines.test_derive_rl import ATTEMPTS, EARLIER, ROUND, RUN, compared, stored
 from trajmill.pipelines.derive_rl import DeriveRLSteps, plan_round
-from trajmill.pipelines.exporting.exporting import Exporting
-from trajmill.pipelines.exporting.rl import compared_trajectories, rl_steps
+from trajmill.pipelines.export import Exporting, compared_trajectories, rl_steps
 from trajmill.pipelines.fan_out import split_evenly
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
@@ -69,7 +68,7 @@ def exported(warehouse: Warehouse, folder: Path) -> Sequence[RLStepExample]:
 def test_groups_stay_together_though_their_attempts_are_read_apart(
     trajectories: int, rows: int, compared_round: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trajmill.pipelines.exporting.rl.TRAJECTORIES_AT_ONCE", trajectories)
+    monkeypatch.setattr("trajmill.pipelines.export.TRAJECTORIES_AT_ONCE", trajectories)
     monkeypatch.setattr("trajmill.warehouse.read.rows_per_group", lambda table: rows)
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -99,7 +98,7 @@ def test_what_was_read_is_gone_when_the_next_is_read_and_when_all_is_written(
         counts.append(held())
         return episodes(self, ids, stored)
 
-    monkeypatch.setattr("trajmill.pipelines.exporting.rl.TRAJECTORIES_AT_ONCE", 1)
+    monkeypatch.setattr("trajmill.pipelines.export.TRAJECTORIES_AT_ONCE", 1)
     monkeypatch.setattr(Exporting, "episodes", counted)
     compared_ids, before = compared_trajectories(compared_round, exporting.release), held()
     steps = rl_steps(exporting, compared_ids)

@@ -1,1 +1,0 @@
-"""Reads the steps of a release as examples of a family, for `export`."""
