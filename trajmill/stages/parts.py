@@ -8,9 +8,11 @@ A package adds a part with an entry point and no change here, for example an env
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -32,10 +34,21 @@ class PartGroup:
     """What one of them is called in a message, e.g. `environment`."""
     built_in: Mapping[str, str] = field(default_factory=dict)
     """Where the built-in specs are, by kind, as entry points write it: `package.module:Class`."""
+    presets: Mapping[str, str] = field(default_factory=dict)
+    """Where the presets are, by kind: `package:file.toml`. A preset is a table with the key `extends`, which names the
+    kind whose defaults it changes."""
 
     def kinds(self) -> tuple[str, ...]:
         """All kinds that can be named, the built-in ones first."""
-        return (*self.built_in, *sorted(set(self._added()) - set(self.built_in)))
+        return (*self.built_in, *self.presets, *sorted(set(self._added()) - set(self.built_in)))
+
+    def with_preset(self, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a table of a kind; that of a preset becomes a table of the kind that it extends."""
+        if kind not in self.presets:
+            return dict(table)
+        preset = self._preset(kind)
+        base = preset.pop("extends")
+        return {**preset, **table, "kind": base}
 
     def spec_class(self, kind: str) -> type[Spec]:
         """The spec of a kind; its module is imported now.
@@ -45,6 +58,8 @@ class PartGroup:
         """
         if kind in self.built_in:
             return _load(EntryPoint(kind, self.built_in[kind], self.name))
+        if kind in self.presets:
+            return self.spec_class(self._preset(kind)["extends"])
         added = self._added()
         if kind not in added:
             raise BadInputError(f"there is no {self.word} of kind {kind!r}; {instead_of(kind, self.kinds())}")
@@ -63,13 +78,17 @@ class PartGroup:
                 a setting is wrong.
         """
         try:
-            spec = self.spec_class(kind).model_validate(dict(settings or {}))
+            spec = self.spec_class(kind).model_validate(self.with_preset(kind, settings or {}))
         except ValidationError as error:
             wrong = error.errors()[0]
             raise BadInputError(f"{kind}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
         if not isinstance(spec, base):
             raise BadInputError(f"{self.name}: {kind} is no {base.__module__}.{base.__qualname__}")
         return spec
+
+    def _preset(self, kind: str) -> dict[str, Any]:
+        package, _, file = self.presets[kind].partition(":")
+        return tomllib.loads(files(package).joinpath(file).read_text(encoding="utf-8"))
 
     def _added(self) -> dict[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.name)}

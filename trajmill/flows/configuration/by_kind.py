@@ -30,8 +30,10 @@ class ByKind:
         Raises:
             BadInputError: there is no spec of its kind.
         """
-        kind = table.get("kind", self.default) if isinstance(table, Mapping) else self.default
-        return self.group.spec_class(str(kind))
+        return self.group.spec_class(self._kind(table))
+
+    def _kind(self, table: object) -> str:
+        return str(table.get("kind", self.default)) if isinstance(table, Mapping) else self.default
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Make pydantic read the field as the spec of the table's kind."""
@@ -44,6 +46,8 @@ class ByKind:
             spec = self.spec_class(value)
         except BadInputError as error:
             raise _unknown(str(error), value) from None
+        if isinstance(value, Mapping):
+            value = self.group.with_preset(self._kind(value), value)
         # In JSON mode pydantic is strict, but reads lists as tuples and strings as paths, as a file needs it.
         if info.mode == "json":
             return spec.model_validate_json(json.dumps(value), strict=True)

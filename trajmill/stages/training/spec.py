@@ -25,9 +25,6 @@ class RecipeSpec(Spec):
 
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
     """The table whose rows it trains on."""
-    learns_kind: ClassVar[str] = ""
-    """The derived kind whose rows it trains on; each round derives it before its release, with the models of `[derive]`
-    if it asks any. Empty for the steps of judged attempts."""
     role_names: ClassVar[tuple[str, ...]] = ()
     """The fields that name the endpoints of frozen models, which give the reward. They are operational, because the
     name of an endpoint decides nothing; its model is part of a run's identity."""
@@ -45,6 +42,14 @@ class RecipeSpec(Spec):
     def roles(self) -> dict[str, str]:
         """By role, the name of the endpoint of its frozen model."""
         return {role: getattr(self, role) for role in self.role_names}
+
+    @property
+    def learns_kind(self) -> str:
+        """The derived kind whose rows it trains on, which each round derives before its release.
+
+        Empty for the steps of judged attempts.
+        """
+        return ""
 
     @property
     def takes(self) -> TrainerFormat | None:
@@ -85,14 +90,14 @@ RECIPES: Final = PartGroup(
         "embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec",
         "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
         "trl-sft": "trajmill.stages.training.trl_sft.spec:TrlSftSpec",
-        "rft": "trajmill.stages.training.trl_sft.spec:RftSpec",
-        "coda-generalist": "trajmill.stages.training.trl_sft.spec:CodaGeneralistSpec",
-        "online-rejection": "trajmill.stages.training.trl_sft.spec:OnlineRejectionSpec",
-        "role-rejection": "trajmill.stages.training.trl_sft.spec:RoleRejectionSpec",
         "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
         "ces-stage1": "trajmill.stages.training.execution_feedback.spec:CesStage1Spec",
         "ces-stage2": "trajmill.stages.training.execution_feedback.spec:CesStage2Spec",
         "coda-specialist": "trajmill.stages.training.execution_feedback.spec:CodaSpecialistSpec",
         "command": "trajmill.stages.training.command.spec:CommandSpec",
+    },
+    {
+        kind: f"trajmill.stages.training:presets/{kind}.toml"
+        for kind in ("rft", "coda-generalist", "online-rejection", "role-rejection")
     },
 )

@@ -20,6 +20,8 @@ class FeedbackRecipe(HuggingFaceRecipe):
     role_names: ClassVar[tuple[str, ...]] = ("executor",)
     role: ClassVar[str]
     """The role that is trained, as the agent names it."""
+    pool: ClassVar[str]
+    """The derived kind whose rows it trains on."""
 
     executor: Annotated[str, Field(min_length=1), OPERATIONAL]
     """The frozen Executor: the NAME of an `[endpoints.NAME]` whose model reads images."""
@@ -42,6 +44,11 @@ class FeedbackRecipe(HuggingFaceRecipe):
     """Longest reply of the Executor in tokens."""
 
     @property
+    def learns_kind(self) -> str:
+        """The derived kind of the task pool."""
+        return type(self).pool
+
+    @property
     def takes(self) -> TrainerFormat:
         """Prompts of roles with the action that their words must lead to."""
         from trajmill.stages.export.formats.feedback import FeedbackFormat
@@ -55,7 +62,7 @@ class CesStage1Spec(FeedbackRecipe):
     It trains on the Coordinator's rows of the kind `ces`.
     """
 
-    learns_kind: ClassVar[str] = "ces"
+    pool: ClassVar[str] = "ces"
     role: ClassVar[str] = "coordinator"
     kind: Literal["ces-stage1"] = "ces-stage1"
     """Execution feedback for the Coordinator of CES."""
@@ -69,7 +76,7 @@ class CesStage2Spec(FeedbackRecipe):
     It trains on the State Tracker's rows of the kind `ces`.
     """
 
-    learns_kind: ClassVar[str] = "ces"
+    pool: ClassVar[str] = "ces"
     role_names: ClassVar[tuple[str, ...]] = ("executor", "coordinator")
     role: ClassVar[str] = "state_tracker"
     kind: Literal["ces-stage2"] = "ces-stage2"
@@ -90,7 +97,7 @@ class CodaSpecialistSpec(FeedbackRecipe):
     It trains on the kind `coda`.
     """
 
-    learns_kind: ClassVar[str] = "coda"
+    pool: ClassVar[str] = "coda"
     role: ClassVar[str] = "planner"
     kind: Literal["coda-specialist"] = "coda-specialist"
     """Execution feedback for the Planner of CODA."""

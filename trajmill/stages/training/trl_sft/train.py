@@ -27,7 +27,7 @@ from trajmill.stages.training.hugging_face.run import (
     trainer_settings,
     use_one_device,
 )
-from trajmill.stages.training.trl_sft.spec import SupervisedRecipe
+from trajmill.stages.training.trl_sft.spec import TrlSftSpec
 
 
 class WeightedSftTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
@@ -51,7 +51,7 @@ def train_supervised(job: TrainingJob, processes: int = 1, progress: Progress | 
     """
     files = supervised_files(job.release)
     version = begin(job, files)
-    assert isinstance(job.recipe, SupervisedRecipe)
+    assert isinstance(job.recipe, TrlSftSpec)
     rows = supervised_rows(files, job.folder / ROWS, job.recipe.only_newest_round)
     settings = SFTConfig(
         **trainer_settings(job.recipe, len(rows), job.seed, job.folder, processes),
