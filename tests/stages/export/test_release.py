@@ -15,10 +15,10 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.columns import IMAGES, with_features
+from trajmill.stages.export.image_cache import GROUP_BYTES, GROUP_ROWS, ImageCache
 from trajmill.stages.export.rl import RL_FILE, RL_SCHEMA
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
 from trajmill.stages.export.sft import SFT_FILE, SFT_SCHEMA, SftExporter
-from trajmill.stages.export.spool import GROUP_BYTES, GROUP_ROWS, ImageSpool
 from trajmill.stages.export.write import export_release
 
 
@@ -114,9 +114,9 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     numbers = pa.array(range(len(shown)), pa.int64())
     table = pa.table({"number": numbers, "screen_ids": pa.array(shown, pa.list_(pa.string()))})
     with TemporaryFile() as file:
-        spool = ImageSpool(file, SizedScreens())
-        spool.add(screen for row in shown for screen in row)
-        groups = list(spool.groups(table.to_batches(max_chunksize=rows)))
+        cache = ImageCache(file, SizedScreens())
+        cache.add(screen for row in shown for screen in row)
+        groups = list(cache.groups(table.to_batches(max_chunksize=rows)))
     assert [group.num_rows for group in groups] == [GROUP_ROWS, 4, 2, 1, 3]
     assert [number for group in groups for number in group["number"].to_pylist()] == list(range(len(shown)))
 
@@ -175,17 +175,17 @@ def test_images_are_laid_in_some_rows_ahead_of_the_rows_that_show_them() -> None
     batches = pa.table({"screens": ids}).to_batches(max_chunksize=3000)
     screens = NamedScreens()
     with TemporaryFile() as file:
-        spool = ImageSpool(file, screens)
-        ahead = spool.ahead_of(batches)
+        cache = ImageCache(file, screens)
+        ahead = cache.ahead_of(batches)
         assert screens.reads == {}
         assert next(ahead).num_rows == GROUP_ROWS
         assert len(screens.reads) == 3000
         assert GROUP_ROWS + sum(batch.num_rows for batch in ahead) == 9000
-        assert spool.screen_ids() == sorted(screens.reads) and len(screens.reads) == 7000
+        assert cache.screen_ids() == sorted(screens.reads) and len(screens.reads) == 7000
         assert set(screens.reads.values()) == {1}
-        assert spool.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
+        assert cache.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
         with pytest.raises(KeyError):
-            spool.column(["unseen"])
+            cache.column(["unseen"])
 
 
 def test_a_row_whose_placeholders_do_not_match_is_refused_by_name(tmp_path: Path) -> None:

@@ -116,15 +116,15 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
     configs = [config for config in _configs(contents, exporters, list(files)) if config.rows]
     sections = [
         _front_matter(contents, configs),
-        f"# {_cell(contents.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
+        f"# {markdown_cell(contents.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
         f"{contents.round} of run `{contents.run_id}`: {contents.trajectories} trajectories of "
         f"{contents.queries} queries.",
         _files(configs),
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,
         *_who_wrote_it(contents.authors),
-        "\n\n".join(["## What was left out", *contents.notes, _table(("reason", "rows"), contents.dropped)]),
-        "## Lineage\n\n" + _table(("what", "version"), _lineage(contents)),
+        "\n\n".join(["## What was left out", *contents.notes, markdown_table(("reason", "rows"), contents.dropped)]),
+        "## Lineage\n\n" + markdown_table(("what", "version"), _lineage(contents)),
         "## Columns\n\n" + "\n\n".join(_columns(config) for config in configs),
         "## For trainers\n\n" + "\n".join([*(each.advice for each in exporters), _PLACEHOLDERS]),
     ]
@@ -152,11 +152,6 @@ def _parts(file: str, files: Sequence[ExportedFile]) -> list[ExportedFile]:
 
 def _front_matter(contents: CardContents, configs: Sequence[_Config]) -> str:
     values = {
-        "pretty_name": contents.name,
-        "license": contents.licence,
-        "language": ["en"],
-        "tags": ["gui-agent", "trajectories", "trajmill"],
-        "task_categories": ["image-text-to-text"],
         "size_categories": [_size_category(max((config.rows for config in configs), default=0))],
         "configs": [
             {"config_name": config.name, "data_files": [{"split": "train", "path": _paths(config)}]}
@@ -165,7 +160,7 @@ def _front_matter(contents: CardContents, configs: Sequence[_Config]) -> str:
             for config in configs
         ],
     }
-    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
+    return front_matter(contents.name, contents.licence, values)
 
 
 def _paths(config: _Config) -> str | list[str]:
@@ -191,7 +186,7 @@ def _files(configs: Sequence[_Config]) -> str:
         (config.name, _place(config), config.rows, sum(part.bytes for part in config.parts), config.what)
         for config in configs
     ]
-    return "## Files\n\n" + _table(("configuration", "file", "rows", "bytes", "one row is"), rows)
+    return "## Files\n\n" + markdown_table(("configuration", "file", "rows", "bytes", "one row is"), rows)
 
 
 def _place(config: _Config) -> str:
@@ -221,7 +216,7 @@ def _who_wrote_it(authors: Sequence[AuthoredRows]) -> Iterator[str]:
             for each in authors
         ]
         head = ("configuration", "sort", "written by", "words", "rows")
-        yield "## Who wrote what is learned\n\n" + _table(head, rows)
+        yield "## Who wrote what is learned\n\n" + markdown_table(head, rows)
 
 
 def _lineage(contents: CardContents) -> list[tuple[str, object]]:
@@ -234,14 +229,31 @@ def _lineage(contents: CardContents) -> list[tuple[str, object]]:
 
 
 def _columns(config: _Config) -> str:
-    return f"`{config.name}`\n\n" + _table(("column", "type"), [(f"`{f.name}`", f"`{f.type}`") for f in config.schema])
+    return f"`{config.name}`\n\n" + markdown_table(
+        ("column", "type"), [(f"`{f.name}`", f"`{f.type}`") for f in config.schema]
+    )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; a cell cannot break out of its column."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table, empty without rows; a cell cannot break out of its column."""
+    body = list(rows)
+    lines = [head, ["---"] * len(head), *body] if body else []
+    return "\n".join("| " + " | ".join(markdown_cell(value) for value in line) + " |" for line in lines)
 
 
-def _cell(value: object) -> str:
-    return " ".join(str(value).replace("|", "\\|").split())
+def markdown_cell(value: object) -> str:
+    """Return a value as the text of a table's cell."""
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def front_matter(name: str, licence: str, values: Mapping[str, object]) -> str:
+    """Return the head of a card, which the Hugging Face Hub reads."""
+    common: dict[str, object] = {
+        "pretty_name": name,
+        "license": licence,
+        "language": ["en"],
+        "tags": ["gui-agent", "trajectories", "trajmill"],
+        "task_categories": ["image-text-to-text"],
+    }
+    return f"---\n{yaml.safe_dump(common | dict(values), sort_keys=False, allow_unicode=True)}---"

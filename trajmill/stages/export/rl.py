@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.record import LOGPROBS, TOKEN_IDS
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.stages.export.columns import (
     IMAGES,
     STRING_MESSAGES,
@@ -46,24 +46,11 @@ _EXTRA_INFO = pa.struct(
     ]
 )
 
-OURS = (
-    "rl_step_id",
-    "group",
-    "trajectory_id",
-    "step_index",
-    "response",
-    "accuracy_reward",
-    "format_reward",
-    "reward",
-    "advantage",
-    "step_weight",
-    "replayed",
-    "group_size",
-    "policy_version",
-    "guided",
-    "response_token_ids",
-    "old_logprobs",
-    "temperature",
+OURS: Final = (
+    *("rl_step_id", "group", "trajectory_id", "step_index", "response"),
+    *("accuracy_reward", "format_reward", "reward", "advantage", "step_weight"),
+    *("replayed", "group_size", "policy_version", "guided"),
+    *("response_token_ids", "old_logprobs", "temperature"),
 )
 """Columns of table `rl_steps` that are copied to the file."""
 
@@ -77,23 +64,7 @@ RL_SCHEMA = with_features(
             ("reward_model", _REWARD_MODEL),
             ("extra_info", _EXTRA_INFO),
             ("screen_ids", pa.list_(pa.string())),
-            ("rl_step_id", pa.string()),
-            ("group", pa.string()),
-            ("trajectory_id", pa.string()),
-            ("step_index", pa.int32()),
-            ("response", pa.string()),
-            ("accuracy_reward", pa.float64()),
-            ("format_reward", pa.float64()),
-            ("reward", pa.float64()),
-            ("advantage", pa.float64()),
-            ("step_weight", pa.float64()),
-            ("replayed", pa.bool_()),
-            ("group_size", pa.int32()),
-            ("policy_version", pa.string()),
-            ("guided", pa.bool_()),
-            ("response_token_ids", TOKEN_IDS),
-            ("old_logprobs", LOGPROBS),
-            ("temperature", pa.float64()),
+            *((name, arrow_schema("rl_steps").field(name).type) for name in OURS),
         ]
     )
 )

@@ -17,6 +17,7 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.stages.export.columns import (
     BLOCK_MESSAGES,
     IMAGES,
@@ -35,25 +36,14 @@ from trajmill.stages.guidance.strip import quotes_guidance
 SFT_FILE: Final = "trl/sft.parquet"
 """Path of the file within a release."""
 
-_PROVENANCE: Final = (
-    pa.field("variant", pa.string()),
-    pa.field("written_by", pa.string()),
-    pa.field("source_screens", pa.list_(pa.string())),
-    pa.field("box", pa.list_(pa.int32())),
-)
-
-LINEAGE = (
-    "example_id",
-    "kind",
-    "action",
-    "coordinate_space",
-    "loss_weight",
-    "query_id",
-    "trajectory_id",
-    "step_index",
-    "split",
+LINEAGE: Final = (
+    *("example_id", "kind", "action", "coordinate_space", "loss_weight"),
+    *("query_id", "trajectory_id", "step_index", "split"),
 )
 """Columns of table `examples` that are copied to the file."""
+_PROVENANCE: Final = ("variant", "written_by", "source_screens", "box")
+"""Further columns of table `examples` that the rows of a derived kind have."""
+_EXAMPLES: Final = arrow_schema("examples")
 
 SFT_SCHEMA = with_features(
     pa.schema(
@@ -62,15 +52,7 @@ SFT_SCHEMA = with_features(
             ("completion", BLOCK_MESSAGES),
             ("images", IMAGES),
             ("screen_ids", pa.list_(pa.string())),
-            ("example_id", pa.string()),
-            ("kind", pa.string()),
-            ("action", pa.string()),
-            ("coordinate_space", pa.string()),
-            ("loss_weight", pa.float64()),
-            ("query_id", pa.string()),
-            ("trajectory_id", pa.string()),
-            ("step_index", pa.int32()),
-            ("split", pa.string()),
+            *((name, _EXAMPLES.field(name).type) for name in LINEAGE),
         ]
     )
 )
@@ -115,10 +97,11 @@ class SftExporter(Exporter):
     @property
     def schema(self) -> pa.Schema:
         """Columns of the file."""
-        return pa.schema([*SFT_SCHEMA, *self._further], metadata=SFT_SCHEMA.metadata)
+        further = [pa.field(name, _EXAMPLES.field(name).type) for name in self._further]
+        return pa.schema([*SFT_SCHEMA, *further], metadata=SFT_SCHEMA.metadata)
 
     @property
-    def _further(self) -> tuple[pa.Field, ...]:
+    def _further(self) -> tuple[str, ...]:
         return _PROVENANCE if self.derived_kind else ()
 
     def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,7 +134,7 @@ class SftExporter(Exporter):
         contents = content_blocks(messages.flatten().field("content"))
         check_placeholders(image_blocks(contents), messages, screen_ids, batch.column("example_id"))
         parts = cut_last(_in_blocks(messages, contents))
-        copied = [batch.column(name) for name in (*LINEAGE, *(field.name for field in self._further))]
+        copied = [batch.column(name) for name in (*LINEAGE, *self._further)]
         return pa.record_batch([parts.head, parts.last, screen_ids, *copied], schema=without_images(self.schema))
 
 

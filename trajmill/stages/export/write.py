@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,16 +13,13 @@ import pyarrow.parquet as pq
 from trajmill.stages.export.base import ExportedFile, ReleaseScreenReader
 from trajmill.stages.export.columns import with_distinct_images, with_images
 from trajmill.stages.export.exporter import Exporter
+from trajmill.stages.export.image_cache import ImageCache
 from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
-from trajmill.stages.export.spool import ImageSpool
 
 _IMAGE_BYTES = "images.list.element.bytes"
 _NOT_SMALLER = (_IMAGE_BYTES, "_id", "_ids.list.element")
 """How leaves end that compression hardly makes smaller; it costs most of the time of writing a small column."""
 _DICTIONARY_BYTES = 64 << 20
-_KEPT_BYTES: Final = 16 << 20
-"""A larger row group is not kept while the next one is made."""
-_HASHED_BYTES: Final = 1 << 20
 
 RowsWritten = Callable[[int], None]
 """Is told of so many more rows that are written."""
@@ -63,13 +57,13 @@ def export_release(
     directory.mkdir(parents=True, exist_ok=True)
     files = []
     with TemporaryFile(dir=directory) as file:
-        spool = ImageSpool(file, screens)
-        spool.add(shown)
+        cache = ImageCache(file, screens)
+        cache.add(shown)
         for exporter in exporters:
-            rows = spool.groups(exporter.batches(spool.ahead_of(tables[exporter.table])))
-            groups = (with_images(group, exporter.schema, spool) for group in rows)
+            rows = cache.groups(exporter.batches(cache.ahead_of(tables[exporter.table])))
+            groups = (with_images(group, exporter.schema, cache) for group in rows)
             files.append(write_parquet(directory, exporter.file, exporter.schema, groups, written))
-        trees = screen_batches(spool.screen_ids(), screens)
+        trees = screen_batches(cache.screen_ids(), screens)
         files.append(write_parquet(directory, SCREENS_FILE, SCREENS_SCHEMA, trees))
     return files
 
@@ -89,36 +83,22 @@ def write_parquet(
     path = directory / name
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
+    rows = 0
     try:
-        with FileIO(unfinished, "w+") as file:
-            hashed = _HashedFile(file)
-            with _parquet_writer(unfinished, schema) as writer:
-                rows = _write_batches(writer, hashed, batches, written)
-            digest = hashed.hexdigest()
+        with _parquet_writer(unfinished, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += batch.num_rows
+                written(batch.num_rows)
+                # Release it before the next one is made.
+                del batch
+        with unfinished.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = unfinished.stat().st_size
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
     return ExportedFile(name, rows, digest, size)
-
-
-class _HashedFile:
-    """Hashes a file while it grows, so that what was written is not read from the disk again."""
-
-    def __init__(self, file: FileIO) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-        self._buffer = memoryview(bytearray(_HASHED_BYTES))
-
-    def catch_up(self) -> None:
-        """Hash what was written since."""
-        while size := self._file.readinto(self._buffer):
-            self._digest.update(self._buffer[:size])
-
-    def hexdigest(self) -> str:
-        """The SHA-256 of all that was written."""
-        self.catch_up()
-        return self._digest.hexdigest()
 
 
 def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -134,47 +114,6 @@ def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     )
     writer.add_key_value_metadata(schema.metadata)
     return writer
-
-
-def _write_batches(
-    writer: pq.ParquetWriter, hashed: _HashedFile, batches: Iterable[pa.RecordBatch], written: RowsWritten
-) -> int:
-    """Write and hash each batch while the next one is made."""
-
-    def write(batch: pa.RecordBatch) -> int:
-        writer.write_batch(batch)
-        hashed.catch_up()
-        return int(batch.num_rows)
-
-    rows = 0
-    with ThreadPoolExecutor(1) as thread:
-        for number in _one_behind(_started(thread, write, batches)):
-            rows += number
-            written(number)
-    return rows
-
-
-def _started(
-    thread: Executor, write: Callable[[pa.RecordBatch], int], batches: Iterable[pa.RecordBatch]
-) -> Iterator[Future[int]]:
-    for batch in batches:
-        writing = thread.submit(write, batch)
-        if batch.nbytes > _KEPT_BYTES:
-            wait([writing])
-        # Else it would be kept while the next one is made.
-        del batch
-        yield writing
-
-
-def _one_behind(results: Iterable[Future[int]]) -> Iterator[int]:
-    """The results in their order; none is waited for before the next one was started."""
-    before = None
-    for result in results:
-        if before is not None:
-            yield before.result()
-        before = result
-    if before is not None:
-        yield before.result()
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:

@@ -256,6 +256,5 @@ def test_a_large_row_group_is_gone_when_the_next_one_is_made(tmp_path: Path, mon
     monkeypatch.setattr(parquet, "write_parquet", watched)
     monkeypatch.setattr(parquet, "with_images", counted)
     monkeypatch.setattr(parquet, "_GROUP_ROWS", 2)
-    monkeypatch.setattr("trajmill.stages.export.write._KEPT_BYTES", 0)
     write("trl", "gui-owl", tmp_path / "out", walked())
     assert len(counts) > 2 and not any(counts)

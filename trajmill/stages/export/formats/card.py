@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-import yaml
-
 from trajmill.schemas.dialects.families import FAMILIES, Family
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
+from trajmill.stages.export.card import front_matter, markdown_cell, markdown_table
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.counts import RLCounts, SupervisedCounts
 from trajmill.stages.export.formats.lineage import image_tokens
@@ -64,11 +63,12 @@ def export_card(
         f"## What it is\n\n{_origin(counts)}\n\n{_weights(form, counts, written)}",
         f"## How it was judged\n\n{_judged(source, counts)}",
         *(
-            f"## {name.capitalize()}\n\n{_table((name, 'steps'), table.items())}"
+            f"## {name.capitalize()}\n\n{markdown_table((name, 'steps'), table.items())}"
             for name, table in counts.sorted_tables().items()
         ),
         f"## Tokens of a screen\n\n{_tokens(counts)}",
-        "## What was left out\n\n" + (_table(("reason", "steps"), sorted(counts.left_out.items())) or "Nothing."),
+        "## What was left out\n\n"
+        + (markdown_table(("reason", "steps"), sorted(counts.left_out.items())) or "Nothing."),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -76,18 +76,13 @@ def export_card(
 def _front_matter(source: ExportedRelease, form: TrainerFormat, exported: ExportedFolder) -> str:
     named = [("default", exported.written), ("rl_steps", exported.rl_written)]
     values = {
-        "pretty_name": f"{source.release} for {form.kind}",
-        "license": source.licence,
-        "language": ["en"],
-        "tags": ["gui-agent", "trajectories", "trajmill"],
-        "task_categories": ["image-text-to-text"],
         "configs": [
             {"config_name": name, "data_files": [{"split": "train", "path": list(written.shards)}]}
             for name, written in named
             if written.rows
         ],
     }
-    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---"
+    return front_matter(f"{source.release} for {form.kind}", source.licence, values)
 
 
 def _what(source: ExportedRelease, settings: TrainerSettings, counts: SupervisedCounts, written: WrittenRows) -> str:
@@ -150,7 +145,7 @@ def _sizes_of_groups(counts: RLCounts) -> str:
 
 
 def _rl_left_out(counts: RLCounts) -> str:
-    table = _table(("reason", "stored replies left out"), sorted(counts.left_out.items()))
+    table = markdown_table(("reason", "stored replies left out"), sorted(counts.left_out.items()))
     return f"\n\n{table}" if table else ""
 
 
@@ -160,7 +155,7 @@ def _judged(source: ExportedRelease, counts: SupervisedCounts) -> str:
             f"These are rows of the derived kind `{source.kind}`. Their trajectories were judged, but not all were "
             "found correct; the card of the release says who wrote what is learned, and docs/data.md what is refused."
         )
-    rules = ", ".join(f"`{_cell(rule)}` ({count:,} steps)" for rule, count in counts.rules.most_common())
+    rules = ", ".join(f"`{markdown_cell(rule)}` ({count:,} steps)" for rule, count in counts.rules.most_common())
     return (
         f"Every trajectory was found correct by the judge of its run: {rules}. A step critic labelled each action; "
         "HARMFUL steps, and NEUTRAL ones that changed nothing, are not in the release."
@@ -173,7 +168,7 @@ def _tokens(counts: SupervisedCounts) -> str:
         (f"{size.width}x{size.height}", count, *(_tokens_of(family, size) for family in families))
         for size, count in counts.sizes.most_common()
     ]
-    return _table(("screen", "images", *(family.name for family in families)), rows)
+    return markdown_table(("screen", "images", *(family.name for family in families)), rows)
 
 
 def _tokens_of(family: Family, size: Size) -> str:
@@ -185,15 +180,3 @@ def _tokens_of(family: Family, size: Size) -> str:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "0%"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table, empty without rows; a cell cannot break out of its column."""
-    body = list(rows)
-    lines = [head, ["---"] * len(head), *body] if body else []
-    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
-
-
-def _cell(value: object) -> str:
-    text = f"{value:,}" if isinstance(value, int) else str(value)
-    return " ".join(text.replace("|", "\\|").split())

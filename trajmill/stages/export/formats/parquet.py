@@ -15,7 +15,7 @@ from trajmill.schemas.record import arrow_type
 from trajmill.stages.export.base import BulkScreenReader
 from trajmill.stages.export.columns import BOUNDED_IMAGES, IMAGES, with_features, with_images, without_images
 from trajmill.stages.export.formats.lineage import Lineage
-from trajmill.stages.export.spool import ImageSpool
+from trajmill.stages.export.image_cache import ImageCache
 from trajmill.stages.export.write import write_parquet
 
 DATA_FOLDER: Final = "data"
@@ -79,41 +79,41 @@ class ParquetWriter(Generic[E]):
         rows = 0
         names: list[str] = []
         with TemporaryFile(dir=folder) as file:
-            spool = ImageSpool(file, screens)
-            groups = _Groups(self._row_groups(_fetched(examples, spool), spool))
+            cache = ImageCache(file, screens)
+            groups = _Groups(self._row_groups(_fetched(examples, cache), cache))
             while groups.more():
                 name = f"{self.rows_folder}/train-{len(names):05d}.parquet"
                 rows += write_parquet(folder, name, self.schema, groups.shard(self.shard_bytes)).rows
                 names.append(name)
         return WrittenRows(rows, tuple(names))
 
-    def _row_groups(self, examples: Iterable[E], spool: ImageSpool) -> Iterator[_Group]:
+    def _row_groups(self, examples: Iterable[E], cache: ImageCache) -> Iterator[_Group]:
         waiting: list[E] = []
         seen: set[str] = set()
         number = distinct = copies = 0
         for example in examples:
             waiting.append(example)
             for screen in example.lineage.screen_ids:
-                length = spool.length(screen)
+                length = cache.length(screen)
                 copies += length
                 distinct += 0 if screen in seen else length
                 seen.add(screen)
             if distinct >= GROUP_BYTES or copies >= _GROUP_COPIES or len(waiting) == _GROUP_ROWS:
                 rows = len(waiting)
-                yield _Group(self._batch(waiting, number, spool), distinct)
+                yield _Group(self._batch(waiting, number, cache), distinct)
                 number += rows
                 seen, distinct, copies = set(), 0, 0
         if waiting:
-            yield _Group(self._batch(waiting, number, spool), distinct)
+            yield _Group(self._batch(waiting, number, cache), distinct)
 
-    def _batch(self, examples: list[E], first: int, spool: ImageSpool) -> pa.RecordBatch:
+    def _batch(self, examples: list[E], first: int, cache: ImageCache) -> pa.RecordBatch:
         """The rows of examples. The list is emptied before the images are read: memory never holds both."""
         rows = pa.RecordBatch.from_pylist(
             [{**self.values(each, first + at), **each.lineage._asdict()} for at, each in enumerate(examples)],
             without_images(self.schema),
         )
         examples.clear()
-        return with_images(rows, self.schema, spool, self.bounds)
+        return with_images(rows, self.schema, cache, self.bounds)
 
 
 class _Group(NamedTuple):
@@ -149,14 +149,14 @@ class _Groups:
         return group.rows
 
 
-def _fetched(examples: Iterable[E], spool: ImageSpool) -> Iterator[E]:
-    """The unchanged examples; the images of each are in the spool before it is given."""
+def _fetched(examples: Iterable[E], cache: ImageCache) -> Iterator[E]:
+    """The unchanged examples; the images of each are in the cache before it is given."""
     waiting: list[E] = []
     for example in examples:
         waiting.append(example)
         if len(waiting) == _AHEAD:
-            spool.add(screen for each in waiting for screen in each.lineage.screen_ids)
+            cache.add(screen for each in waiting for screen in each.lineage.screen_ids)
             yield from waiting
             waiting = []
-    spool.add(screen for each in waiting for screen in each.lineage.screen_ids)
+    cache.add(screen for each in waiting for screen in each.lineage.screen_ids)
     yield from waiting

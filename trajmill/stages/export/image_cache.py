@@ -31,7 +31,7 @@ class _Place(NamedTuple):
     size: int
 
 
-class ImageSpool:
+class ImageCache:
     """An `ImageReader` for the screens that were added so far."""
 
     def __init__(self, file: IO[bytes], screens: BulkScreenReader) -> None:
