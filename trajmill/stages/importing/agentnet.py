@@ -7,19 +7,18 @@ code of its action and, once the set has been augmented, thought, action and ref
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
-    BadRecording,
-    BadRecordingError,
     LayoutSpec,
     ReadRecording,
     RecordedStep,
     Recording,
-    reading,
+    read_recording,
 )
 from trajmill.stages.importing.files import lines_of, parse_json, read_screen, within
 from trajmill.stages.importing.pyautogui_code import read_code
@@ -46,15 +45,12 @@ class AgentNetLayout(LayoutSpec):
         """The trajectories of a file, one for each line."""
         places = ["", *sorted(f"{path.name}/" for path in folder.iterdir() if path.is_dir())]
         for line in lines_of(file):
-            name = f"{file.name}:{line.number}"
-            try:
-                with reading():
-                    yield ReadRecording(_recording(parse_json(line.text), folder, places), len(line.text))
-            except BadRecordingError as error:
-                yield ReadRecording(BadRecording(name, str(error)), len(line.text))
+            made = partial(_recording, line.text, folder, places)
+            yield read_recording(f"{file.name}:{line.number}", len(line.text), made)
 
 
-def _recording(found: Mapping[str, Any], folder: Path, places: Sequence[str]) -> Recording:
+def _recording(text: bytes, folder: Path, places: Sequence[str]) -> Recording:
+    found = parse_json(text)
     steps = [step for entry in found["traj"] for step in _steps(entry, folder, places)]
     return Recording(
         name=str(found["task_id"]),

@@ -10,6 +10,7 @@ import gzip
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -37,6 +38,7 @@ from trajmill.stages.importing.base import (
     RecordedScreen,
     RecordedStep,
     Recording,
+    read_recording,
     reading,
 )
 from trajmill.stages.importing.files import parse_json, screen_of
@@ -81,18 +83,11 @@ class AndroidControlLayout(LayoutSpec):
                 return
             if record is None:
                 return
-            yield _found(name, record)
+            yield read_recording(name, record.compressed, partial(_recording, record.data))
 
 
-def _found(name: str, record: TFRecord) -> ReadRecording:
-    try:
-        with reading():
-            return ReadRecording(_recording(read_example(record.data)), record.compressed)
-    except BadRecordingError as error:
-        return ReadRecording(BadRecording(name, str(error)), record.compressed)
-
-
-def _recording(features: Mapping[str, EncodedMessage]) -> Recording:
+def _recording(data: bytes) -> Recording:
+    features = read_example(data)
     screens = _screens(features)
     said = [text.decode() for text in features["step_instructions"].strings(_VALUES)]
     actions = [text.decode() for text in features["actions"].strings(_VALUES)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -77,6 +77,21 @@ class ReadRecording(NamedTuple):
     recording: Recording | BadRecording
     size: int
     """Its bytes in the files that list the recordings, so that progress can be shown."""
+
+
+def read_recording(name: str, size: int, make: Callable[[], Recording]) -> ReadRecording:
+    """Return the recording that a function makes of untrusted content, or why it cannot be read.
+
+    Args:
+        name: its name in the source.
+        size: its bytes in the files that list the recordings.
+        make: reads it.
+    """
+    try:
+        with reading():
+            return ReadRecording(make(), size)
+    except BadRecordingError as error:
+        return ReadRecording(BadRecording(name, str(error)), size)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ missing, so a trajectory may be shorter than it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,6 +24,7 @@ from trajmill.stages.importing.base import (
     ReadRecording,
     RecordedStep,
     Recording,
+    read_recording,
     reading,
 )
 from trajmill.stages.importing.files import screen_of
@@ -57,7 +59,8 @@ class ExportedLayout(LayoutSpec):
                     raise ValueError(f"column {missing[0]} is missing")
                 per_row = file.stat().st_size // max(pq.read_metadata(file).num_rows, 1)
                 for name, rows in groupby(_rows(file), key=lambda row: str(row["trajectory_id"])):
-                    yield _found(name, list(rows), per_row)
+                    of_one = list(rows)
+                    yield read_recording(name, per_row * len(of_one), partial(_recording, name, of_one))
         except BadRecordingError as error:
             yield ReadRecording(BadRecording(file.name, str(error)), 0)
 
@@ -77,15 +80,6 @@ def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
 def _as_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = batch.to_pylist()
     return found
-
-
-def _found(name: str, rows: Sequence[Mapping[str, Any]], bytes_per_row: int) -> ReadRecording:
-    size = bytes_per_row * len(rows)
-    try:
-        with reading():
-            return ReadRecording(_recording(name, rows), size)
-    except BadRecordingError as error:
-        return ReadRecording(BadRecording(name, str(error)), size)
 
 
 def _recording(name: str, rows: Sequence[Mapping[str, Any]]) -> Recording:

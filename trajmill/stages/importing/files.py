@@ -12,12 +12,11 @@ from PIL import Image
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.importing.base import (
-    BadRecording,
     BadRecordingError,
     ReadRecording,
     RecordedScreen,
     Recording,
-    reading,
+    read_recording,
 )
 
 _MOST_JSON_BYTES: Final = 64 << 20
@@ -76,12 +75,7 @@ def only_recording(file: Path, read: Callable[[Any], Recording]) -> ReadRecordin
         file: the file.
         read: makes the recording of the file's value.
     """
-    size = file.stat().st_size
-    try:
-        with reading():
-            return ReadRecording(read(read_json(file)), size)
-    except BadRecordingError as error:
-        return ReadRecording(BadRecording(file.stem, str(error)), size)
+    return read_recording(file.stem, file.stat().st_size, lambda: read(read_json(file)))
 
 
 def within(folder: Path, *names: str) -> Path | None:
