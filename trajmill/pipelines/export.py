@@ -36,7 +36,7 @@ from trajmill.warehouse.releases import Release, verify_release
 from trajmill.warehouse.screens import WarehouseScreens
 
 TRAJECTORIES_AT_ONCE: Final = 250
-"""Memory holds the texts of so many trajectories."""
+"""Number of trajectories whose texts are in memory together."""
 _ROWS_AT_ONCE = 2000
 _LICENCE = "apache-2.0"
 _COLUMNS = ("example_id", "trajectory_id", "step_index", "loss_weight")

@@ -153,7 +153,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
 
 
 def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> Alike:
-    """The queries and screens that count as one, where the configuration asks for it."""
+    """Return the near-duplicate queries and screens that count as one, if configured."""
     instructions = {query.query_id: query.instruction for query in queries}
     return Alike(
         alike_queries(instructions, spec.near_queries) if spec.near_queries else {},

@@ -186,7 +186,7 @@ def _selected(
 
 
 def _left_out(used: Sequence[_Shard], ids: pa.Array) -> dict[str, list[str]]:
-    """What tells the other rows of the shards apart: whole trajectories where possible, since these are fewer."""
+    """Return filters for the rows that the release leaves out: whole trajectories where possible, which are fewer."""
     if not used:
         return {}
     keys = pa.concat_tables([shard.keys for shard in used])

@@ -1,1 +1,1 @@
-"""Imports trajectories from elsewhere, judges them, and says what landed."""
+"""Imports trajectories of other agents and people, and judges them."""

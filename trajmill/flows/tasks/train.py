@@ -94,7 +94,7 @@ def leave_untrained(context: RoundContext, reason: str) -> StageReport:
 
 
 def awaited_policy(context: RoundContext, policy: Policy) -> str:
-    """The line that says what to do if the recipe cannot train a policy."""
+    """Return the line with what to do if the recipe cannot train a policy."""
     untrained = f"awaiting a policy: [train] kind {context.config.train.kind!r} does not train {policy.version}"
     if is_embedded(context.config):
         return f"{untrained}; map models.policy to an [endpoints.NAME], or choose a kind for the embedded policy"
@@ -106,7 +106,7 @@ def _dropped(context: RoundContext) -> dict[str, int]:
     """By reason, what gave no row of the table that the recipe learns from."""
     if context.config.train.learns_from == "rl_steps":
         return dict(finished(context, DERIVE_RL).result["dropped"])
-    # A release of an earlier trajmill says it in its card alone.
+    # A release of an earlier trajmill has the reasons in its card alone.
     left_out = finished(context, RELEASE).result.get("left_out", {})
     return {reason: count for reason, count in left_out.items() if reason != NOT_ACCEPTED}
 

@@ -98,7 +98,7 @@ def is_ungrounded(episode: Episode, elements_of: Callable[[str], Sequence[UIElem
 
     Every number of the answer and half of its other words must have been on such a screen, or be in the instruction;
     something of it must have been on a screen. Words that say nothing do not count. Where no screen has an
-    accessibility tree, nobody can tell.
+    accessibility tree, no answer is refused.
 
     Args:
         episode: with its steps in order.
@@ -152,7 +152,7 @@ _QUOTED: Final = re.compile(r"[\"“]([^\"”]{1,80})[\"”]")
 
 
 def contradiction(step: Step) -> str | None:
-    """Why a step's thought contradicts its action; None if it agrees, or if nobody can tell.
+    """Return why a step's thought contradicts its action; None if it agrees, or if the rules cannot decide.
 
     A thought contradicts if it speaks only of other kinds of actions (of typing, before a tap), or if it quotes names
     and the pressed element has none of them. One that names the pressed element agrees.
@@ -187,7 +187,7 @@ def _families(action: Action) -> frozenset[str]:
         case SystemButton():
             return frozenset({"leave", _PRESS})
         case _:
-            # An agent that ends tells of what it did, and keys and drags have many names.
+            # A final thought sums up the past, and keys and drags have many names.
             return frozenset()
 
 

@@ -65,7 +65,7 @@ class StatedTexts:
         self._train = {query.query_id for query in queries if query.split is Split.TRAIN}
         heldout = (query for query in queries if query.split is not Split.TRAIN and has_own_words(query))
         self.instructions: Mapping[str, str] = {comparable(query.instruction): query.query_id for query in heldout}
-        """By what is looked for, the query that asks for it."""
+        """Ids of the held-out queries, by comparable instruction."""
         # A very long line is no instruction; twice the longest instruction leaves room for spaces.
         self._longest = 2 * max(map(len, self.instructions), default=0)
         # Thousands of examples have the same system message.
@@ -193,7 +193,7 @@ def _tasks_of(items: Sequence[Any]) -> Iterator[str]:
 
 
 class CleanRows(NamedTuple):
-    """Rows without those that nearly state what is held out."""
+    """Rows without those that nearly state a held-out instruction."""
 
     rows: pa.Table
     left_out: Mapping[str, int]

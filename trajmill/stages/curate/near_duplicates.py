@@ -1,4 +1,4 @@
-"""Finds queries that ask for nearly the same, and rows that show nearly the same, by MinHash and perceptual hashes.
+"""Finds near-duplicate queries (MinHash) and rows with near-duplicate screens (perceptual hashes).
 
 The packages come with the extra `curate`.
 """

@@ -86,9 +86,9 @@ def without_duplicates(examples: pa.Table) -> pa.Table:
 
 
 def with_few_equal_replies(examples: pa.Table, most: int) -> pa.Table:
-    """At most so many rows of each reply, chosen by their ids, in the order of the table.
+    """Keep at most `most` rows of each reply, chosen by their ids, in the order of the table.
 
-    What is said at every attempt, such as that the task is done, would else be most of what is learned.
+    Replies of every attempt, such as the last one, would otherwise dominate the training data.
 
     Args:
         examples: in the schema `DIGESTS`; only `example_id` and `reply` are read.

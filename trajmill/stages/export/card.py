@@ -1,4 +1,4 @@
-"""Writes the dataset card of a release: a README.md that says what it contains, how it was made and how to load it."""
+"""Writes the dataset card of a release (README.md): contents, origin, how to load it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ _PLACEHOLDERS = "The placeholder dialects of the files do not mix."
 
 
 def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: Iterable[ExportedFile]) -> str:
-    """The text of README.md; the front matter names one configuration per format that has rows.
+    """Return the text of README.md; the front matter has one configuration per format with rows.
 
     Args:
         contents: the facts that are not in the files.

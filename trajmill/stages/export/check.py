@@ -1,4 +1,4 @@
-"""Reads an exported release and reports its mistakes; nothing else opens the images.
+"""Checks an exported release; nothing else opens its images.
 
 It parses each completion and compares it with the stored action, and compares the number of placeholders with the
 number of images. No row may contain guidance or belong to a held-out split.

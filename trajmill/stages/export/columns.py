@@ -126,20 +126,20 @@ def content_blocks(texts: pa.StringArray) -> pa.ListArray:
 
 
 def with_distinct_images(schema: pa.Schema) -> pa.Schema:
-    """The schema of a batch whose images come from `image_lists`, each distinct one once in memory."""
+    """Return the schema of a batch with the images of `image_lists`, each distinct one once in memory."""
     fields = [field.with_type(_distinct(field.type)) if _is_images(field) else field for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
 
 
 def without_images(schema: pa.Schema) -> pa.Schema:
-    """The schema of a batch whose images are still to come."""
+    """Return the schema without its column of images."""
     return pa.schema([field for field in schema if not _is_images(field)], metadata=schema.metadata)
 
 
 def with_images(
     rows: pa.RecordBatch, schema: pa.Schema, screens: ImageReader, bounds: PixelBudget | None = None
 ) -> pa.RecordBatch:
-    """The rows with their images; column `screen_ids` says which.
+    """Return the rows with the images of the screens in column `screen_ids`.
 
     Args:
         rows: in the schema `without_images`.
@@ -161,7 +161,7 @@ def with_images(
 def image_lists(
     screen_ids: pa.ListArray, screens: ImageReader, kind: pa.DataType = IMAGES, bounds: PixelBudget | None = None
 ) -> pa.ListArray:
-    """The images of each row's screens, in the order of the ids; a repeated screen is read once.
+    """Return the images of each row's screens, in the order of the ids; a repeated screen is read once.
 
     Raises:
         KeyError: a screen is not stored.
@@ -205,7 +205,7 @@ def _feature(kind: pa.DataType) -> object:
     if kind == IMAGE:
         return {"_type": "Image"}
     if pa.types.is_list(kind):
-        # All versions of `datasets` read a list of one feature; versions before 4 do not know the name "List".
+        # All versions of `datasets` read a list of one feature; versions before 4 lack the name "List".
         return [_feature(kind.value_type)]
     if pa.types.is_struct(kind):
         return {field.name: _feature(field.type) for field in kind}

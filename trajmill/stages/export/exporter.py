@@ -46,7 +46,7 @@ class Exporter(Spec):
     @property
     @abstractmethod
     def advice(self) -> str:
-        """What users of the file must know, for the dataset card."""
+        """How to use the file, for the dataset card."""
 
     @property
     @abstractmethod

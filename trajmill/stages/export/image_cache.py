@@ -1,7 +1,7 @@
-"""Copies the images of a release to a temporary file, in which they can be read in any order at the same cost.
+"""Caches the images of a release in a temporary file for random access.
 
-The store keeps many images in one block, so reading them one by one in the order of the rows would read each block many
-times. The images of some thousands of rows are copied at a time, in the order of the store.
+The store keeps many images in one block: reading them in the order of the rows would read each block many times. The
+cache copies the images of some thousands of rows at a time, in the order of the store.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from trajmill.stages.export.columns import Integers, list_lengths
 GROUP_ROWS: Final = 1024
 """Most rows of a row group."""
 GROUP_BYTES: Final = 4_000_000
-"""Most bytes of a row group's images, one that repeats counted each time: a trainer that reads a group holds so many.
-A row with larger images is a group by itself."""
+"""Most bytes of a row group's images, repeated ones included, which is what a trainer holds when it reads the group. A
+row with larger images is a group by itself."""
 _ROWS_AHEAD = 2048
 
 
@@ -32,7 +32,7 @@ class _Place(NamedTuple):
 
 
 class ImageCache:
-    """An `ImageReader` for the screens that were added so far."""
+    """An `ImageReader` of the screens that were added."""
 
     def __init__(self, file: IO[bytes], screens: BulkScreenReader) -> None:
         """Copy images from `screens` to `file`, which is open and empty; the caller closes it."""
@@ -43,7 +43,7 @@ class ImageCache:
         self._end = 0
 
     def column(self, screen_ids: Sequence[str]) -> pa.DictionaryArray:
-        """The encoded images in the order of the ids; the dictionary has each image once, as Parquet demands.
+        """Return the encoded images in the order of the ids; the dictionary has each image once, as Parquet requires.
 
         Raises:
             KeyError: a screen was not added.
@@ -61,7 +61,7 @@ class ImageCache:
         return sorted(self._places)
 
     def groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows in the same order, in batches of one row group, by the images of their column `screen_ids`.
+        """Regroup rows into batches of one row group each, by the size of their images.
 
         Raises:
             KeyError: a screen was not added.
@@ -76,9 +76,9 @@ class ImageCache:
         yield from rest
 
     def ahead_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass rows on in small batches, of whose column `screens` the images were added.
+        """Yield the rows in small batches, with the images of column `screens` in the cache.
 
-        Images of some thousands of rows are added together, before the first of these rows is given.
+        Images of some thousands of rows are read together.
 
         Raises:
             KeyError: a screen is not stored.
@@ -86,7 +86,7 @@ class ImageCache:
         window: list[pa.RecordBatch] = []
         for batch in batches:
             window.append(batch)
-            # Else it would be kept while the next one is read.
+            # Release it before the next one is read.
             del batch
             if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
                 self.add(_shown_in(window))
@@ -106,7 +106,7 @@ class ImageCache:
         self._file.flush()
 
     def _written(self, data: bytes) -> _Place:
-        """Where an image is; screens with different trees may have equal pixels."""
+        """Write an image unless an equal one is there: screens with different trees may have equal pixels."""
         content = hashlib.sha256(data).digest()
         if content not in self._contents:
             self._file.write(data)
@@ -123,7 +123,7 @@ class ImageCache:
         return pa.BinaryArray.from_buffers(pa.binary(), len(places), [None, pa.py_buffer(starts), pa.py_buffer(data)])
 
     def _group_starts(self, rows: pa.RecordBatch) -> list[int]:
-        """The first row of each group; more rows may belong to the last one."""
+        """Return the first row of each group; the last group may continue in the next batch."""
         before = self._bytes_before(rows.column("screen_ids"))
         starts: list[int] = []
         row = 0
@@ -144,7 +144,7 @@ class ImageCache:
 
 
 def _pieces(window: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches: what is left of one is copied to the front of the next."""
+    """Split batches into slices of at most one row group."""
     for batch in window:
         yield from (batch.slice(start, GROUP_ROWS) for start in range(0, batch.num_rows, GROUP_ROWS))
 

@@ -1,4 +1,4 @@
-"""Says whose words a training row teaches, for the cards of releases and exports."""
+"""The authors of what a training row teaches, for the cards of releases and exports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IMPORT: Final = "import."
 
 
 def words_of(kind: str, variant: str, author: str) -> str:
-    """Whose words the rows of a sort teach: one of the four texts of this module.
+    """Return who wrote what the rows of a variant teach, one of the four texts of this module.
 
     Args:
         kind: a derived kind, or `sft`.

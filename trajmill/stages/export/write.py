@@ -22,7 +22,7 @@ _NOT_SMALLER = (_IMAGE_BYTES, "_id", "_ids.list.element")
 _DICTIONARY_BYTES = 64 << 20
 
 RowsWritten = Callable[[int], None]
-"""Is told of so many more rows that are written."""
+"""Called with the number of rows that were just written."""
 
 
 def export_release(
@@ -45,9 +45,8 @@ def export_release(
         tables: the rows of each table that an exporter takes, in the schema of the table (its `to_batches()`). If
             several exporters take a table, it must be possible to iterate over its rows several times.
         screens: all screens that the rows show.
-        written: is told the rows of each row group of an exporter, when they are written.
-        shown: the screens that the rows show, if this is known: the store is then gone through once. Else it is gone
-            through for some thousands of rows at a time.
+        written: called with the number of rows of each row group that is written.
+        shown: the screens of all rows, if known: the store is then read once instead of once per some thousand rows.
 
     Raises:
         BadInputError: a row has more or fewer placeholders than screens.

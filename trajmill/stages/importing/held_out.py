@@ -1,4 +1,4 @@
-"""Keeps what is held out from being imported as training data."""
+"""Refuses imports of held-out instructions and apps as training data."""
 
 from __future__ import annotations
 

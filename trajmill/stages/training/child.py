@@ -22,7 +22,7 @@ LOG_FILE: Final = "training.log"
 
 _LAST_LINES = 300
 _ERROR = re.compile(r"(\[\S*\]:\s*)?([\w.]*(Error|Exception)|\S+: error): \S")
-"""Begins a line that says what was wrong, also behind the mark of the process that printed it."""
+"""Matches the start of an error line, also after the mark of the process that printed it."""
 _TERMINATED_SECONDS = 10.0
 _LAST_WORDS_SECONDS = 5.0
 """Longest wait for the end of the output of a trainer that has exited."""

@@ -39,7 +39,7 @@ LEADING_KINDS: Final = frozenset({"ces", "coda"})
 def kind_example(
     family: Family, episode: Episode, example: Example, weight: float, screens: ScreenReader
 ) -> StepExample | LeftOutStep:
-    """The training row of an example of a derived kind, or the reason why there is none.
+    """Return the training row of an example of a derived kind, or the reason why there is none.
 
     Args:
         family: with the pixel budget that its model is trained with.
@@ -70,7 +70,7 @@ def _made(
 
 
 def _with_reply(episode: Episode, example: Example) -> Episode:
-    """The same episode, in which the agent thinks and says at this step what the example says."""
+    """Return the episode with the thought and the conclusion of the example at its step."""
     dialect = dialect_for(episode.query.platform)
     # The frame only converts positions, and the stored action has these already.
     read = dialect.parse(example.messages[-1].content, native_frame(Size(1, 1)))
@@ -115,7 +115,7 @@ def _target(family: Family, episode: Episode, action: Action, box: Box | None, f
 def _led_action(
     family: Family, episode: Episode, example: Example, step: Step, size_of: Callable[[str], Size]
 ) -> LedAction | None:
-    """The action of the row's step, for a row whose reply must lead to it."""
+    """Return the action of the row's step, for a row whose reply must lead to it."""
     if example.kind not in LEADING_KINDS or step.index != example.step_index or step.action is None:
         return None
     action = action_from_json(step.action)
@@ -128,7 +128,7 @@ def _led_action(
 def _family_messages(
     family: Family, episode: Episode, example: Example, action: Action | None, frame: CoordinateFrame | None
 ) -> tuple[Message, ...] | LeftOutStep:
-    """The messages with the family's tools, and with the action in the family's words."""
+    """Return the messages with the family's tools and the action in its dialect."""
     if action is None or frame is None:
         return example.messages
     dialect = family.dialect(episode.query.platform)

@@ -107,7 +107,7 @@ class ParquetWriter(Generic[E]):
             yield _Group(self._batch(waiting, number, cache), distinct)
 
     def _batch(self, examples: list[E], first: int, cache: ImageCache) -> pa.RecordBatch:
-        """The rows of examples. The list is emptied before the images are read: memory never holds both."""
+        """Return the rows of examples; empty the list before the images are read, so memory never holds both."""
         rows = pa.RecordBatch.from_pylist(
             [{**self.values(each, first + at), **each.lineage._asdict()} for at, each in enumerate(examples)],
             without_images(self.schema),
@@ -136,7 +136,7 @@ class _Groups:
         return self._next is not None
 
     def shard(self, most: int) -> Iterator[pa.RecordBatch]:
-        """The next groups, about `most` bytes together, at least one group."""
+        """Yield the next groups, about `most` bytes together, at least one."""
         size = 0
         while self._next is not None and size < most:
             size += self._next.bytes
@@ -144,13 +144,13 @@ class _Groups:
             self._next = next(self._groups, None)
 
     def _taken(self, group: _Group) -> pa.RecordBatch:
-        """Else it would be kept while the next one is made."""
+        """Return the rows and drop the reference before the next group is made."""
         self._next = None
         return group.rows
 
 
 def _fetched(examples: Iterable[E], cache: ImageCache) -> Iterator[E]:
-    """The unchanged examples; the images of each are in the cache before it is given."""
+    """Yield the examples; the images of each are cached first."""
     waiting: list[E] = []
     for example in examples:
         waiting.append(example)

@@ -107,7 +107,7 @@ class _DetourMaker(NamedTuple):
 
 
 def _user(step: LessonStep, conclusions: Sequence[str]) -> UserText:
-    """What a step is asked after another history."""
+    """Return the prompt of a step after another history."""
     return step.user._replace(conclusions=tuple(conclusions))
 
 

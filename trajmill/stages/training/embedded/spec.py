@@ -36,7 +36,7 @@ class EmbeddedRecipe(RecipeSpec):
     """Largest norm of the gradient."""
 
     def updates(self, rows: int) -> int:
-        """Number of updates on a release with so many rows."""
+        """Return the number of updates on a release with `rows` rows."""
         return self.frozen_explorer_updates or min(max(self._wanted(rows), 1), self.max_updates)
 
     def _wanted(self, rows: int) -> int:
@@ -82,7 +82,7 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     back, so that the policy learns to look elsewhere."""
 
     def updates(self, rows: int) -> int:
-        """Number of updates on a release with so many rows."""
+        """Return the number of updates on a release with `rows` rows."""
         return self.frozen_explorer_updates or min(max(self._wanted(rows), self.min_updates), self.max_updates)
 
 

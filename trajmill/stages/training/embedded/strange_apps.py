@@ -74,7 +74,7 @@ _ICON, _FINISH = KINDS.index("icon"), KINDS.index("finish")
 _OWN_SHARE = 0.9
 """A word or code belongs to an app that has at least so large a share of its appearances."""
 _LEAST_ENDS = 2
-"""An app is used if attempts at so many instructions end in it; a single attempt may have opened it by mistake."""
+"""An app is used if attempts at this many instructions end in it; one attempt may have opened it by mistake."""
 
 
 class App(NamedTuple):

@@ -74,7 +74,7 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
         "logging_nan_inf_filter": False,
         "save_steps": recipe.checkpoint_updates,
         "save_total_limit": 1,
-        # Columns that the model does not know are kept: weights, advantages, old probabilities.
+        # Keep columns that are no arguments of the model: weights, advantages, old probabilities.
         "remove_unused_columns": False,
         "report_to": "none",
         "disable_tqdm": True,

@@ -72,7 +72,7 @@ class HuggingFaceRecipe(RecipeSpec):
         return has_weights and not is_embedded_policy(folder)
 
     def updates(self, rows: int) -> int:
-        """Number of updates on a release with so many rows."""
+        """Return the number of updates on a release with `rows` rows."""
         wanted = math.ceil(self.epochs * math.ceil(rows / self.batch))
         most = wanted if self.max_updates is None else min(wanted, self.max_updates)
         return self.frozen_explorer_updates or most
