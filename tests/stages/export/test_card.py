@@ -31,7 +31,7 @@ def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
     assert front["license"] == "apache-2.0"
     assert front["size_categories"] == ["1K<n<10K"]
     assert [c["config_name"] for c in front["configs"]] == ["sft"]
-    assert "| sft | `trl/sft.parquet` | 6000 | 123 |" in card
+    assert "| sft | `trl/sft.parquet` | 6,000 | 123 |" in card
     assert "| judged_incorrect | 12 |" in card
     assert "| table `examples` | 4 |" in card
     assert "| `images` |" in card and "`rl`\n" not in card

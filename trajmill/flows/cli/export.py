@@ -51,13 +51,13 @@ def export(
     warehouse = warehouse_of(config, root)
     name = release if release is not None else newest_release(warehouse)
     exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out, kind))
-    written, tally = exported.written, exported.counts
+    written, counts = exported.written, exported.counts
     print(
-        f"{name}: {written.rows:,} rows in {len(written.shards)} shards ({tally.examples:,} distinct steps, "
-        f"{exported.repeated_rows:,} repeated rows), {out}"
+        f"{name}: {written.rows:,} rows of {counts.examples:,} distinct steps ({exported.repeated_rows:,} repeated "
+        f"rows) in {len(written.shards)} shards, {out}"
     )
     if exported.rl_written.rows:
         groups = len(exported.rl_counts.group_sizes)
         print(f"{exported.rl_written.rows:,} stored replies of {groups:,} groups with their advantages, {out}/rl_steps")
-    for reason, count in (tally.left_out + exported.rl_counts.left_out).most_common():
+    for reason, count in (counts.left_out + exported.rl_counts.left_out).most_common():
         print(f"left out  {count:,} steps: {reason}")
