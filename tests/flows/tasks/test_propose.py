@@ -195,7 +195,7 @@ def test_the_writer_is_asked_with_the_users_prompts(tmp_path: Path, server: Faul
 
 def written_anew(folder: Path, key: str) -> Path:
     """A prompt file of the user's own, which says that it is."""
-    (packaged,) = Path(queries.__file__).parent.glob(f"*/prompts/writer_{key}-1.md")
+    (packaged,) = Path(queries.__file__).parent.glob(f"**/prompts/writer_{key}-1.md")
     own = folder / f"my-{key}.md"
     own.write_text(packaged.read_text().replace("# user", f"Mine: {key}.\n\n# user"))
     return own

@@ -14,9 +14,8 @@ from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph, GraphTransition, SlotKind
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.graphs.network import network, walkable
-from trajmill.stages.graphs.operations import set_slot, take
+from trajmill.stages.graphs.operations import graph_start, set_slot, take
 from trajmill.stages.graphs.recognise import filled, is_on, page_on
-from trajmill.stages.graphs.start import graph_start
 
 
 def _graph(app: str) -> AppGraph:

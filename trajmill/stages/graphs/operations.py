@@ -1,14 +1,22 @@
-"""Writes the operations of a graph as steps of a path, which agents and checks walk in any environment."""
+"""The operations of a graph as steps of a path, which agents and checks walk in any environment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
+from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot, GraphTransition, SlotKind
 
 ON, OFF = "on", "off"
 """The values of a switch."""
+_NO_ROW = Origin(round=0, run_id="", code_version="")
+
+
+def graph_start(graph: AppGraph) -> Query:
+    """A query for which a reset brings the app into its start state; it becomes no row."""
+    return bare_query(graph.platform, graph.app, graph.start_json, Source.DAG, _NO_ROW, made_by="graph-1")
 
 
 def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathStep, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from io import BytesIO
 from itertools import pairwise
+from typing import Any
 
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.stages.graphs.base import AppGraph, Feature, Recogniser
@@ -60,11 +61,26 @@ def filled(feature: Feature, values: Mapping[str, str]) -> Feature:
     """A feature of a transition with the values of slots in place of `{slot}`."""
     return feature.model_copy(
         update={
-            key: _filled(text, values)
+            key: fill(text, values)
             for key, text in (("text", feature.text), ("value", feature.value))
             if text is not None
         }
     )
+
+
+def fill(part: Any, values: Mapping[str, str]) -> Any:
+    """Put the values of slots in place of `{slot}` in all texts of a JSON value."""
+    match part:
+        case str():
+            for slot, value in values.items():
+                part = part.replace(f"{{{slot}}}", value)
+            return part
+        case Mapping():
+            return {fill(key, values): fill(each, values) for key, each in part.items()}
+        case [*items]:
+            return [fill(each, values) for each in items]
+        case _:
+            return part
 
 
 def screen_hash(png: bytes) -> str:
@@ -85,12 +101,6 @@ def looks_alike(first: str, second: str) -> bool:
         return (int(first, 16) ^ int(second, 16)).bit_count() <= _MOST_DIFFERENT_BITS
     except ValueError:
         return False
-
-
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    for slot, value in values.items():
-        text = text.replace("{" + slot + "}", value)
-    return text
 
 
 def _weight(recogniser: Recogniser) -> tuple[int, int]:

@@ -17,9 +17,8 @@ from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Feature, GraphTransition, Mark
 from trajmill.stages.graphs.explore.walker import AppWalker, Budget, OutOfBoundsError, WayLost
 from trajmill.stages.graphs.network import marks_on_way, walkable
-from trajmill.stages.graphs.operations import take
+from trajmill.stages.graphs.operations import graph_start, take
 from trajmill.stages.graphs.recognise import filled, is_on, page_on
-from trajmill.stages.graphs.start import graph_start
 
 _MOST_LOOKS = 3
 """Most looks after the first one, for effects that show late."""

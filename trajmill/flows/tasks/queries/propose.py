@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.queries.undecided import held_back, still_undecided
+from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, propose_new_tasks
 from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
 from trajmill.stages.queries.proposals.starts import (
     STAGE,
     StartingPoint,
@@ -21,9 +26,13 @@ from trajmill.stages.queries.proposals.starts import (
     read_human_tasks,
 )
 from trajmill.stages.rollout.base import Limits
+from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_shards
 
 PROPOSE = STAGE
+_UNDECIDED = "undecided"
+"""In the result of a stage: proposed tasks that are in no table until an attempt at them is judged."""
 
 
 def asks_for_tasks(config: Config) -> bool:
@@ -81,3 +90,32 @@ def task_successes(context: RoundContext) -> list[TaskSuccess]:
         for query, share in ((queries[query_id], share) for query_id, share in shares.items())
         if query.split is Split.TRAIN
     ]
+
+
+def held_back(context: RoundContext, outcome: StageOutcome) -> StageOutcome:
+    """The outcome of a stage that proposes, with its queries in the result instead of their table."""
+    files = {table: shards for table, shards in outcome.files.items() if table != "queries"}
+    proposals = proposals_in(context, outcome)
+    return replace(outcome, files=files, result=as_result(proposals))
+
+
+def proposals_in(context: RoundContext, outcome: StageOutcome) -> list[Query]:
+    """The queries that a stage has written and not committed yet."""
+    columns = file_schema("queries").names
+    shards = read_shards(context.warehouse, "queries", outcome.files.get("queries", ()), columns)
+    return [row for shard in shards for row in rows_from_arrow("queries", shard) if isinstance(row, Query)]
+
+
+def as_result(undecided: Sequence[Query]) -> dict[str, Any]:
+    """The result of a stage that leaves tasks undecided."""
+    return {_UNDECIDED: [query.model_dump(mode="json") for query in undecided]}
+
+
+def undecided_in(report: StageReport | None) -> tuple[Query, ...]:
+    """The tasks that a stage left undecided."""
+    return () if report is None else tuple(map(Query.model_validate, report.result.get(_UNDECIDED, ())))
+
+
+def still_undecided(context: RoundContext) -> tuple[Query, ...]:
+    """The tasks that the round before has tried without a decision."""
+    return undecided_in(report_of(context.in_round(context.round - 1), TRIAL_STAGE)) if context.round > 1 else ()

@@ -7,8 +7,14 @@ from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
-from trajmill.flows.tasks.queries.propose import PROPOSE, asks_for_tasks
-from trajmill.flows.tasks.queries.undecided import as_result, proposals_in, still_undecided, undecided_in
+from trajmill.flows.tasks.queries.propose import (
+    PROPOSE,
+    as_result,
+    asks_for_tasks,
+    proposals_in,
+    still_undecided,
+    undecided_in,
+)
 from trajmill.flows.tasks.rollout import attempts_of
 from trajmill.pipelines.propose import TryProposals, try_in_shards
 from trajmill.pipelines.rollout import AttemptJudge

@@ -27,7 +27,7 @@ from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import origin_of, trials_on
 from trajmill.stages.graphs.explore.walker import AppWalker, Budget, OutOfBoundsError, WayLost
-from trajmill.stages.graphs.start import graph_start
+from trajmill.stages.graphs.operations import graph_start
 
 _MOST_ENVIRONMENT_FAILURES = 5
 _SECONDS_BETWEEN_LOOKS = 0.05

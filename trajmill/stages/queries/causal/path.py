@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.screen_goal import PATHWAY
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.graphs.recognise import fill
 from trajmill.stages.queries.causal.pathway import CausalPathway, PathwayNode
-from trajmill.stages.queries.graph.goal import goal_json
+from trajmill.stages.queries.graph.goal import goal_json, merged
 from trajmill.stages.queries.graph.source import steps_of
 
 _NUMBER = re.compile(r"#\d+$")
@@ -40,9 +41,9 @@ def pathway_start(pathway: CausalPathway, several_devices: bool) -> str:
     """The start state: those of the apps, with all items that answers are read from."""
     states: dict[Platform, dict[str, Any]] = {}
     for node in pathway.nodes:
-        prepared = _filled(node.answer.prepare, node) if node.answer else {}
+        prepared = fill(node.answer.prepare, node.values) if node.answer else {}
         before = states.get(node.graph.platform, {})
-        states[node.graph.platform] = _merged(_merged(before, node.graph.start_state), prepared)
+        states[node.graph.platform] = merged(merged(before, node.graph.start_state), prepared)
     whole = {"devices": states} if several_devices else states[pathway.first]
     return json.dumps(whole, sort_keys=True, ensure_ascii=False)
 
@@ -51,7 +52,7 @@ def pathway_goal(pathway: CausalPathway, several_devices: bool) -> str:
     """The goal: each answer was seen in its turn, and the last screen is that of the last task."""
     seen = [
         {
-            "showing": [{"target": node.filled(node.answer.target), "text": node.filled(node.answer.text)}],
+            "showing": [{"target": fill(node.answer.target, node.values), "text": fill(node.answer.text, node.values)}],
             **({"device": node.graph.platform} if several_devices else {}),
         }
         for node in pathway.nodes
@@ -69,7 +70,7 @@ def _steps_of_task(node: PathwayNode) -> Iterator[PathStep]:
     else:
         yield from (*graph.opening, *done)
     if node.answer:
-        target = node.filled(node.answer.target)
+        target = fill(node.answer.target, node.values)
         yield PathStep(page=f"{graph.app}.{node.sample.end}", operation="scroll", target=target)
 
 
@@ -84,24 +85,3 @@ def _in_simulated_app(steps: Sequence[PathStep]) -> Iterator[PathStep]:
         operation = "type" if step.operation == "replace" else step.operation
         # A menu is a page of the graph, but no page of the app.
         yield step.model_copy(update={"page": target.partition("/")[0], "operation": operation, "target": target})
-
-
-def _filled(part: Any, node: PathwayNode) -> Any:
-    match part:
-        case str():
-            return node.filled(part)
-        case Mapping():
-            return {node.filled(key): _filled(each, node) for key, each in part.items()}
-        case [*items]:
-            return [_filled(each, node) for each in items]
-        case _:
-            return part
-
-
-def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Two start states as one; tables are merged, of other values the second one stays."""
-    whole = dict(first)
-    for key, value in second.items():
-        before = whole.get(key)
-        whole[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-    return whole

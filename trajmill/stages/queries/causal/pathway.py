@@ -61,12 +61,10 @@ class PathwayNode(NamedTuple):
         """The graph of its app."""
         return self.sample.graph
 
-    def filled(self, text: str) -> str:
-        """A text of the answer's annotation, with the values of the slots and the answer in place of their names."""
-        values = {setting.slot: setting.value for setting in self.sample.settings}
-        for name, value in (*values.items(), ("answer", self.value)):
-            text = text.replace(f"{{{name}}}", value)
-        return text
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of the slots, and `answer`, as the annotation of an answer names them."""
+        return {**{setting.slot: setting.value for setting in self.sample.settings}, "answer": self.value}
 
 
 class CausalPathway(NamedTuple):

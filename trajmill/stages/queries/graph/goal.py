@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trajmill.stages.environments.screen_goal import KEY, LACKING, ScreenGoal, Showing
 from trajmill.stages.graphs.base import Feature, GraphSlot, SlotKind
 from trajmill.stages.graphs.operations import OFF
-from trajmill.stages.graphs.recognise import filled
+from trajmill.stages.graphs.recognise import fill, filled
 from trajmill.stages.queries.graph.routes import RouteMove, RouteSample, Setting, slot_names
 
 _MARKED = ("checked", "selected")
@@ -84,29 +84,15 @@ def environment_goal(moves: Sequence[RouteMove]) -> dict[str, Any]:
     """The goals of all transitions of a route in one; tables are merged, and lists put one after the other."""
     whole: dict[str, Any] = {}
     for move in moves:
-        whole = _merged(whole, _filled(move.transition.goal, move.values))
+        whole = merged(whole, fill(move.transition.goal, move.values))
     return whole
 
 
-def _filled(part: Any, values: Mapping[str, str]) -> Any:
-    """A part of a goal with the values of slots in place of `{slot}`."""
-    match part:
-        case str():
-            for slot, value in values.items():
-                part = part.replace(f"{{{slot}}}", value)
-            return part
-        case Mapping():
-            return {_filled(key, values): _filled(each, values) for key, each in part.items()}
-        case [*items]:
-            return [_filled(each, values) for each in items]
-        case _:
-            return part
-
-
-def _merged(first: Any, second: Any) -> Any:
+def merged(first: Any, second: Any) -> Any:
+    """Merge two JSON values: tables by key, lists without repetitions; of other values the second stays."""
     match first, second:
         case dict(), dict():
-            both = {key: _merged(first[key], second[key]) for key in first.keys() & second.keys()}
+            both = {key: merged(first[key], second[key]) for key in first.keys() & second.keys()}
             return {**first, **second, **both}
         case list(), list():
             return [*first, *(each for each in second if each not in first)]
