@@ -27,8 +27,7 @@ from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
-from trajmill.stages.rollout.attempts import plan_once
-from trajmill.stages.rollout.base import FinishedAttempt, Limits
+from trajmill.stages.rollout.base import FinishedAttempt, Limits, plan_once
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows

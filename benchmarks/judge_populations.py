@@ -25,8 +25,7 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.write import write_guidance
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.rollout.attempts import episode_seed
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, episode_seed
 from trajmill.stages.rollout.worker import run_attempts
 
 ORIGIN = Origin(round=0, run_id="benchmark", code_version="benchmark")

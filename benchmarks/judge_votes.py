@@ -33,12 +33,10 @@ from trajmill.flows.serving.server_requests import ask_server
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel
-from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.context_budget import ContextBudget
-from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.payload import request_body
+from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget
+from trajmill.stages.models.openai_api.model import OpenAiModel, request_body
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.prompted import Sampling
+from trajmill.stages.models.prompts import Sampling
 
 PYTHON: Final = Path(__file__).parents[1] / ".venv-vllm" / "bin" / "python"
 BUDGET: Final = ContextBudget(screens=4, tokens=6000)

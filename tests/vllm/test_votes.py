@@ -18,11 +18,11 @@ from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.judge import Judge, judge_episodes
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel
-from trajmill.stages.models.context_budget import ContextBudget
+from trajmill.stages.models.base import ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.prompted import Sampling
-from trajmill.stages.models.wrapped.accounting import AccountedModel
+from trajmill.stages.models.prompts import Sampling
+from trajmill.stages.models.wrapped import AccountedModel
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.wrapped.base import WrappedModel
+from trajmill.stages.models.wrapped import WrappedModel
 
 VOTE = json.dumps({"reason": "seen", "correct": True, "redundant_steps": [], "first_error_step": None})
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.families import ANY
 from trajmill.stages.agents.base import AgentMaker, AgentModel
-from trajmill.stages.agents.roles import EmbeddedRole
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.spec import ModelSpec
@@ -22,6 +21,8 @@ def check_agent(spec: AgentSpec) -> None:
     Raises:
         BadInputError: a prompt or the folder of documents is wrong.
     """
+    from trajmill.stages.agents.roles import EmbeddedRole
+
     if spec.roles():
         spec.open(AgentModel(EmbeddedRole("unused", lambda _: ""), ANY, temperature=0.0))
 

@@ -18,8 +18,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
-from trajmill.stages.online.base import AttemptVerdicts, JudgeAttempt
-from trajmill.stages.rollout.base import FinishedAttempt
+from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt, JudgeAttempt
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables

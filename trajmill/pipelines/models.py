@@ -14,8 +14,7 @@ from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.context_budget import ContextBudget
+from trajmill.stages.models.base import ChatModel, ContextBudget
 from trajmill.stages.models.spec import ModelSpec
 
 
@@ -44,16 +43,11 @@ class Endpoint:
         Raises:
             BadInputError: the variable of the key is not set, or the model cannot be loaded.
         """
-        model = self.spec.open(os.environ, self.request_cache)
-        if not self.version:
-            return model
-        from trajmill.stages.models.wrapped.named import NamedModel
-
-        return NamedModel(model, self.version)
+        return self.spec.open(os.environ, self.request_cache, version=self.version)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         """The model, with a row for each call given to `sink`."""
-        from trajmill.stages.models.wrapped.accounting import Accounting
+        from trajmill.stages.models.wrapped import Accounting
 
         return self.spec.open(os.environ, self.request_cache, Accounting(origin, sink))
 

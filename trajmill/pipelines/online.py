@@ -15,8 +15,7 @@ from trajmill.pipelines.rollout import JournaledAttempt, judged_attempt_rows, re
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.online.base import AttemptVerdicts
-from trajmill.stages.rollout.base import FinishedAttempt
+from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt
 from trajmill.warehouse.commit import commit_stage, last_attempt
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 from trajmill.warehouse.read import read_table

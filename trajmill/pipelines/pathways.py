@@ -16,8 +16,7 @@ from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.models.prompted import PromptedModel
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.prompts import Prompt, PromptedModel
 from trajmill.stages.queries.pathways.programs import CollectedPathways, PathwayProgram, WalkBounds
 from trajmill.stages.queries.pathways.selection import collect_pathways
 from trajmill.warehouse.layout import StageRun, Warehouse

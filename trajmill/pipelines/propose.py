@@ -27,8 +27,7 @@ from trajmill.stages.queries.base import NewQueries
 from trajmill.stages.queries.proposals.propose import TRIAL_STAGE, DecidedProposal, decide_proposal, propose_tasks
 from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
 from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn, start_screens
-from trajmill.stages.rollout.attempts import episode_seed
-from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staged.new_screens import write_screens

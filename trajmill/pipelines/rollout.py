@@ -43,8 +43,7 @@ from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import first_mistake
-from trajmill.stages.online.base import AttemptVerdicts
-from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, AttemptSource, AttemptVerdicts, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse

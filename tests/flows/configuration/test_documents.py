@@ -11,10 +11,10 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.pipelines.engine.check import runner_mistake
 from trajmill.pipelines.engine.settings import BeamSettings
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.agents.kinds import AGENTS
+from trajmill.stages.agents.spec import AGENTS
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.export.exporter import EXPORTERS
-from trajmill.stages.models.kinds import MODELS
+from trajmill.stages.models.spec import MODELS
 from trajmill.stages.training.spec import RECIPES
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from trajmill.flows.configuration.models import ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.embedded.storage import load_embedded_model, save_network, untrained_network
-from trajmill.stages.models.local.spec import FolderSpec
+from trajmill.stages.models.local.folder import FolderSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import create_warehouse

@@ -9,8 +9,7 @@ from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.dialects.families import ANY
 from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.kinds import AGENTS
-from trajmill.stages.agents.spec import AgentSpec
+from trajmill.stages.agents.spec import AGENTS, AgentSpec
 
 
 def spec_of(kind: str) -> AgentSpec:

@@ -24,7 +24,7 @@ from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.wrapped.accounting import AccountedModel
+from trajmill.stages.models.wrapped import AccountedModel
 
 
 def spec(name: str) -> Endpoint:

@@ -23,8 +23,7 @@ from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.environments.openenv.client import EnvironmentClient, ServerBusy, session_address
 from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
-from trajmill.stages.online.base import AttemptVerdicts
-from trajmill.stages.rollout.base import FinishedAttempt
+from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt
 
 pytestmark = pytest.mark.slow
 

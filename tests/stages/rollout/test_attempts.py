@@ -4,7 +4,7 @@ from collections import Counter
 
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.rollout.attempts import DEVICE_PROFILES, TRAINING_PROFILES, episode_seed, plan_rollouts
+from trajmill.stages.rollout.base import DEVICE_PROFILES, TRAINING_PROFILES, episode_seed, plan_rollouts
 
 QUERIES = [toy_query(f"q{number}") for number in range(10)]
 

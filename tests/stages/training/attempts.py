@@ -10,8 +10,8 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.dialects.user_text import UserText, compose
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.models.embedded.reading.situation import InputReader, PolicyInput
-from trajmill.stages.models.embedded.replies import reply_for
+from trajmill.stages.models.embedded.model import reply_for
+from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 from trajmill.stages.training.embedded.lesson_steps import LessonStep, SeenScreen, Turn, lesson_steps
 
 SIZE = Size(720, 1280)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.stages.training.attempts import Attempts, screen
-from trajmill.stages.models.embedded.reading.features import FLAGS, KINDS
-from trajmill.stages.models.embedded.reading.words import code_of
+from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
+from trajmill.stages.models.embedded.words import code_of
 from trajmill.stages.training.embedded.detours import Detour, detours
 from trajmill.stages.training.embedded.lessons import lessons
 

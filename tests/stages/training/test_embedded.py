@@ -18,8 +18,8 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.models.embedded.network.policy_network import NetworkShape, PolicyNetwork
-from trajmill.stages.models.embedded.reading.candidates import CandidateAction
+from trajmill.stages.models.embedded.candidates import CandidateAction
+from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.models.embedded.storage import (
     embedded_model,
     load_network,

@@ -20,8 +20,7 @@ from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
-from trajmill.stages.agents.kinds import AGENTS
-from trajmill.stages.agents.spec import OFF_ROLE, POLICY_MODEL, AgentSpec, EndToEndSpec
+from trajmill.stages.agents.spec import AGENTS, OFF_ROLE, POLICY_MODEL, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.spec import DeriveSpec, RLSpec
@@ -30,8 +29,7 @@ from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
-from trajmill.stages.models.kinds import MODELS
-from trajmill.stages.models.spec import ModelSpec
+from trajmill.stages.models.spec import MODELS, ModelSpec
 from trajmill.stages.queries.spec import (
     QUERY_SOURCES,
     CausalSpec,

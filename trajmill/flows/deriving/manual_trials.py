@@ -18,7 +18,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.stages.derive.planning.trials import TriedManual, guidance_by, kept_manuals, tried_manual
-from trajmill.stages.rollout.attempts import plan_trials
+from trajmill.stages.rollout.base import plan_trials
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.shards import DataFile, write_tables

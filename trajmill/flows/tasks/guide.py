@@ -26,7 +26,7 @@ from trajmill.stages.derive.planning.trials import MANUAL
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
 from trajmill.stages.guidance.sources import choose_sources, queries_to_walk
-from trajmill.stages.rollout.attempts import plan_demonstrations, plan_guided, plan_once
+from trajmill.stages.rollout.base import plan_demonstrations, plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, read_table
 

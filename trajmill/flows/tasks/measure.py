@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
 from trajmill.stages.queries.proposals.starts import PROPOSED
-from trajmill.stages.rollout.attempts import plan_once
+from trajmill.stages.rollout.base import plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards
 

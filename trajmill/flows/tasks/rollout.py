@@ -16,8 +16,7 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.history import History
 from trajmill.stages.curate.reweight import plan_attempts
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
-from trajmill.stages.rollout.attempts import plan_rollouts
-from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.base import Attempt, Limits, plan_rollouts
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.store.parts import Durability
 

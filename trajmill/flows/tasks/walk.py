@@ -12,7 +12,7 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import WalkerSpec
-from trajmill.stages.rollout.attempts import plan_once
+from trajmill.stages.rollout.base import plan_once
 from trajmill.warehouse.layout import StageRun
 
 WALK = "walk"

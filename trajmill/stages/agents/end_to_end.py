@@ -41,18 +41,13 @@ class EndToEndAgent:
         """Version of its model."""
         return self.model.version
 
-    async def act(self, episode: EpisodeView) -> Decision:
+    async def act(self, episode: EpisodeView, context: str = "") -> Decision:
         """Decide on the next action; a reply that cannot be parsed gives a decision without action that keeps the text.
 
-        Raises:
-            ModelFailure: the model did not answer.
-        """
-        return await self.decide(episode)
-
-    async def decide(self, episode: EpisodeView, context: str = "") -> Decision:
-        """Decide as `act` does, with a text of other roles before the task.
-
-        The text is in the request alone: like guidance, it is not in the decision's prompt.
+        Args:
+            episode: the episode so far.
+            context: a text of other roles before the task. Like guidance, it is in the request alone and not in the
+                decision's prompt.
 
         Raises:
             ModelFailure: the model did not answer.

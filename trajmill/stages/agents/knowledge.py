@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.stages.models.embedding import EmbeddingModel
+from trajmill.stages.models.wrapped import EmbeddingModel
 
 SUFFIXES = (".md", ".txt")
 """Endings of the files that are read."""

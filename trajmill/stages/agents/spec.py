@@ -1,20 +1,36 @@
-"""The specs of the agents."""
+"""The specs of the agents, and their kinds."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, PositiveInt
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.known_name import UNKNOWN_KIND
 from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.schemas.tables.query import Query
     from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel
+
+
+AGENTS: Final = PartGroup(
+    "trajmill.agents",
+    "agent",
+    {
+        "end_to_end": "trajmill.stages.agents.spec:EndToEndSpec",
+        "explorer": "trajmill.stages.agents.spec:ExplorerSpec",
+        "ces": "trajmill.stages.agents.ces.spec:CesSpec",
+        "coda": "trajmill.stages.agents.coda.spec:CodaSpec",
+        "light_manus": "trajmill.stages.agents.light_manus.spec:LightManusSpec",
+        "mobile_agent_v3": "trajmill.stages.agents.mobile_agent_v3.spec:MobileAgentV3Spec",
+        "reference": "trajmill.stages.agents.spec:ReferenceSpec",
+    },
+)
 
 
 EMBEDDED_ROLE = "embedded"
@@ -117,7 +133,7 @@ class ExplorerSpec(AgentSpec):
     def open(self, model: AgentModel | None) -> AgentMaker:
         """Make agents that ask the untrained model at temperature 1."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
-        from trajmill.stages.agents.reading_aloud import ReadingAloud
+        from trajmill.stages.agents.reference import ReadingAloud
 
         asked = given_model(model)
 

@@ -25,8 +25,7 @@ from trajmill.stages.annotation.page_words import element_line, page_features, p
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition
 from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines, own_or_packaged
 
 ROLE = "describer"
 MOST_ITEMS = 20

@@ -23,8 +23,7 @@ from trajmill.stages.annotation.page_words import page_line, slot_line
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompted import PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
 
 ROLE = "writer"
 MOST_SLOTS = 20

@@ -30,9 +30,8 @@ from trajmill.stages.critics.model.channels import ModelMultimodalChannel, Model
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
 from trajmill.stages.critics.spec import CriticModel, CriticModels, JudgeSpec
 from trajmill.stages.critics.voting import ChannelCritics, ChannelRule
-from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
-from trajmill.stages.models.prompted import Sampling
+from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget
+from trajmill.stages.models.prompts import Sampling
 
 
 class ProgrammaticChannel:

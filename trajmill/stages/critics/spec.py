@@ -20,13 +20,12 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.kinds import CRITICS, step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, resolution_of
-from trajmill.stages.models.openable import OpenableModel
+from trajmill.stages.models.base import OpenableModel
 
 if TYPE_CHECKING:
     from trajmill.stages.critics.judge import Judge
     from trajmill.stages.critics.model.request import CriticPrompts
-    from trajmill.stages.models.base import ChatModel
-    from trajmill.stages.models.context_budget import ContextBudget
+    from trajmill.stages.models.base import ChatModel, ContextBudget
 
 ImageScale = Annotated[float, Field(gt=0.0, le=1.0)]
 

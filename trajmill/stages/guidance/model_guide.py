@@ -24,8 +24,7 @@ from trajmill.stages.critics.model.request import stored_evidence
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import StepDescription, StepOutcome
 from trajmill.stages.models.base import ChatModel, ChatRequest
-from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling, on_lines
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling, on_lines, own_or_packaged
 
 LONGEST_OUTCOME = 300
 """Most characters of the outcome of one step."""

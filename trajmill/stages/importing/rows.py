@@ -17,8 +17,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.stages.agents.base import Decision
 from trajmill.stages.importing.base import BadRecordingError, RecordedScreen, RecordedStep, Recording
-from trajmill.stages.rollout.episode import target_element
-from trajmill.stages.rollout.storable_decision import storable_decision
+from trajmill.stages.rollout.episode import storable_decision, target_element
 
 _LONGEST_INSTRUCTION = 10_000
 _MOST_STEPS = 1_000

@@ -1,13 +1,37 @@
-"""The protocol of chat models, and its records."""
+"""The protocols of chat models and of models that embed texts, and their records."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+from pydantic import Field
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.tables.model_call import ModelCall
+
+
+class ContextBudget(Record):
+    """Bounds of one request."""
+
+    screens: int = Field(default=24, ge=2)
+    """Most screens in a request, as images or as captions."""
+    tokens: int = Field(default=24_000, ge=1)
+    """Most tokens of text and images together, as estimated here; the answer does not count."""
+
+
+USUAL_BUDGET: Final = ContextBudget()
+"""Leaves room for the answer in a context of 32 k tokens."""
+
+
+def budget_of(context_tokens: int, images: int) -> ContextBudget:
+    """The budget for a model's context; a quarter is left for the answer and for errors of the estimate."""
+    return ContextBudget(screens=images, tokens=context_tokens * 3 // 4)
+
 
 MessagePart = str | Observation | ScreenHandle
 """Text; a screen, of which a model reads the pixels or the accessibility tree; or an image, such as a screenshot with
@@ -147,3 +171,15 @@ async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
 def gives_several(model: ChatModel) -> bool:
     """Whether a model gives several samples in one request."""
     return isinstance(model, SeveralAnswers) and model.several_answers
+
+
+class OpenableModel(Protocol):
+    """The spec of a model that a stage asks."""
+
+    def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
+        """The model, with a row for each call given to `sink`.
+
+        Raises:
+            BadInputError: the model cannot be connected.
+        """
+        ...

@@ -1,11 +1,11 @@
-"""The base class of the specs of models."""
+"""The base of the specs of models, and their kinds."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Self
 
 from pydantic import Field, PositiveInt
 
@@ -15,11 +15,24 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.known_name import known_by
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.models.context_budget import ContextBudget, budget_of
+from trajmill.stages.models.base import ContextBudget, budget_of
+from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.stages.models.base import ChatModel
-    from trajmill.stages.models.wrapped.accounting import Accounting
+    from trajmill.stages.models.wrapped import Accounting
+
+
+MODELS: Final = PartGroup(
+    "trajmill.models",
+    "model",
+    {
+        "openai_api": "trajmill.stages.models.openai_api.spec:OpenAiSpec",
+        "embedded": "trajmill.stages.models.embedded.spec:EmbeddedSpec",
+        "transformers_local": "trajmill.stages.models.transformers_local.spec:TransformersSpec",
+        "vllm_offline": "trajmill.stages.models.vllm_offline.spec:VllmSpec",
+    },
+)
 
 
 class ModelSpec(Spec):
@@ -115,6 +128,7 @@ class ModelSpec(Spec):
         variables: Mapping[str, str],
         request_cache: Path | None = None,
         accounting: Accounting | None = None,
+        version: str = "",
     ) -> ChatModel:
         """The model, optionally with a cache of its answers and with a row for each call.
 
@@ -122,17 +136,22 @@ class ModelSpec(Spec):
             variables: environment variables; some kinds read their key from one.
             request_cache: folder of the cached answers; None caches nothing.
             accounting: gets the rows of its calls; None makes no rows.
+            version: the version of the rows; the model's own if empty.
 
         Raises:
             BadInputError: the variable of the key is not set, the model cannot be loaded, or the folder is no cache.
         """
         model = self.connect(variables)
         if self.cache and request_cache is not None:
-            from trajmill.stages.models.wrapped.request_cache import CachedModel
+            from trajmill.stages.models.request_cache import CachedModel
 
-            model = CachedModel(model, request_cache)
+            model = CachedModel(model, request_cache, version)
+        elif version:
+            from trajmill.stages.models.wrapped import WrappedModel
+
+            model = WrappedModel(model, version)
         if accounting is not None:
-            from trajmill.stages.models.wrapped.accounting import AccountedModel
+            from trajmill.stages.models.wrapped import AccountedModel
 
             model = AccountedModel(model, *accounting)
         return model

@@ -1,16 +1,17 @@
-"""The records of an online episode: the trainer's request, what it is shown, and the result."""
+"""The records of an online episode, and the queries that trainers may ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.models.base import ChatMessage
-from trajmill.stages.rollout.base import FinishedAttempt
+from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt
 
 AGENT = "online"
 """Name of the agent on trajectories whose steps a trainer decided."""
@@ -41,21 +42,6 @@ class ShownStep(NamedTuple):
     """Why the last reply was no action; empty if it was one."""
 
 
-class AttemptVerdicts(NamedTuple):
-    """The result of judging a finished attempt."""
-
-    episode: Episode
-    """The episode, with verdicts if it could be judged."""
-    calls: tuple[ModelCall, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    """Why it could not be judged; empty if it could."""
-
-    @property
-    def reward(self) -> float | None:
-        """1 for a correct attempt, 0 for an incorrect one, None if it could not be judged."""
-        return None if self.episode.judgement is None else float(self.episode.judgement.correct)
-
-
 class EndedEpisode(NamedTuple):
     """A finished episode."""
 
@@ -76,6 +62,45 @@ class EndedEpisode(NamedTuple):
         return seen[steps[-1].screen_after] if steps else next(iter(seen.values()), None)
 
 
-JudgeAttempt = Callable[[FinishedAttempt], Awaitable[AttemptVerdicts]]
 RecordAttempt = Callable[[FinishedAttempt, AttemptVerdicts | None], Awaitable[None]]
 """Stores an attempt with its verdicts; it is awaited before the trainer gets the reward."""
+
+
+class ServedQueries:
+    """The queries of some splits, in order of id; no others are served."""
+
+    def __init__(self, queries: Iterable[Query], splits: Collection[Split]) -> None:
+        """Choose from all queries of a run.
+
+        Raises:
+            BadInputError: these splits have no queries.
+        """
+        self._all = {query.query_id: query for query in sorted(queries, key=lambda query: query.query_id)}
+        self.by_split: dict[Split, Sequence[Query]] = {
+            split: [query for query in self._all.values() if query.split is split] for split in splits
+        }
+        self._served = [query for of_split in self.by_split.values() for query in of_split]
+        if not self._served:
+            raise BadInputError(f"no query is of split {', '.join(splits)}; {instead_of('', self._splits())}")
+
+    def find(self, query_id: str) -> Query:
+        """The query with an id.
+
+        Raises:
+            BadInputError: there is none, or its split is not served.
+        """
+        query = self._all.get(query_id)
+        if query is None:
+            raise BadInputError(f"no query has the id {query_id!r:.60}; the task list names those that are served")
+        if query.split not in self.by_split:
+            raise BadInputError(
+                f"query {query_id} is of split {query.split}, which is not served; serve it with --split"
+            )
+        return query
+
+    def at(self, number: int) -> Query:
+        """A pseudo-random query; equal numbers give equal queries."""
+        return self._served[int(content_id("online query", number), 16) % len(self._served)]
+
+    def _splits(self) -> list[str]:
+        return sorted({query.split.value for query in self._all.values()})

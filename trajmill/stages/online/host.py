@@ -17,11 +17,9 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.openenv.wire import WireAction
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, JudgeAttempt, RecordAttempt, ShownStep
-from trajmill.stages.online.served_queries import ServedQueries
+from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, RecordAttempt, ServedQueries, ShownStep
 from trajmill.stages.online.stepped_agent import SteppedAgent
-from trajmill.stages.rollout.attempts import episode_seed
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, episode_seed
 from trajmill.stages.rollout.worker import try_once
 
 Draw = Callable[[Observation], Awaitable[bytes]]

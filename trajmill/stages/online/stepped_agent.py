@@ -9,7 +9,6 @@ from time import perf_counter
 from pydantic import ValidationError
 
 from trajmill.schemas.actions import action_from_json
-from trajmill.schemas.dialects.base import ParseFailure
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
@@ -78,11 +77,8 @@ class SteppedAgent:
             return decision
         completion = _completion(asked, asked.reply[:MOST_REPLY_CHARACTERS])
         call = AgentCall(ChatRequest("policy", messages), completion, (perf_counter() - start) * 1000)
-        dialect = self._family.dialect(self._platform)
-        decision = read_reply(completion, dialect, frame, prompt.task, call)
-        said = None if decision.action else dialect.parse(decision.raw_response, frame)
-        mistake = said.message if isinstance(said, ParseFailure) else ""
-        self._error = "" if decision.action else f"no action: {mistake}"
+        decision = read_reply(completion, self._family.dialect(self._platform), frame, prompt.task, call)
+        self._error = "" if decision.action else f"no action: {decision.calls[0].malformed}"
         return decision
 
     async def _next(self) -> WireAction:

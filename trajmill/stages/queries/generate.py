@@ -14,7 +14,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import PASSED, PathStep, Query, Split
-from trajmill.stages.models.openable import OpenableModel
+from trajmill.stages.models.base import OpenableModel
 from trajmill.stages.queries.base import (
     Candidate,
     DraftRefused,

@@ -20,8 +20,14 @@ from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
-from trajmill.stages.models.prompted import PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt, own_or_packaged, packaged_prompt, read_prompt
+from trajmill.stages.models.prompts import (
+    Prompt,
+    PromptedModel,
+    Sampling,
+    own_or_packaged,
+    packaged_prompt,
+    read_prompt,
+)
 from trajmill.stages.queries.base import Candidate, DraftRefused, Written
 from trajmill.stages.queries.explicit import operations
 from trajmill.stages.queries.slot_check import (

@@ -1,15 +1,17 @@
-"""Attempts, the limits of an episode, and finished attempts."""
+"""Attempts, how a round plans them, the limits of an episode, and finished attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import Agent
@@ -63,6 +65,21 @@ class FinishedAttempt:
     """The failure of the tries before the last one, with their number; None if there was one try."""
 
 
+class AttemptVerdicts(NamedTuple):
+    """The result of judging a finished attempt."""
+
+    episode: Episode
+    """The episode, with verdicts if it could be judged."""
+    calls: tuple[ModelCall, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """Why it could not be judged; empty if it could."""
+
+    @property
+    def reward(self) -> float | None:
+        """1 for a correct attempt, 0 for an incorrect one, None if it could not be judged."""
+        return None if self.episode.judgement is None else float(self.episode.judgement.correct)
+
+
 class AttemptSource(Protocol):
     """Gives attempts one by one, to whichever slot is free."""
 
@@ -71,5 +88,77 @@ class AttemptSource(Protocol):
         ...
 
 
+JudgeAttempt = Callable[[FinishedAttempt], Awaitable[AttemptVerdicts]]
 Recorder = Callable[[FinishedAttempt], Awaitable[None]]
 """Stores a finished attempt; it is awaited before the next attempt starts in its place."""
+
+
+DEVICE_PROFILES = 8
+"""Number of variants of a device; environments choose one by `seed % DEVICE_PROFILES`."""
+TRAINING_PROFILES = 6
+"""Number of device profiles for training; the others are only for evaluation."""
+
+
+def episode_seed(run_seed: int, round_number: int, query_id: str, purpose: Purpose, attempt: int) -> int:
+    """The seed of an attempt; evaluation uses other device profiles than training.
+
+    Evaluation seeds do not depend on the round or the policy, so that policies are compared on equal episodes.
+    """
+    evaluating = purpose is Purpose.EVALUATE
+    digest = int(content_id("seed", run_seed, 0 if evaluating else round_number, query_id, purpose, attempt)[:12], 16)
+    held_out = DEVICE_PROFILES - TRAINING_PROFILES
+    profile = TRAINING_PROFILES + digest % held_out if evaluating else digest % TRAINING_PROFILES
+    return (digest >> 18) * DEVICE_PROFILES + profile
+
+
+def plan_rollouts(
+    queries: Sequence[Query], tries: Mapping[str, int], run_seed: int, round_number: int
+) -> list[Attempt]:
+    """Plan unguided attempts at queries; `tries` has their number by query id, and missing queries get none."""
+    return [
+        _attempt(query, Purpose.TRAIN, number, run_seed, round_number, None)
+        for query in queries
+        for number in range(tries.get(query.query_id, 0))
+    ]
+
+
+def plan_guided(
+    guided: Sequence[tuple[Query, Guidance]], episodes: int, run_seed: int, round_number: int, per_query: int
+) -> list[Attempt]:
+    """Plan `per_query` guided attempts for each query, in order, and at most `episodes` in total."""
+    attempts = [
+        _attempt(query, Purpose.GUIDED, number, run_seed, round_number, guidance)
+        for query, guidance in guided
+        for number in range(per_query)
+    ]
+    return attempts[:episodes]
+
+
+def plan_demonstrations(queries: Sequence[Query], episodes: int, run_seed: int, round_number: int) -> list[Attempt]:
+    """So many attempts without hints that stand in for guided ones; the queries take turns."""
+    turns = [divmod(number, len(queries)) for number in range(episodes if queries else 0)]
+    return [_attempt(queries[which], Purpose.GUIDED, turn, run_seed, round_number, None) for turn, which in turns]
+
+
+def plan_once(queries: Sequence[Query], purpose: Purpose, run_seed: int, round_number: int) -> list[Attempt]:
+    """Plan one attempt at every query, for a measurement or for walks of the reference paths."""
+    return [_attempt(query, purpose, 0, run_seed, round_number, None) for query in queries]
+
+
+def plan_trials(guided: Sequence[tuple[Query, Guidance]], run_seed: int, round_number: int) -> list[Attempt]:
+    """Plan two attempts at each query with the same seed, one without its guidance and one with it.
+
+    A query that comes twice, with two texts, has one attempt without them.
+    """
+    # Number 0 is the trial of a proposed task.
+    number = 1
+    queries = {query.query_id: query for query, _ in guided}.values()
+    alone = [_attempt(query, Purpose.TRIAL, number, run_seed, round_number, None) for query in queries]
+    return alone + [_attempt(query, Purpose.TRIAL, number, run_seed, round_number, hint) for query, hint in guided]
+
+
+def _attempt(
+    query: Query, purpose: Purpose, number: int, run_seed: int, round_number: int, guidance: Guidance | None
+) -> Attempt:
+    seed = episode_seed(run_seed, round_number, query.query_id, purpose, number)
+    return Attempt(query, purpose, number, seed, guidance)

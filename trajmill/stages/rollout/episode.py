@@ -13,7 +13,17 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeVar
 
-from trajmill.schemas.actions import Action, Answer, Terminate, action_to_json, ends_episode, pressed_point
+from trajmill.schemas.actions import (
+    Action,
+    Answer,
+    OpenApp,
+    PressKeys,
+    Terminate,
+    TypeText,
+    action_to_json,
+    ends_episode,
+    pressed_point,
+)
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import Observation
@@ -29,7 +39,35 @@ from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_ch
 from trajmill.stages.models.model_call_row import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import RolloutSlot, SlotState
-from trajmill.stages.rollout.storable_decision import storable_decision
+
+
+def storable_decision(decision: Decision) -> Decision:
+    """The decision with storable texts; the environment and the agent's history get only these.
+
+    Its model calls are not changed, because their texts are repaired when their rows are made.
+    """
+    return replace(
+        decision,
+        thought=storable(decision.thought),
+        action=None if decision.action is None else _action(decision.action),
+        conclusion=storable(decision.conclusion),
+        raw_response=storable(decision.raw_response),
+        prompt=storable(decision.prompt),
+        role_outputs={storable(role): storable(text) for role, text in decision.role_outputs.items()},
+    )
+
+
+def _action(action: Action) -> Action:
+    match action:
+        case TypeText(text=text) | Answer(text=text):
+            return action.model_copy(update={"text": storable(text)})
+        case OpenApp(app=app):
+            return action.model_copy(update={"app": storable(app)})
+        case PressKeys(keys=keys):
+            return action.model_copy(update={"keys": tuple(map(storable, keys))})
+        case _:
+            return action
+
 
 T = TypeVar("T")
 

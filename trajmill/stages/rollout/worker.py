@@ -70,21 +70,16 @@ async def _run_source(
     slot: RolloutSlot,
 ) -> None:
     while (attempt := await source.take()) is not None:
-        finished = await _with_retries(attempt, make_agent, pool, limits, origin, slot)
+        failed: Failure | None = None
+        for tried in range(1, limits.environment_tries + 1):
+            finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot)
+            if finished.failure is None or finished.failure.failure_class not in _RETRIED:
+                finished = replace(finished, earlier_failure=failed and _with_recovery_note(failed))
+                break
+            failed = finished.failure.model_copy(update={"attempts": tried})
+            finished = replace(finished, failure=failed)
         with slot.waiting(SlotState.STORING):
             await record(finished)
-
-
-async def _with_retries(
-    attempt: Attempt, make_agent: AgentMaker, pool: EnvironmentPool, limits: Limits, origin: Origin, slot: RolloutSlot
-) -> FinishedAttempt:
-    failed: Failure | None = None
-    for tried in range(1, limits.environment_tries + 1):
-        finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot)
-        if finished.failure is None or finished.failure.failure_class not in _RETRIED:
-            return replace(finished, earlier_failure=failed and _with_recovery_note(failed))
-        failed = finished.failure.model_copy(update={"attempts": tried})
-    return replace(finished, failure=failed)
 
 
 async def try_once(

@@ -10,10 +10,9 @@ from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, run
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.agents.knowledge import MeaningIndex
-from trajmill.stages.models.embedding import embedding_model
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.wrapped.named import NamedModel
+from trajmill.stages.models.wrapped import WrappedModel, embedding_model
 
 TOPICS = ("voucher", "song", "letter")
 PASSAGES = ["A voucher is entered in Wallet.", "Tunes plays each song.", "Mail keeps a letter."]
@@ -38,7 +37,7 @@ def with_index(server: FaultServer, use: Callable[[MeaningIndex], Awaitable[Foun
             OpenAiSpec(model="tiny", urls=(server.url,), attempts=2, first_wait_seconds=0.01), server.key
         )
         try:
-            return await use(MeaningIndex(PASSAGES, embedding_model(NamedModel(model, "renamed"))))
+            return await use(MeaningIndex(PASSAGES, embedding_model(WrappedModel(model, "renamed"))))
         finally:
             await model.close()
 

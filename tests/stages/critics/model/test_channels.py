@@ -19,9 +19,8 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.model.captioner import LONGEST_CAPTION, ModelCaptioner, TreeCaptioner
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
-from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.context_budget import ContextBudget
-from trajmill.stages.models.prompted import Sampling
+from trajmill.stages.models.base import ChatRequest, ContextBudget
+from trajmill.stages.models.prompts import Sampling
 
 KINDS = ("text", "multimodal")
 

@@ -11,7 +11,7 @@ from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.stages.critics.model.transcript import fit, kept, picture_tokens, text_tokens
-from trajmill.stages.models.context_budget import ContextBudget
+from trajmill.stages.models.base import ContextBudget
 
 
 @given(some.integers(1, 300), some.integers(0, 300))

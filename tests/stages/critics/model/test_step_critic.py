@@ -19,10 +19,8 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
 from trajmill.stages.critics.model.request import critic_prompts
 from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, ModelStepCritic
-from trajmill.stages.models.base import ChatRequest, Completion, MessagePart
-from trajmill.stages.models.context_budget import ContextBudget, budget_of
-from trajmill.stages.models.prompted import Sampling
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget, MessagePart, budget_of
+from trajmill.stages.models.prompts import Prompt, Sampling
 
 
 @pytest.fixture(scope="module")

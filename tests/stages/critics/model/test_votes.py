@@ -20,9 +20,9 @@ from trajmill.stages.critics.judge import Judge, judge_episodes
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.prompted import Sampling
-from trajmill.stages.models.wrapped.accounting import AccountedModel
-from trajmill.stages.models.wrapped.request_cache import CachedModel
+from trajmill.stages.models.prompts import Sampling
+from trajmill.stages.models.request_cache import CachedModel
+from trajmill.stages.models.wrapped import AccountedModel
 
 
 def vote(correct: bool) -> str:

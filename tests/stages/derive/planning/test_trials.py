@@ -17,7 +17,7 @@ from trajmill.stages.derive.planning.trials import (
     kept_manuals,
     tried_manual,
 )
-from trajmill.stages.rollout.attempts import plan_trials
+from trajmill.stages.rollout.base import plan_trials
 
 
 def manual() -> Example:

@@ -3,20 +3,23 @@ from __future__ import annotations
 from trajmill.schemas.actions import Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.models.embedded.reading.candidates import CandidateAction, screen_candidates, typed_candidates
-from trajmill.stages.models.embedded.reading.conclusions import (
-    Conclusion,
-    noted_values,
-    read_conclusion,
-    write_conclusion,
-)
-from trajmill.stages.models.embedded.reading.guidance_lines import (
+from trajmill.stages.models.embedded.candidates import (
+    CandidateAction,
     asks_to_fill,
     names,
     read_guidance_line,
     remaining_lines,
+    screen_candidates,
+    typed_candidates,
 )
-from trajmill.stages.models.embedded.reading.words import Lexicon, normal_form
+from trajmill.stages.models.embedded.words import (
+    Conclusion,
+    Lexicon,
+    normal_form,
+    noted_values,
+    read_conclusion,
+    write_conclusion,
+)
 
 SIZE = Size(720, 1280)
 FIELD = UIElement("text_field", "Note", Box(0, 500, 700, 560), ("clickable", "editable", "focused"))

@@ -20,7 +20,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.model import EmbeddedModel
-from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
+from trajmill.stages.models.embedded.policy_network import PolicyNetwork
 from trajmill.stages.models.embedded.storage import (
     embedded_model,
     load_embedded_model,

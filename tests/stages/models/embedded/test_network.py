@@ -7,13 +7,10 @@ from torch import Tensor
 from tests.stages.models.toy import SIZE, element, observe
 from trajmill.schemas.dialects.user_text import read
 from trajmill.schemas.observation import Observation
-from trajmill.stages.models.embedded.network.batch import Bags, Batch, bags, collate
-from trajmill.stages.models.embedded.network.candidate_grid import grid_of
-from trajmill.stages.models.embedded.network.matching import MATCHES, match_words
-from trajmill.stages.models.embedded.network.pairs import Hidden
-from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
-from trajmill.stages.models.embedded.reading.features import FLAGS, is_open
-from trajmill.stages.models.embedded.reading.situation import InputReader
+from trajmill.stages.models.embedded.candidates import FLAGS, is_open
+from trajmill.stages.models.embedded.network_inputs import MATCHES, Bags, Batch, bags, collate, grid_of, match_words
+from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
+from trajmill.stages.models.embedded.situation import InputReader
 from trajmill.stages.models.embedded.storage import untrained_network
 
 SCREEN = observe(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.local.spec import FolderSpec
+from trajmill.stages.models.local.folder import FolderSpec
 
 
 class CountingSpec(FolderSpec):

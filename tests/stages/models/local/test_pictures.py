@@ -10,8 +10,7 @@ from PIL import Image
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import ANY_SIZE, QWEN2_5_VL
-from trajmill.stages.models.local import pictures
-from trajmill.stages.models.local.pictures import RecentPictures, rgb_pictures
+from trajmill.stages.models.local.chat import RecentPictures, rgb_pictures
 
 SIZE = Size(56, 84)
 
@@ -44,7 +43,7 @@ def test_a_screen_is_decoded_once_for_each_scale() -> None:
 
 
 def test_what_was_read_longest_ago_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "MOST_PIXELS", 2 * SIZE.width * SIZE.height)
+    monkeypatch.setattr("trajmill.stages.models.local.chat.MOST_PIXELS", 2 * SIZE.width * SIZE.height)
     made, recent = Screens(), RecentPictures(ANY_SIZE)
     for grey in (1, 2, 1, 3, 1, 2):
         recent.read([made.screen(grey)], 1.0)

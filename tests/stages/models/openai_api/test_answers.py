@@ -7,8 +7,7 @@ import json
 import pytest
 
 from tests.stages.models.fault_server import chat_completion
-from trajmill.stages.models.openai_api.answers import completion
-from trajmill.stages.models.openai_api.failure import ExchangeFailure
+from trajmill.stages.models.openai_api.answers import ExchangeFailure, completion
 
 
 def body(*finish_reasons: str) -> bytes:

@@ -9,10 +9,9 @@ import pytest
 from tests.stages.models.fault_server import Fault, running_server
 from tests.stages.models.openai_api.asking import asked_all, request, settings
 from trajmill.stages.models.base import Completion
-from trajmill.stages.models.openai_api.congestion import CongestionWindow
-from trajmill.stages.models.openai_api.failure import FailureReason
+from trajmill.stages.models.openai_api.answers import FailureReason
 from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.routing import Lease, Router
+from trajmill.stages.models.openai_api.routing import CongestionWindow, Lease, Router
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
-from trajmill.stages.models.local.chat_text import render_chat, use_template
+from trajmill.stages.models.local.chat import render_chat, use_template
 from trajmill.stages.models.transformers_local.model import TransformersModel
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.stages.models.scripted import request
-from trajmill.stages.models.transformers_local.sampling import RowLimits, RowSampling, SeededSampling, rows_of
+from trajmill.stages.models.transformers_local.generation import RowLimits, RowSampling, SeededSampling, rows_of
 
 pytestmark = pytest.mark.slow
 

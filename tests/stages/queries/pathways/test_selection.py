@@ -12,7 +12,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.prompted import PromptedModel
+from trajmill.stages.models.prompts import PromptedModel
 from trajmill.stages.queries.pathways.programs import WalkBounds
 from trajmill.stages.queries.pathways.search import deep_search
 from trajmill.stages.queries.pathways.selection import needs_by_model, needs_by_tree, selection_prompt

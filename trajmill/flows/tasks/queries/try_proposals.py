@@ -21,7 +21,7 @@ from trajmill.pipelines.rollout import AttemptJudge
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
-from trajmill.stages.rollout.attempts import plan_once
+from trajmill.stages.rollout.base import plan_once
 from trajmill.warehouse.layout import StageRun
 
 TRY_PROPOSALS = TRIAL_STAGE

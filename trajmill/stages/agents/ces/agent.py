@@ -62,7 +62,7 @@ class CesAgent:
         # The Executor's seed must differ between steps, though its history is always empty.
         seed = int(content_id("ces", episode.seed, len(episode.history)), 16) % 2**31
         alone = EpisodeView(instructed.said, None, episode.observation, (), seed)
-        decision = await self.executor.decide(alone)
+        decision = await self.executor.act(alone)
         outputs = {INSTRUCTION: instructed.said, **kept}
         return replace(decision, role_outputs=outputs, calls=(*calls, *decision.calls))
 

@@ -39,11 +39,11 @@ class CodaAgent:
             ModelFailure: a model did not answer.
         """
         if self.planner is None:
-            return await self.executor.decide(episode)
+            return await self.executor.act(episode)
         planned = await self._thought(episode, self.planner)
         if planned.said is None:
             return without_action("Planner", planned.calls, {})
-        decision = await self.executor.decide(episode, f"### Thought of the Planner ###\n{planned.said}")
+        decision = await self.executor.act(episode, f"### Thought of the Planner ###\n{planned.said}")
         return replace(decision, role_outputs={PLAN: planned.said}, calls=(*planned.calls, *decision.calls))
 
     async def _thought(self, episode: EpisodeView, planner: Role) -> RoleReply[str]:

@@ -51,7 +51,7 @@ class LightManus:
         if workflow is None:
             return without_action("parser", calls, {})
         while workflow.device is workflow.task.device:
-            decision = await self.executors[workflow.device].decide(_of_task(episode, workflow))
+            decision = await self.executors[workflow.device].act(_of_task(episode, workflow))
             calls = (*calls, *decision.calls)
             recorded = replace(decision, role_outputs=workflow.outputs(), calls=calls)
             match decision.action:

@@ -139,7 +139,7 @@ class MobileAgentV3:
             return without_action("Manager", turn.calls, turn.outputs())
         if not turn.state.plan:
             return turn.recorded(self._finished(episode, turn))
-        decision = await self.worker.decide(with_outcomes(episode, turn.state), worker_context(turn.state))
+        decision = await self.worker.act(with_outcomes(episode, turn.state), worker_context(turn.state))
         match decision.action:
             case Terminate(status="success") if self.manager is not None:
                 return await self._confirmed(self.manager, episode, turn, decision)

@@ -102,7 +102,7 @@ class MobileAgentV3Spec(RolesSpec):
         passages = read_passages(self.knowledge)
         if "retriever" not in given.roles:
             return partial(KeywordIndex(passages).retrieve, most=self.knowledge_passages)
-        from trajmill.stages.models.embedding import embedding_model
+        from trajmill.stages.models.wrapped import embedding_model
 
         index = MeaningIndex(passages, embedding_model(given.roles["retriever"]))
         return partial(index.retrieve, most=self.knowledge_passages)

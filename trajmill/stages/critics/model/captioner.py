@@ -17,8 +17,7 @@ from trajmill.stages.critics.model.request import CaptionAnswer, ask_critic, cri
 from trajmill.stages.critics.trees.caption import describe_element, quoted
 from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
 LONGEST_CAPTION = 2000
 """Most characters of a caption; a long page must leave room for the screens after it."""

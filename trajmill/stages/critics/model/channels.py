@@ -34,10 +34,8 @@ from trajmill.stages.critics.model.transcript import (
     transcribe,
 )
 from trajmill.stages.critics.voting import FULL, resolution_of
-from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart, gives_several
-from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
-from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart, gives_several
+from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
 
 class ScreenPart(NamedTuple):

@@ -15,8 +15,7 @@ from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
-from trajmill.stages.models.prompted import Sampling, on_lines, prompt_request
-from trajmill.stages.models.prompts import FilledPrompt, Prompt, own_or_packaged
+from trajmill.stages.models.prompts import FilledPrompt, Prompt, Sampling, on_lines, own_or_packaged, prompt_request
 from trajmill.stages.models.structured import AnswerFailure, ask, ask_several
 
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -26,10 +26,8 @@ from trajmill.stages.critics.model.request import (
     stored_evidence,
 )
 from trajmill.stages.critics.model.transcript import kept, picture_tokens, text_tokens
-from trajmill.stages.models.base import ChatModel, ChatRequest
-from trajmill.stages.models.context_budget import USUAL_BUDGET, ContextBudget
-from trajmill.stages.models.prompted import GREEDY, PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget
+from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
 LONGEST_SUMMARY = 400
 """Most characters of a summary, about thirty long words; a bound on words has no effect in languages without spaces."""

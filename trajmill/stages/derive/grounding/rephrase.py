@@ -14,8 +14,7 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.derive.grounding.instructions import ElementInstruction
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
 
 _LONGEST = 240
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=_LONGEST)]

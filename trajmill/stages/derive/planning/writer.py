@@ -15,8 +15,7 @@ from trajmill.stages.critics.trees.replay import SeenScreens, replay
 from trajmill.stages.derive.planning.named_values import with_names
 from trajmill.stages.derive.semantics.deriver import effect_in_words
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
 
 _LONGEST = 240
 _MOST_STEPS = 30

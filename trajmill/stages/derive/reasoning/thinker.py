@@ -21,8 +21,7 @@ from trajmill.stages.critics.trees.caption import describe_element, read_element
 from trajmill.stages.derive.reasoning.unfit_thoughts import says_something, told_by_hint
 from trajmill.stages.metrics.action_match import RightAction, match_action
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
-from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
 
 _LONGEST = 1200
 _LONGEST_ROLES = 6000

@@ -20,8 +20,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompted import PromptedModel, Sampling, on_lines
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
 from trajmill.stages.models.structured import ask_several
 
 _LONGEST = 400

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.dialects.user_text import UserText, read
 from trajmill.schemas.errors import ModelFailure
@@ -23,10 +24,18 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.embedded.network.batch import bags, collate
-from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
-from trajmill.stages.models.embedded.reading.situation import InputReader, PolicyInput
-from trajmill.stages.models.embedded.replies import reply_for
+from trajmill.stages.models.embedded.candidates import CONCLUSION_VERBS, CandidateAction
+from trajmill.stages.models.embedded.network_inputs import bags, collate
+from trajmill.stages.models.embedded.policy_network import PolicyNetwork
+from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
+from trajmill.stages.models.embedded.words import (
+    Conclusion,
+    noted_values,
+    plain,
+    quoted,
+    tokens,
+    write_conclusion,
+)
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096
@@ -169,3 +178,48 @@ def _choose(logits: Sequence[float], temperature: float, seed: str) -> int:
         draw = random.Random(seed)
         scores = [score / temperature - math.log(-math.log(draw.random() or 1e-300)) for score in scores]
     return max(range(len(scores)), key=scores.__getitem__)
+
+
+_MOST_NOTES = 3
+_HOW = {"down": "down", "up": "up"}
+_PLANS = {
+    "press": "tap",
+    "open": "open",
+    "type": "type",
+    "down": "scroll down",
+    "up": "scroll up",
+    "back": "go back",
+    "home": "go to the home screen",
+    "enter": "confirm the input",
+    "finish": "report success",
+}
+
+
+def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: bool) -> Reply:
+    """The reply for the candidate at index `chosen`."""
+    candidate = policy_input.candidates[chosen]
+    parts = Conclusion(
+        CONCLUSION_VERBS[candidate.verb],
+        candidate.text,
+        candidate.field,
+        policy_input.title,
+        _new_notes(policy_input, user.instruction),
+    )
+    conclusion = write_conclusion(parts, how=_HOW.get(candidate.verb, ""), into=candidate.verb == "type")
+    return Reply(_thought(policy_input, candidate, user.instruction), candidate.action(phone=phone), conclusion)
+
+
+def _thought(policy_input: PolicyInput, candidate: CandidateAction, instruction: str) -> str:
+    plan = _PLANS[candidate.verb] + (f" {quoted(candidate.text)}" if candidate.text else "")
+    asked = {token.normal for token in tokens(instruction)}
+    text = candidate.text
+    shared = [text[token.start : token.end] for token in tokens(text) if token.normal in asked]
+    reason = f": the user speaks of {quoted(' '.join(shared))}" if shared else ""
+    return f"I see {quoted(policy_input.title)}. Next I {plan}{reason}."
+
+
+def _new_notes(policy_input: PolicyInput, instruction: str) -> tuple[str, ...]:
+    """Values on the screen that are neither in the instruction nor noted yet; later steps may need them."""
+    known = {*noted_values(policy_input.conclusions)}
+    fresh = [text for value in policy_input.values if (text := plain(value)) not in known and text not in instruction]
+    return tuple(fresh[:_MOST_NOTES])

@@ -46,8 +46,7 @@ class EmbeddedSpec(ModelSpec):
         Raises:
             BadInputError: the folder holds no complete embedded policy.
         """
-        from trajmill.stages.models.embedded.storage import load_embedded_model
-        from trajmill.stages.models.embedded.threads import use_one_thread
+        from trajmill.stages.models.embedded.storage import load_embedded_model, use_one_thread
 
         use_one_thread()
         return load_embedded_model(self.model)

@@ -1,4 +1,4 @@
-"""Stores policies in a folder: `model.safetensors` and `config.json`, in Hugging Face's layout."""
+"""Stores policies in a folder: `model.safetensors` and `config.json`, in the layout of Hugging Face."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from torch import Tensor
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.embedded.model import EmbeddedModel
-from trajmill.stages.models.embedded.network.policy_network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
+
+
+def use_one_thread() -> None:
+    """Make torch compute on one core in this process.
+
+    More threads would make the small embedded networks slower. With one thread, sums do not depend on the number of
+    cores.
+    """
+    torch.set_num_threads(1)
+
 
 _WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _MODEL_TYPE = "trajmill_candidate_scorer"

@@ -1,12 +1,20 @@
-"""Checks and identifies a model's folder in Hugging Face's layout."""
+"""Models with a folder of weights: the checks and the version of the folder, their spec, and their base."""
 
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from threading import Lock
+from typing import ClassVar, Final, Generic, Self, TypeVar
 
+from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.spec import ModelSpec
 
 _DECIDING: Final = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model"})
 """Suffixes of files that decide answers: weights, settings, chat template, vocabulary."""
@@ -33,3 +41,110 @@ def folder_version(folder: Path) -> str:
         with path.open("rb") as file:
             digest.update(path.name.encode() + b"\0" + hashlib.file_digest(file, "blake2b").digest())
     return f"{folder.resolve().name}-{digest.hexdigest()}"
+
+
+class FolderSpec(ModelSpec):
+    """A model whose weights are loaded into this process."""
+
+    takes_adapters: ClassVar[bool] = True
+
+    model: Path
+    """Folder of the model in Hugging Face's layout."""
+    adapter: Path | None = None
+    """Folder of a LoRA adapter for these weights, in PEFT's layout."""
+
+    @property
+    def version(self) -> str:
+        """Name of the folder of the adapter, or of the model without one, and a hash of its contents.
+
+        Reads all its weights once.
+
+        Raises:
+            BadInputError: there is no model in the folder.
+        """
+        return folder_version(self.adapter or model_folder(self.model))
+
+    @property
+    def weights_folder(self) -> Path:
+        """Folder of the model."""
+        return self.model
+
+    @property
+    def adapter_folder(self) -> Path | None:
+        """Folder of the LoRA adapter, None without one."""
+        return self.adapter
+
+    def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
+        """The same endpoint with other weights, or with another adapter on them.
+
+        Raises:
+            BadInputError: no folder is known.
+        """
+        if folder is None:
+            raise BadInputError(f"the folder of {version} is not known, and a model in this process needs one")
+        return self.model_copy(update={"model": folder, "adapter": adapter})
+
+    @abstractmethod
+    def load(self) -> ChatModel:
+        """Load the model.
+
+        Raises:
+            BadInputError: the folder holds no model that can be loaded here.
+        """
+
+    def connect(self, variables: Mapping[str, str]) -> ChatModel:
+        """The model; closing it does not unload it, so a later call in this process gets it at once."""
+        from trajmill.stages.models.wrapped import KeptLoadedModel
+
+        return KeptLoadedModel(_loaded(type(self), self.model_dump_json()))
+
+
+@lru_cache(maxsize=2)
+def _loaded(spec_class: type[FolderSpec], spec: str) -> ChatModel:
+    """Load the model of a spec once, and keep the two models that were asked last.
+
+    A round asks its policy and its critic in turns; the memory of the versions before the policy must become free. The
+    spec is passed as text, because a spec with a table has no hash.
+    """
+    return spec_class.model_validate_json(spec).load()
+
+
+L = TypeVar("L")
+
+
+class FolderModel(Generic[L]):
+    """The part of a `ChatModel` that does not depend on the library that runs the weights."""
+
+    def __init__(self, spec: FolderSpec, load: Callable[[], L]) -> None:
+        """Load the weights.
+
+        Raises:
+            BadInputError: the folder holds no model that can be loaded here.
+        """
+        self._family = spec.vision_family
+        self._version = spec.version
+        self._load = load
+        self._loading = Lock()
+        self._held: L | None = load()
+
+    @property
+    def version(self) -> str:
+        """Name of the folder of its weights, or of their adapter, and a hash of its contents."""
+        return self._version
+
+    def frame(self, screen: Size) -> CoordinateFrame:
+        """The coordinate frame of its answers for a screen size."""
+        return self._family.frame(screen)
+
+    def _loaded(self) -> L:
+        """The weights; loads them again if they were freed."""
+        with self._loading:
+            if self._held is None:
+                self._held = self._load()
+            return self._held
+
+    def _take_loaded(self) -> L | None:
+        """Give up the weights and return them, so that the caller can free them; None if none were loaded."""
+        with self._loading:
+            held, self._held = self._held, None
+            return held

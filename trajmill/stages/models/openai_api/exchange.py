@@ -1,17 +1,62 @@
-"""Sends one HTTP request to one server and reads an answer of bounded size."""
+"""Sends one HTTP request to one server, reads an answer of bounded size, and names what went wrong."""
 
 from __future__ import annotations
 
+import asyncio
 import io
+import random
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 import aiohttp
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
-from trajmill.stages.models.openai_api.answers import error_message
-from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason, one_line
-from trajmill.stages.models.openai_api.retry import retry_after_seconds
+from trajmill.stages.models.openai_api.answers import (
+    ExchangeFailure,
+    FailureReason,
+    error_message,
+    model_names,
+    one_line,
+)
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+
+
+def retry_after_seconds(value: str | None, date: str | None) -> float | None:
+    """Seconds that a `Retry-After` header asks for (RFC 9110, 10.2.3); None without a readable header.
+
+    Args:
+        value: seconds, or an HTTP date.
+        date: the `Date` header of the same answer. A date in `value` is compared with it, because clocks may differ.
+    """
+    if value is None:
+        return None
+    if value.strip().isascii() and value.strip().isdigit():
+        return float(value)
+    until = _moment(value)
+    if until is None:
+        return None
+    now = _moment(date) if date else None
+    return max(0.0, (until - (now or datetime.now(UTC))).total_seconds())
+
+
+def backoff_seconds(attempt: int, first: float, longest: float) -> float:
+    """Seconds to wait after a failed attempt (counted from 1); doubled each time, and half of the wait is random.
+
+    The random part has no seed, because callers that were refused together must not return together.
+    """
+    return float(min(longest, first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0))
+
+
+def _moment(value: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
 
 MOST_BYTES: Final = 8 * 2**20
 """Largest answer in bytes: several times the longest sensible answer with log probabilities."""
@@ -97,3 +142,49 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ExchangeFailure:
 
 def _reason(error: BaseException, secrets: Secrets) -> str:
     return one_line(secrets.scrub(str(error)), 120) or type(error).__name__
+
+
+_SECONDS = 10.0
+"""Time limit of the request in seconds; a server lists its models at once."""
+
+
+async def reason_for_no_answer(session: aiohttp.ClientSession, secrets: Secrets, url: str, model: str) -> str | None:
+    """Why a server does not answer; None if it answers and knows the model.
+
+    Raises:
+        BadInputError: it answers, but does not serve the model, refuses the key, or is something else.
+    """
+    try:
+        async with asyncio.timeout(_SECONDS):
+            names = model_names(await exchange(session, secrets, "GET", under(url, "models")))
+    except TimeoutError:
+        return f"{shown(url)}: no answer within {_SECONDS:.0f} s"
+    except ExchangeFailure as failure:
+        if failure.reason is not FailureReason.REFUSED:
+            return f"{shown(url)}: {failure}"
+        hint = "check the API key, and that the URL ends in /v1"
+        raise BadInputError(f"{shown(url)}/models: {failure}; {hint}") from None
+    if names is None:
+        raise BadInputError(f"{shown(url)}: no OpenAI-compatible server; check that the URL ends in /v1")
+    if model not in names:
+        known = ", ".join(repr(name) for name in names[:5]) or "none"
+        raise BadInputError(f"{shown(url)}: no model {model!r}; it serves {known}: name one of them")
+    return None
+
+
+async def is_there(session: aiohttp.ClientSession, secrets: Secrets, url: str) -> bool:
+    """Whether a server answers at all; a refusal counts as an answer."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await exchange(session, secrets, "GET", under(url, "models"))
+    except TimeoutError:
+        return False
+    except ExchangeFailure as failure:
+        return failure.reason is FailureReason.REFUSED
+    return True
+
+
+def shown(url: str) -> str:
+    """A base URL for a message: without user and password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")

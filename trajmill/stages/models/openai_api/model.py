@@ -5,24 +5,78 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.schemas.secrets import Secrets
-from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.embedding import Vector
-from trajmill.stages.models.openai_api.answers import completion, embeddings
-from trajmill.stages.models.openai_api.exchange import exchange, open_session, under
-from trajmill.stages.models.openai_api.failure import ExchangeFailure, FailureReason
-from trajmill.stages.models.openai_api.model_list import is_there, reason_for_no_answer, shown
-from trajmill.stages.models.openai_api.payload import has_pictures, request_body
-from trajmill.stages.models.openai_api.retry import backoff_seconds
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
+from trajmill.stages.models.images import sent_image
+from trajmill.stages.models.openai_api.answers import ExchangeFailure, FailureReason, completion, embeddings
+from trajmill.stages.models.openai_api.exchange import (
+    backoff_seconds,
+    exchange,
+    is_there,
+    open_session,
+    reason_for_no_answer,
+    shown,
+    under,
+)
 from trajmill.stages.models.openai_api.routing import Router, Server
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.wrapped import Vector
+
+_SEEDS = 2**63
+"""Servers store a seed as a signed integer of 64 bits."""
+
+
+def has_pictures(request: ChatRequest) -> bool:
+    """Whether the request has images, which take time to decode and encode."""
+    return any(not isinstance(part, str) for message in request.messages for part in message.parts)
+
+
+def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes:
+    """JSON of a request, screens as data URLs within `budget`.
+
+    Raises:
+        ModelFailure: an image does not decode.
+    """
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [_message(message, budget, request.image_scale) for message in request.messages],
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "seed": request.seed % _SEEDS,
+        "n": request.n,
+    }
+    if request.with_tokens:
+        body |= {"logprobs": True, "return_token_ids": True}
+    if request.top_logprobs:
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    if request.answer_schema:
+        schema = {"name": "answer", "schema": json.loads(request.answer_schema), "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _message(message: ChatMessage, budget: PixelBudget, scale: float) -> dict[str, Any]:
+    if len(message.parts) == 1 and isinstance(message.parts[0], str):
+        return {"role": message.role, "content": message.parts[0]}
+    return {"role": message.role, "content": [_block(part, budget, scale) for part in message.parts]}
+
+
+def _block(part: MessagePart, budget: PixelBudget, scale: float) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    screen = part.screen if isinstance(part, Observation) else part
+    return {"type": "image_url", "image_url": {"url": sent_image(screen, budget, scale).data_url}}
+
 
 AnswerT = TypeVar("AnswerT")
 

@@ -19,8 +19,7 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.local.chat_text import render_chat
-from trajmill.stages.models.local.pictures import RecentPictures
+from trajmill.stages.models.local.chat import RecentPictures, render_chat
 
 
 class EncodedPictures(NamedTuple):

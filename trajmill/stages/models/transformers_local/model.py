@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 from trajmill.schemas.errors import ModelFailure
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.local.folder_model import FolderModel
+from trajmill.stages.models.local.folder import FolderModel
 from trajmill.stages.models.transformers_local.encoding import EncodedPrompt
-from trajmill.stages.models.transformers_local.generation import LoadedModel, Sample, SampleTask, load_model
-from trajmill.stages.models.transformers_local.sampling import rows_of
+from trajmill.stages.models.transformers_local.generation import LoadedModel, Sample, SampleTask, load_model, rows_of
 from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 

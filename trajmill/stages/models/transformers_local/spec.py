@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.local.spec import FolderSpec
+from trajmill.stages.models.local.folder import FolderSpec
 
 
 class TransformersSpec(FolderSpec):

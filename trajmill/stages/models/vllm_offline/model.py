@@ -13,25 +13,57 @@ Here each caller joins the running batch and leaves it independently.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import weakref
 from itertools import count
 from multiprocessing import active_children
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Final
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.models.base import ChatRequest, Completion, TokenLogprob
-from trajmill.stages.models.local.chat_text import render_chat, use_template
-from trajmill.stages.models.local.folder_model import FolderModel
-from trajmill.stages.models.local.pictures import rgb_pictures
-from trajmill.stages.models.local.short_reason import short_reason
-from trajmill.stages.models.vllm_offline.adapter import adapter_arguments, adapter_request
+from trajmill.stages.models.local.chat import render_chat, rgb_pictures, short_reason, use_template
+from trajmill.stages.models.local.folder import FolderModel
 from trajmill.stages.models.vllm_offline.spec import VllmSpec
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
+
+_RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks that vLLM has room for; an adapter takes the smallest that holds it."""
+
+
+def adapter_arguments(adapter: Path | None) -> dict[str, Any]:
+    """Engine arguments that make room for an adapter.
+
+    Raises:
+        BadInputError: the folder holds no adapter, or one of a rank that vLLM does not take.
+    """
+    if adapter is None:
+        return {}
+    file = adapter / "adapter_config.json"
+    try:
+        rank = json.loads(file.read_text())["r"]
+    except OSError as error:
+        raise BadInputError(f"{adapter} is no LoRA adapter: it has no {file.name}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{file}: it does not say the adapter's rank (r)") from error
+    room = next((most for most in _RANKS if isinstance(rank, int) and 0 < rank <= most), None)
+    if room is None:
+        raise BadInputError(f"{file}: vLLM takes an adapter of rank 1 to {_RANKS[-1]}, not {rank}")
+    return {"enable_lora": True, "max_lora_rank": room}
+
+
+def adapter_request(adapter: Path | None) -> Any:
+    """What names the adapter in each request to the engine; None without one."""
+    if adapter is None:
+        return None
+    from vllm.lora.request import LoRARequest  # type: ignore[import-not-found]
+
+    return LoRARequest(adapter.name, 1, str(adapter.absolute()))
+
 
 _SEEDS = 2**63
 """vLLM stores a seed as a signed integer of 64 bits."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.local.spec import FolderSpec
+from trajmill.stages.models.local.folder import FolderSpec
 
 EngineValue = bool | int | float | str
 

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.query import PathStep, Split
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.screen_goal import KEY, LACKING, Showing
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
-from trajmill.stages.models.openable import OpenableModel
+from trajmill.stages.models.base import OpenableModel
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.base import (
     Candidate,

@@ -19,8 +19,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompted import PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
 from trajmill.stages.queries.commands.places import CommandPlace
 from trajmill.stages.queries.proposals.propose import why_no_task
 from trajmill.stages.queries.templates import one_line

@@ -13,7 +13,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.pathway import PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Query
-from trajmill.stages.agents.element_walk import WalkPosition, next_move
+from trajmill.stages.agents.path_walk import WalkPosition, next_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.queries.pathways.programs import WalkBounds, WalkTally
 from trajmill.stages.queries.pathways.states import ProgramState, program_state

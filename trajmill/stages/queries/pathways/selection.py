@@ -15,8 +15,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.prompted import PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
 from trajmill.stages.queries.base import failure
 from trajmill.stages.queries.pathways.navigator import Navigator, OutOfBounds
 from trajmill.stages.queries.pathways.programs import (

@@ -12,8 +12,7 @@ from pydantic import Field
 from trajmill.schemas.record import Record, content_id
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompted import PromptedModel, Sampling
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
 from trajmill.stages.queries.proposals.starts import StartingPoint, TaskSuccess
 
 ROLE = "writer"

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.dialects.user_text import UserText
-from trajmill.stages.models.embedded.reading.candidates import CandidateAction
-from trajmill.stages.models.embedded.reading.features import KINDS, kind_of, pair_code
-from trajmill.stages.models.embedded.reading.situation import InputReader, PolicyInput, Situation
-from trajmill.stages.models.embedded.replies import reply_for
+from trajmill.stages.models.embedded.candidates import KINDS, CandidateAction, kind_of, pair_code
+from trajmill.stages.models.embedded.model import reply_for
+from trajmill.stages.models.embedded.situation import InputReader, PolicyInput, Situation
 from trajmill.stages.training.embedded.lesson_steps import LessonStep, SeenScreen
 
 _MOST_WRONG = 2

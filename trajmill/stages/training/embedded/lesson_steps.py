@@ -13,8 +13,8 @@ from trajmill.schemas.dialects.user_text import UserText, read
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
-from trajmill.stages.models.embedded.reading.candidates import CandidateAction
-from trajmill.stages.models.embedded.reading.situation import InputReader, PolicyInput
+from trajmill.stages.models.embedded.candidates import CandidateAction
+from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 
 
 class Turn(NamedTuple):

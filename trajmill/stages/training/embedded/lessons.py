@@ -19,8 +19,8 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import released_rows, screen_files
 from trajmill.stages.export.sft import SFT_FILE
-from trajmill.stages.models.embedded.network.batch import Bags, Batch, bags, collate
-from trajmill.stages.models.embedded.reading.situation import InputReader, empty_situation
+from trajmill.stages.models.embedded.network_inputs import Bags, Batch, bags, collate
+from trajmill.stages.models.embedded.situation import InputReader, empty_situation
 from trajmill.stages.training.embedded.detours import detours
 from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, lesson_steps
 from trajmill.stages.training.embedded.strange_apps import App, apps_of

@@ -57,7 +57,7 @@ class EmbeddedRecipe(RecipeSpec):
             BadInputError: `parent` is no embedded policy, or the release is not complete.
             TrainingFailedError: the loss or a new weight is no number.
         """
-        from trajmill.stages.models.embedded.threads import use_one_thread
+        from trajmill.stages.models.embedded.storage import use_one_thread
         from trajmill.stages.training.embedded.train import train_policy
 
         use_one_thread()

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trajmill.stages.models.embedded.network.batch import Batch
-from trajmill.stages.models.embedded.reading.features import KINDS
-from trajmill.stages.models.embedded.reading.situation import Situation
+from trajmill.stages.models.embedded.candidates import KINDS
+from trajmill.stages.models.embedded.network_inputs import Batch
+from trajmill.stages.models.embedded.situation import Situation
 from trajmill.stages.training.embedded.lesson_steps import LessonStep
 
 

@@ -18,9 +18,8 @@ from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import files_of, screen_files
 from trajmill.stages.export.sft import SFT_FILE
-from trajmill.stages.models.embedded.network.batch import Bags, Batch
-from trajmill.stages.models.embedded.network.pairs import Hidden
-from trajmill.stages.models.embedded.network.policy_network import PolicyNetwork
+from trajmill.stages.models.embedded.network_inputs import Bags, Batch
+from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
 from trajmill.stages.models.embedded.storage import load_network, save_network
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.lessons import Lessons, rl_lessons, sft_lessons

@@ -8,8 +8,7 @@ from typing import Any
 from trajmill.schemas.errors import BadInputError, ModelFailure, TrainingFailedError
 from trajmill.schemas.record import content_id
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.transformers_local.generation import LoadedModel, Sample, SampleTask
-from trajmill.stages.models.transformers_local.sampling import RowSampling
+from trajmill.stages.models.transformers_local.generation import LoadedModel, RowSampling, Sample, SampleTask
 from trajmill.stages.training.execution_feedback.spec import FeedbackRecipe
 from trajmill.stages.training.execution_feedback.tasks import FeedbackTask
 from trajmill.stages.training.hugging_face.loading import TrainedModel

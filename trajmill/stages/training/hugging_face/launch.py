@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.models.kinds import MODELS
-from trajmill.stages.models.spec import ModelSpec
+from trajmill.stages.models.spec import MODELS, ModelSpec
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe

@@ -12,7 +12,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile, profile_of
 from trajmill.stages.environments.simulated.spec import DevicesSpec, SimulatedSpec
 from trajmill.stages.environments.simulated.world import load_world
-from trajmill.stages.rollout.attempts import episode_seed
+from trajmill.stages.rollout.base import episode_seed
 
 MARKET = Path(__file__).parents[5] / "docs" / "examples" / "market.yaml"
 

@@ -15,24 +15,29 @@ from numpy.typing import NDArray
 from trajmill.schemas.dialects.user_text import UserText
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.models.embedded.reading.candidates import (
-    CandidateAction,
-    focused_field,
-    screen_candidates,
-    typed_candidates,
-)
-from trajmill.stages.models.embedded.reading.conclusions import Conclusion, noted_values, read_conclusion
-from trajmill.stages.models.embedded.reading.features import (
+from trajmill.stages.models.embedded.candidates import (
     CONCLUSION_VERBS,
     FLAGS,
+    CandidateAction,
     fixed_flags,
+    focused_field,
     kind_of,
     pair_code,
+    read_guidance_line,
+    remaining_lines,
+    screen_candidates,
+    typed_candidates,
     with_guidance_flags,
     with_task_flags,
 )
-from trajmill.stages.models.embedded.reading.guidance_lines import read_guidance_line, remaining_lines
-from trajmill.stages.models.embedded.reading.words import Lexicon, code_of, tokens
+from trajmill.stages.models.embedded.words import (
+    Conclusion,
+    Lexicon,
+    code_of,
+    noted_values,
+    read_conclusion,
+    tokens,
+)
 
 Ids = NDArray[np.int32]
 Floats = NDArray[np.float32]

@@ -7,6 +7,7 @@ answers. A sampled vote has its seed in the key, so the next vote is another req
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +17,32 @@ from typing import Any, Final
 
 from diskcache import Cache, JSONDisk, Timeout  # type: ignore[import-untyped]
 from diskcache.core import MODE_PICKLE  # type: ignore[import-untyped]
+from pydantic import TypeAdapter
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.models.base import ChatModel, ChatRequest, Completion
-from trajmill.stages.models.completion_json import completion_from_json, completion_to_json
+from trajmill.stages.models.base import MOST_TOKENS, ChatModel, ChatRequest, Completion
 from trajmill.stages.models.model_call_row import payload_hash
-from trajmill.stages.models.wrapped.base import WrappedModel
+from trajmill.stages.models.wrapped import WrappedModel
+
+_COMPLETION: Final = TypeAdapter(Completion)
+
+
+def completion_to_json(completion: Completion) -> str:
+    """Compact ASCII JSON: an array in the order of the completion's fields."""
+    return json.dumps(completion, separators=(",", ":"))
+
+
+def completion_from_json(text: str) -> Completion:
+    """The completion that `completion_to_json` wrote. Raises ValueError for another text."""
+    try:
+        completion = _COMPLETION.validate_python(json.loads(text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    for count in (completion.input_tokens, completion.output_tokens):
+        if not 0 <= count <= MOST_TOKENS:
+            raise ValueError(f"{count} is no number of tokens")
+    return completion
+
 
 _ACTING_ROLES: Final = frozenset({"policy", "planner", "executor"})
 _LARGEST: Final = 4 * 2**30
@@ -43,13 +64,13 @@ class CachedModel(WrappedModel):
     miss; an entry that cannot be written is asked for again next time.
     """
 
-    def __init__(self, model: ChatModel, folder: Path) -> None:
-        """Use the cache in a folder, which is made if missing.
+    def __init__(self, model: ChatModel, folder: Path, version: str = "") -> None:
+        """Use the cache in a folder, which is made if missing; see `WrappedModel` for the version.
 
         Raises:
             BadInputError: the folder cannot be written, or has other files.
         """
-        super().__init__(model)
+        super().__init__(model, version)
         try:
             self._cache = Cache(str(folder.absolute()), disk=_PlainDisk, size_limit=_LARGEST)
         except (sqlite3.Error, OSError, TypeError, ValueError) as error:
@@ -67,13 +88,13 @@ class CachedModel(WrappedModel):
         """
         if not is_repeatable(request):
             return await self._model.complete(request)
-        key = payload_hash(request, self.version)
+        key = payload_hash(request, self._model.version)
         return self._read(key) or await self._join(key, request)
 
     async def forget(self, request: ChatRequest) -> None:
         """Remove the answer to a request, because it was not valid."""
         if is_repeatable(request):
-            key = payload_hash(request, self.version)
+            key = payload_hash(request, self._model.version)
             await asyncio.get_running_loop().run_in_executor(self._writer, self._remove, key)
 
     async def close(self) -> None:

@@ -1,9 +1,10 @@
-"""Splits texts into words, and gives words a normal form and numbers."""
+"""The texts that the embedded policy reads and writes: words, conclusions of steps, and lines of guidance."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -83,7 +84,12 @@ class Lexicon:
         known = self.ids.get(normal)
         if known is None:
             known = self.ids[normal] = len(self.buckets)
-            self.buckets.append(_buckets(normal))
+            rows = [_hash(normal) % WORD_BUCKETS]
+            if len(normal) > 2:
+                framed = f"^{normal}$"
+                pieces = [framed[at : at + 3] for at in range(len(framed) - 2)][: MAX_PIECES - 1]
+                rows += [WORD_BUCKETS + _hash(piece) % PIECE_BUCKETS for piece in pieces]
+            self.buckets.append(tuple(rows))
             self.codes.append(code_of(normal))
             self.weights.append(STOP_WEIGHT if normal in STOP_WORDS else 1.0)
         return known
@@ -101,14 +107,66 @@ def code_of(text: str) -> int:
     return _hash(text) % 2**30 + 1 if text else 0
 
 
-def _buckets(normal: str) -> tuple[int, ...]:
-    rows = [_hash(normal) % WORD_BUCKETS]
-    if len(normal) > 2:
-        framed = f"^{normal}$"
-        pieces = [framed[at : at + 3] for at in range(len(framed) - 2)][: MAX_PIECES - 1]
-        rows += [WORD_BUCKETS + _hash(piece) % PIECE_BUCKETS for piece in pieces]
-    return tuple(rows)
-
-
 def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=4).digest(), "little")
+
+
+_CONCLUSION = re.compile(
+    r'(?P<verb>\w+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?'
+    r'(?: on "(?P<title>[^"]*)")?\.(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
+)
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+class Conclusion(NamedTuple):
+    """The fields of one conclusion."""
+
+    verb: str
+    """`Opened`, `Tapped`, `Typed`, `Scrolled`, ...; empty for a text in another form."""
+    target: str
+    """Label of the tapped element, or the typed text."""
+    field: str
+    """The label of the stepper, radio group or input that it belongs to."""
+    title: str
+    """Title of the screen before the action."""
+    notes: tuple[str, ...]
+    """Values seen on that screen that may be needed later."""
+
+
+def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = False) -> str:
+    """Write a conclusion; `how` follows the verb, and `into` is for a target that was typed into an input."""
+    parts = [conclusion.verb, how] if how else [conclusion.verb]
+    if conclusion.target:
+        parts.append(quoted(conclusion.target))
+    if conclusion.field:
+        parts.append(f"{'into' if into else 'for'} {quoted(conclusion.field)}")
+    if conclusion.title:
+        parts.append(f"on {quoted(conclusion.title)}")
+    noted = f" Noted {', '.join(map(quoted, conclusion.notes))}." if conclusion.notes else ""
+    return " ".join(parts) + "." + noted
+
+
+def read_conclusion(text: str) -> Conclusion:
+    """Read a conclusion that `write_conclusion` wrote; all fields are empty for another text."""
+    match = _CONCLUSION.fullmatch(text)
+    if match is None:
+        return Conclusion("", "", "", "", ())
+    notes = tuple(_QUOTED.findall(match["notes"])) if match["notes"] else ()
+    return Conclusion(match["verb"], match["target"] or "", match["field"] or "", match["title"] or "", notes)
+
+
+def noted_values(conclusions: Sequence[Conclusion]) -> list[str]:
+    """All values noted so far without repetitions, latest first."""
+    return list(dict.fromkeys(note for conclusion in reversed(conclusions) for note in conclusion.notes))
+
+
+@lru_cache(maxsize=8192)
+def plain(text: str) -> str:
+    """A text of the screen or the user in the form of conclusions: one line, without quotes, shortened."""
+    line = " ".join(text.split()).replace('"', "'")
+    return line if len(line) <= 60 else line[:59] + "…"
+
+
+def quoted(text: str) -> str:
+    """The `plain` text in quotes."""
+    return f'"{plain(text)}"'

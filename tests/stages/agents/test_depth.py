@@ -1,0 +1,81 @@
+"""How deep our own functions are nested when the embedded policy decides: a cost for whoever follows a step."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Final
+
+import pytest
+
+import trajmill
+from tests.stages.agents.errand import ORIGIN, redeem_query
+from trajmill.schemas.dialects.families import ANY
+from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.base import AgentModel
+from trajmill.stages.agents.ces.spec import CesSpec
+from trajmill.stages.agents.coda.spec import CodaSpec
+from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
+from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.worker import run_attempts
+
+MOST: Final = 20
+"""Frames from the slot of a rollout down to the last function of a decision."""
+_OURS = str(Path(trajmill.__file__).parent)
+
+
+def frames(frame: FrameType | None) -> Iterator[CodeType]:
+    """Our own functions on the stack; a comprehension is part of its function."""
+    while frame is not None:
+        code, frame = frame.f_code, frame.f_back
+        if code.co_filename.startswith(_OURS) and not code.co_name.endswith(("comp>", "genexpr>")):
+            yield code
+
+
+@contextmanager
+def deepest() -> Iterator[list[str]]:
+    """The longest stack of our functions while an agent decides, innermost first."""
+    longest: list[str] = []
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(_OURS):
+            stack = [code.co_qualname for code in frames(frame)]
+            if len(stack) > len(longest) and any(name.endswith(".act") for name in stack):
+                longest[:] = stack
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield longest
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.mark.parametrize(
+    "spec", [EndToEndSpec(), MobileAgentV3Spec(), CesSpec(), CodaSpec()], ids=lambda spec: spec.kind
+)
+def test_a_decision_of_the_embedded_policy_is_not_deep(spec: AgentSpec, tmp_path: Path) -> None:
+    save_network(untrained_network(0), tmp_path / "policy")
+    model = EmbeddedSpec(model=tmp_path / "policy").open({}, tmp_path / "cache", version="run-policy")
+    agents = spec.open(AgentModel(model, ANY, 1.0))
+    attempt = Attempt(redeem_query().model_copy(update={"max_steps": 3}), Purpose.TRAIN, 0, 0)
+    done: list[FinishedAttempt] = []
+
+    async def record(finished: FinishedAttempt) -> None:
+        done.append(finished)
+
+    with deepest() as stack:
+        asyncio.run(
+            run_attempts([attempt], agents, SimulatedSpec().factory(Platform.PHONE), Limits(), ORIGIN, record, 1)
+        )
+    assert done[0].episode.steps and any(name.endswith(".act") for name in stack)
+    assert len(stack) <= MOST, "\n".join(stack)

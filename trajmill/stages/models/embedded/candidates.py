@@ -1,0 +1,356 @@
+"""The actions that a screen offers, and all that the network sees of each beside its words: kind and flags."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import UIElement
+from trajmill.stages.models.embedded.words import (
+    STOP_WORDS,
+    Conclusion,
+    code_of,
+    noted_values,
+    plain,
+    tokens,
+)
+
+MAX_PRESSES = 64
+"""Most elements of a screen that become candidates; the others can be reached by scrolling."""
+MAX_TYPED = 24
+_LONGEST_SPAN = 3
+_WHEEL_CLICKS = 3
+_QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”")
+_NOWHERE = Box(0, 0, 0, 0)
+
+
+class CandidateAction(NamedTuple):
+    """One action that can be chosen."""
+
+    verb: str
+    """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter` or `finish`."""
+    text: str = ""
+    """Label of the pressed element, or the text to type."""
+    field: str = ""
+    """Label of the group, stepper or input that it belongs to."""
+    role: str = ""
+    """Role of the element; for `type` the origin of the text: `quoted`, `noted` or `span`."""
+    bounds: Box = _NOWHERE
+    """Box of the pressed element, or of the scrolled list."""
+    states: tuple[str, ...] = ()
+    beside: str = ""
+    """Text in the same row that cannot be pressed, e.g. the number of a stepper or the label of an input."""
+
+    def action(self, *, phone: bool) -> Action:
+        """The action of this candidate."""
+        x, y = self.bounds.center
+        match self.verb:
+            case "press":
+                return Click(x=x, y=y)
+            case "open":
+                return Click(x=x, y=y, count=2)
+            case "type":
+                return TypeText(text=self.text)
+            case "down" | "up":
+                return _scroll(self.bounds, down=self.verb == "down", phone=phone)
+            case "back":
+                return SystemButton(button="Back")
+            case "home":
+                return SystemButton(button="Home")
+            case "enter":
+                return SystemButton(button="Enter") if phone else PressKeys(keys=("enter",))
+            case _:
+                return Terminate(status="success")
+
+
+def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool) -> list[CandidateAction]:
+    """The candidates of a screen that do not depend on the task: presses, scrolls, system buttons, the end."""
+    readable = [e for e in elements if e.role in ("text", "value") and "clickable" not in e.states]
+    presses = [
+        CandidateAction(
+            "open" if element.role == "icon" and not phone else "press",
+            element.text or element.value,
+            element.value if element.text else "",
+            element.role,
+            element.bounds,
+            element.states,
+            _beside(element, readable),
+        )
+        for element in elements
+        if "clickable" in element.states and "disabled" not in element.states
+    ][:MAX_PRESSES]
+    scrolls = [
+        CandidateAction(verb, bounds=element.bounds, role=element.role)
+        for element in elements
+        for verb in ("down", "up")
+        if f"scrollable_{verb}" in element.states
+    ]
+    focused = any("focused" in element.states for element in elements)
+    on_launcher = any(element.role == "icon" for element in elements)
+    always = [CandidateAction("finish")]
+    if phone and not on_launcher:
+        always += [CandidateAction("back"), CandidateAction("home")]
+    if focused:
+        always.append(CandidateAction("enter"))
+    return presses + scrolls + always
+
+
+def _beside(element: UIElement, readable: Sequence[UIElement]) -> str:
+    """The value (without one, the text) of the first readable element whose middle lies in the element's row."""
+    top, bottom = element.bounds.top, element.bounds.bottom
+    return next((e.value or e.text for e in readable if top <= e.bounds.center.y < bottom), "")
+
+
+def focused_field(elements: Sequence[UIElement]) -> UIElement | None:
+    """The input that receives typed text; None without one."""
+    return next((e for e in elements if "focused" in e.states and "editable" in e.states), None)
+
+
+def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -> list[CandidateAction]:
+    """Texts to type into `field`: quoted parts of the instruction, noted values, then short sequences of words."""
+    texts = {text: "quoted" for match in _QUOTED.finditer(instruction) if (text := (match[1] or match[2]).strip())}
+    for note in notes:
+        texts.setdefault(note, "noted")
+    for span in _spans(_QUOTED.sub(" | ", instruction)):
+        texts.setdefault(span, "span")
+    label = field.text or field.value
+    typed = [CandidateAction("type", text, label, origin, field.bounds) for text, origin in texts.items()]
+    return typed[:MAX_TYPED]
+
+
+def _spans(text: str) -> list[str]:
+    """All sequences of one to three words within one clause that neither start nor end with a stop word."""
+    found = tokens(text)
+    breaks = [i > 0 and not text[found[i - 1].end : found[i].start].isspace() for i in range(len(found))]
+    spans = []
+    for length in range(1, _LONGEST_SPAN + 1):
+        for first in range(len(found) - length + 1):
+            last = first + length - 1
+            inside = not any(breaks[first + 1 : last + 1])
+            if inside and found[first].normal not in STOP_WORDS and found[last].normal not in STOP_WORDS:
+                spans.append(text[found[first].start : found[last].end])
+    return spans
+
+
+def _scroll(area: Box, *, down: bool, phone: bool) -> Action:
+    x, y = area.center
+    if not phone:
+        return Scroll(x=x, y=y, clicks=-_WHEEL_CLICKS if down else _WHEEL_CLICKS)
+    reach = (area.bottom - area.top) * 3 // 8
+    return Swipe(x=x, y=y + reach, x2=x, y2=y - reach) if down else Swipe(x=x, y=y - reach, x2=x, y2=y + reach)
+
+
+_LINE = re.compile(r'(?:\d+[.)]\s*)?(?P<verb>\w+)[^"]*(?:"(?P<target>[^"]*)")?(?P<rest>.*)')
+_LOOKAHEAD = 3
+"""Most lines that a step may skip, because the screen may already be as a line asks."""
+
+
+class GuidanceLine(NamedTuple):
+    """One line of guidance, for example `2. Tap "Large" in Size.`."""
+
+    verb: str
+    target: str
+    """The quoted text; empty for a line without quotes."""
+    field: frozenset[str]
+    """Words after the quoted target: the label that it belongs to."""
+    words: str
+    """The target; the whole line if it has no quotes."""
+
+
+@lru_cache(maxsize=8192)
+def read_guidance_line(line: str) -> GuidanceLine:
+    """Read a line of guidance in any form."""
+    match = _LINE.match(line.strip())
+    if match is None:
+        return GuidanceLine("", "", frozenset(), line)
+    target = plain(match["target"] or "")
+    field = frozenset(token.normal for token in tokens(match["rest"]))
+    return GuidanceLine(match["verb"].casefold(), target, field, target or line)
+
+
+def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclusion]) -> Sequence[GuidanceLine]:
+    """The lines that are not done yet."""
+    following = 0
+    for conclusion in conclusions:
+        for ahead, line in enumerate(lines[following : following + _LOOKAHEAD], start=1):
+            if _fulfils(conclusion, line):
+                following += ahead
+                break
+    return lines[following:]
+
+
+def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
+    """Whether a line asks for a candidate: the texts are equal, and so are the groups if the line names one."""
+    if _confirms(line):
+        return candidate.verb == "enter"
+    if not line.target or (candidate.verb == "type") != (line.verb == "type"):
+        return False
+    return plain(candidate.text) == line.target and _fits(line, candidate.field)
+
+
+def asks_to_fill(line: GuidanceLine, candidate: CandidateAction) -> bool:
+    """Whether a line asks to type into the input that pressing the candidate would focus."""
+    is_input = candidate.role in ("text_field", "search_field") and "focused" not in candidate.states
+    return line.verb == "type" and is_input and _fits(line, candidate.text)
+
+
+def _confirms(line: GuidanceLine) -> bool:
+    return (line.verb, line.target) == ("press", "Enter")
+
+
+def _fulfils(conclusion: Conclusion, line: GuidanceLine) -> bool:
+    if _confirms(line):
+        return conclusion.verb == "Confirmed"
+    if (conclusion.verb == "Typed") != (line.verb == "type"):
+        return False
+    if line.target:
+        return conclusion.target == line.target and _fits(line, conclusion.field)
+    done = {token.normal for token in tokens(conclusion.target)}
+    return bool(done) and done <= {token.normal for token in tokens(line.words)}
+
+
+def _fits(line: GuidanceLine, label: str) -> bool:
+    words = {token.normal for token in tokens(label)}
+    return not line.field or not words or bool(words & line.field)
+
+
+_KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
+tab link quoted noted span down up back home enter finish"""
+KINDS = tuple(_KIND_NAMES.split())
+"""The kinds of candidates: the role of a pressed element, the origin of a typed text, or a verb."""
+_FLAG_NAMES = """chosen focused x y done_once done_twice done_often just_done same_verb filled known_text
+counts number_said towards_number away_from_number hinted hint_unseen hints_done was_noted"""
+FLAGS = tuple(_FLAG_NAMES.split())
+"""The flags of a candidate: state and position of its element, and what the history says about it."""
+CONCLUSION_VERBS = {
+    "press": "Tapped",
+    "open": "Opened",
+    "type": "Typed",
+    "down": "Scrolled",
+    "up": "Scrolled",
+    "back": "Returned",
+    "home": "Left",
+    "enter": "Confirmed",
+    "finish": "Finished",
+}
+"""The verb of a conclusion, by the candidate's verb."""
+_LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
+"""Verbs of app buttons that do the same as a system button, by their label."""
+_KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
+_FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
+_SETTLED = [_FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
+_COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
+_SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
+"""Kinds of candidates that can show the target of a guidance line; apps are opened on the launcher."""
+
+
+def kind_of(candidate: CandidateAction) -> int:
+    """Index into KINDS."""
+    name = candidate.role if candidate.verb in ("press", "open", "type") else candidate.verb
+    if name == "button":
+        name = _LEAVING.get(candidate.text.casefold(), name)
+    return _KIND_INDEX.get(name, 0)
+
+
+def pair_code(candidate: CandidateAction) -> int:
+    """The candidate's code in the memory of pairs; 0 for text to type, which users choose freely."""
+    if candidate.verb == "type":
+        return 0
+    return code_of(f"{candidate.verb} {candidate.text}".casefold())
+
+
+def fixed_flags(candidate: CandidateAction, size: Size) -> list[float]:
+    """The flags that depend on the screen only; the other flags are 0."""
+    x, y = candidate.bounds.center
+    states = candidate.states
+    flags = [0.0] * len(FLAGS)
+    flags[0] = float("selected" in states or "checked" in states)
+    flags[1] = float("focused" in states)
+    flags[2], flags[3] = x / size.width, y / size.height
+    return flags
+
+
+def is_open(flags: Tensor) -> Tensor:
+    """From the flags of candidates: 1 for those that are neither selected nor done already."""
+    settled = flags[..., _SETTLED].sum(-1)
+    return (settled == 0).to(flags.dtype)
+
+
+def with_task_flags(
+    flags: NDArray[np.float32],
+    candidates: Sequence[CandidateAction],
+    title: str,
+    conclusions: Sequence[Conclusion],
+    numbers: Sequence[int],
+    *,
+    filled: bool,
+) -> NDArray[np.float32]:
+    """Set the flags that depend on the task.
+
+    Args:
+        flags: (candidates, FLAGS), the result of `fixed_flags`.
+        candidates: the candidates, in the same order.
+        title: title of the screen.
+        conclusions: the conclusions of the steps so far.
+        numbers: whole numbers of the instruction.
+        filled: whether the focused input has text.
+    """
+    flags = flags.copy()
+    title = plain(title)
+    times = Counter(
+        (conclusion.verb, conclusion.target, conclusion.field, conclusion.title) for conclusion in conclusions
+    )
+    targets = {conclusion.target for conclusion in conclusions if conclusion.target}
+    notes = noted_values(conclusions)
+    last = conclusions[-1] if conclusions else None
+    for row, candidate in enumerate(candidates):
+        verb, text, label = CONCLUSION_VERBS[candidate.verb], plain(candidate.text), plain(candidate.field)
+        done = times[verb, text, label, title]
+        if done:
+            flags[row, _FLAG_INDEX["done_once"] + min(done, 3) - 1] = 1.0
+            flags[row, _FLAG_INDEX["just_done"]] = float(last[:4] == (verb, text, label, title)) if last else 0.0
+        flags[row, _FLAG_INDEX["same_verb"]] = float(last is not None and last.verb == verb)
+        flags[row, _FLAG_INDEX["filled"]] = float(filled and candidate.verb in ("type", "enter"))
+        flags[row, _FLAG_INDEX["known_text"]] = float(text in targets)
+        flags[row, _FLAG_INDEX["was_noted"]] = float(bool(text) and any(_says(note, text) for note in notes))
+        if candidate.beside.isdecimal():
+            flags[row, _COUNTS] = _counting(candidate.text, int(candidate.beside), numbers)
+    return flags
+
+
+def _counting(sign: str, shown: int, numbers: Sequence[int]) -> tuple[float, ...]:
+    """Flags of a stepper: it has a number, the number is wanted, the button moves towards a wanted number, or away."""
+    said = shown in numbers
+    wanted = {"+": any(number > shown for number in numbers), "-": any(number < shown for number in numbers)}
+    towards = not said and wanted.get(sign, False)
+    return 1.0, float(said), float(towards), float(not towards)
+
+
+def _says(note: str, text: str) -> bool:
+    """Whether a noted value is the text, with or without a label before it."""
+    return note == text or note.endswith(f": {text}")
+
+
+def with_guidance_flags(
+    flags: NDArray[np.float32], candidates: Sequence[CandidateAction], left: Sequence[GuidanceLine]
+) -> NDArray[np.float32]:
+    """Set the flags that depend on the guidance; `left` are its lines that are not done yet."""
+    flags = flags.copy()
+    if not left:
+        flags[:, _FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]
+        return flags
+    hinted = [names(left[0], candidate) or asks_to_fill(left[0], candidate) for candidate in candidates]
+    flags[:, _FLAG_INDEX["hinted"]] = hinted
+    if not any(hinted):
+        searches = _TO_LAUNCHER if left[0].verb == "open" else _SEARCHES
+        flags[:, _FLAG_INDEX["hint_unseen"]] = [KINDS[kind_of(candidate)] in searches for candidate in candidates]
+    return flags

@@ -1,1 +1,0 @@
-"""The network of the embedded policy, in torch."""

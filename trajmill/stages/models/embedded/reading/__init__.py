@@ -1,1 +1,0 @@
-"""Reads a prompt and a screen for the embedded policy: words, candidates and features."""
