@@ -110,8 +110,7 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     """Run all rounds in this process and measure."""
     from trajmill.flows.context import RoundContext
     from trajmill.flows.policies.policy import BASELINE, PROMOTE
-    from trajmill.flows.round import do_stage, summary_of
-    from trajmill.flows.round_stages import STAGES
+    from trajmill.flows.round import STAGES, do_stage, summary_of
     from trajmill.flows.stage import finished
     from trajmill.warehouse.layout import create_warehouse
 

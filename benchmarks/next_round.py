@@ -17,8 +17,7 @@ from pathlib import Path
 from benchmarks.process_tree import print_measured
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config, RunSection
-from trajmill.flows.round import current_round, do_stage
-from trajmill.flows.round_stages import stages_of
+from trajmill.flows.round import current_round, do_stage, stages_of
 from trajmill.flows.tasks.release import release
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.views import refresh_views

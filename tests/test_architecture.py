@@ -101,7 +101,7 @@ _BUDGETS = (
     Budget(("schemas",), 4_150),
     Budget(("warehouse",), 4_950),
     Budget(("pipelines",), 5_300),
-    Budget(("flows",), 14_600),
+    Budget(("flows",), 14_570),
     Budget(("stages/environments",), 16_900),
     Budget(("stages/queries",), 7_150),
     Budget(("stages/critics",), 6_200),

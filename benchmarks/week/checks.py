@@ -12,8 +12,8 @@ from benchmarks.week.days import FINISHED_BEFORE_KILL
 from benchmarks.week.diary import Entry
 from benchmarks.week.settings import DISK_MB
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.nights.log import EndedFlow
 from trajmill.flows.report.figures import Figures
-from trajmill.flows.status.flow_log import EndedFlow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
@@ -93,7 +93,7 @@ def disk_bounded(entries: Sequence[Entry], flows: Sequence[EndedFlow]) -> Check:
 
 def people_told(notices: Sequence[dict[str, str]], flows: Sequence[EndedFlow]) -> Check:
     """There is one message for each flow that failed, and for no other."""
-    failed = Counter(f"trajmill: {flow.flow} failed" for flow in flows if flow.failed)
+    failed = Counter(f"trajmill: {flow.flow}/week failed" for flow in flows if flow.failed)
     told = Counter(notice["subject"].partition(" in stage")[0] for notice in notices)
     return Check(
         "Each failure was told once", told == failed, f"{failed.total()} failed flows, {told.total()} messages"

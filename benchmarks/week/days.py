@@ -17,7 +17,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.round import current_round
-from trajmill.flows.status.now import WorkingStage, working_stage
+from trajmill.flows.status.live import WorkingStage, working_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.staging import Journal
 

@@ -57,11 +57,13 @@ class Prefect:
             rows = self._ask("deployments/filter", {})
         except OSError:
             return False
-        return set(DEPLOYMENTS) <= {row["name"] for row in rows if datetime.fromisoformat(row["updated"]) > self._since}
+        return set(DEPLOYMENTS) <= {
+            _flow_of(row) for row in rows if datetime.fromisoformat(row["updated"]) > self._since
+        }
 
     def paused(self) -> list[str]:
         """The deployments that are paused."""
-        return [str(row["name"]) for row in self._ask("deployments/filter", {}) if row["paused"]]
+        return [_flow_of(row) for row in self._ask("deployments/filter", {}) if row["paused"]]
 
     def start(self, deployment: str) -> str:
         """Start a run of a deployment, as `prefect deployment run` does; returns its id."""
@@ -80,7 +82,7 @@ class Prefect:
         return next(run for run in self.runs() if run.id == identity)
 
     def _names(self) -> dict[str, str]:
-        return {row["id"]: row["name"] for row in self._ask("deployments/filter", {})}
+        return {row["id"]: _flow_of(row) for row in self._ask("deployments/filter", {})}
 
     def _ask(self, path: str, body: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json"}
@@ -110,6 +112,11 @@ def wait_for(what: Callable[[], Found | None], seconds: float = 900.0) -> Found:
             return found
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     raise TimeoutError(f"waited {seconds:.0f} s in vain for {getattr(what, '__qualname__', what)}")
+
+
+def _flow_of(deployment: dict[str, Any]) -> str:
+    """The flow of a deployment, whose own name is that of the run."""
+    return str(deployment["entrypoint"]).rpartition(".")[2]
 
 
 def _flow_run(deployment: str, row: dict[str, Any]) -> FlowRun:

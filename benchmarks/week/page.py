@@ -14,10 +14,10 @@ from benchmarks.week.checks import disk_bounded, nothing_lost, people_told, stil
 from benchmarks.week.days import DAYS
 from benchmarks.week.diary import Entry
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.nights.log import ended_flows
 from trajmill.flows.report.charts import share_chart
 from trajmill.flows.report.figures import read_figures
 from trajmill.flows.report.page import write_report
-from trajmill.flows.status.flow_log import ended_flows
 from trajmill.warehouse.layout import open_warehouse
 
 NOTICES = "notices.jsonl"

@@ -14,8 +14,7 @@ from trajmill.flows.configuration.config import (
     RunSection,
 )
 from trajmill.flows.context import RoundContext
-from trajmill.flows.round import do_stage
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, do_stage
 from trajmill.stages.derive.planning.spec import PlanningSpec
 from trajmill.stages.derive.spec import DeriveSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec

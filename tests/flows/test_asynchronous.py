@@ -13,15 +13,12 @@ import pytest
 
 from tests.flows.small_run import small_config
 from tests.flows.tasks.test_train import tiny_config
-from trajmill.flows.beside import beside
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import BASELINE, PROMOTE, acting_round, choice_stage, stale_versions
-from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead
-from trajmill.flows.round_stages import STAGES, RoundStage, stages_of
+from trajmill.flows.round import STAGES, RoundStage, concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
 from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
-from trajmill.flows.status.now import rollout_ahead
-from trajmill.flows.status.page import ahead_line
+from trajmill.flows.status.live import ahead_line, rollout_ahead
 from trajmill.flows.tasks.calibrate import CALIBRATE
 from trajmill.flows.tasks.derive import DERIVE_KIND
 from trajmill.flows.tasks.evaluate import EVALUATE
@@ -132,16 +129,16 @@ def test_an_error_of_the_block_comes_before_one_of_the_work_and_both_end() -> No
         ended.set()
         raise ValueError("the work")
 
-    with pytest.raises(KeyError, match="the block"), beside(work):
+    with pytest.raises(KeyError, match="the block"), concurrently(work):
         raise KeyError("the block")
     assert ended.is_set()
-    with pytest.raises(ValueError, match="the work"), beside(work):
+    with pytest.raises(ValueError, match="the work"), concurrently(work):
         pass
 
 
 def test_after_ctrl_c_nothing_is_waited_for() -> None:
     go_on = threading.Event()
-    with pytest.raises(KeyboardInterrupt), beside(lambda: go_on.wait(SECONDS)):
+    with pytest.raises(KeyboardInterrupt), concurrently(lambda: go_on.wait(SECONDS)):
         raise KeyboardInterrupt
     go_on.set()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
 from trajmill.schemas.errors import TrajmillError
@@ -94,8 +95,13 @@ def test_the_event_says_whether_enough_has_landed(
     monkeypatch.setattr(
         "prefect.events.emit_event", lambda name, resource, payload: sent.append((name, resource, payload))
     )
-    announce_landed(tmp_path, accepted, 5)
-    ((name, resource, payload),) = sent
+    monkeypatch.setattr("trajmill.flows.landed_event.accepted_since_training", lambda config: accepted)
+    config = Config.model_validate({"run": {"root": tmp_path}, "serve": {"retrain_after_accepted": 5}})
+    other = config.model_copy(update={"run": config.run.model_copy(update={"seed": 1})})
+    assert announce_landed(config) == accepted
+    announce_landed(other)
+    (name, resource, payload), (_, of_other, _) = sent
+    assert resource["prefect.resource.id"] != of_other["prefect.resource.id"]
     assert (name, resource[ENOUGH_LABEL]) == (LANDED, label)
     assert payload == {"accepted_since_training": accepted, "enough": 5}
 

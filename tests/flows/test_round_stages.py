@@ -4,7 +4,7 @@ import pytest
 
 from trajmill.flows.cli.loop import STAGE_COMMANDS
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.round_stages import COMMANDS, STAGES, asks_models, needed_before, stages_of
+from trajmill.flows.round import COMMANDS, STAGES, asks_models, needed_before, stages_of
 
 
 def test_a_stage_needs_only_stages_that_come_before_it() -> None:

@@ -15,13 +15,25 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 
+from tests.bucket_server import environment_for
 from tests.flows.served_judge import opinion
-from trajmill.warehouse.layout import open_warehouse
+from tests.warehouse.test_releases import export, release
+from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.file import load_config
+from trajmill.flows.new_run import begin_or_continue
+from trajmill.flows.nights.nightly import nightly
+from trajmill.schemas.errors import TrajmillError
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.sql import run_sql
 
 pytestmark = pytest.mark.slow
 
+_HOOK = "T0/B1/hook-of-the-team"
 _KEY = "sk-told/nobody+5f3a9c"
 _FORMS = (_KEY, quote(_KEY, safe=""), _KEY.replace("/", r"\/"), b64encode(f":{_KEY}".encode()).decode()[2:-3])
 _CONFIG = """
@@ -55,6 +67,31 @@ urls = ["{url}"]
 api_key_variable = "ECHOED"
 attempts = 1
 """
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """Refuses everything, and echoes the key in the status line, in a header and in the body."""
+
+    def do_GET(self) -> None:
+        key = self.headers.get("Authorization") or self.headers.get("X-Amz-Security-Token") or _KEY
+        body = json.dumps({"error": f"{key} {' '.join(_FORMS)} is not allowed"}).encode()
+        self.send_response(401, f"no {key}")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Error-Message", key)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_PUT(self) -> None:
+        self.do_GET()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -94,6 +131,88 @@ class _Echo(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("variable", "address", "commands"),
+    [
+        ("PREFECT_API_KEY", "PREFECT_API_URL", ["status --config trajmill.toml", "doctor"]),
+        ("PREFECT_API_AUTH_STRING", "PREFECT_API_URL", ["status --config trajmill.toml", "doctor"]),
+        ("HF_TOKEN", "HF_ENDPOINT", ["releases push team/rows --upload"]),
+        (
+            "AWS_SESSION_TOKEN",
+            "AWS_ENDPOINT_URL",
+            ["status --root s3://bucket/here", "--traceback status --root s3://b/c"],
+        ),
+    ],
+)
+def test_a_service_that_echoes_its_key_is_quoted_without_it(
+    refusing: str,
+    variable: str,
+    address: str,
+    commands: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in environment_for(refusing, tmp_path / "caches").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(address, refusing)
+    monkeypatch.setenv(variable, _KEY)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trajmill.toml").touch()
+    warehouse = create_warehouse(tmp_path / "trajmill-data")
+    export(warehouse, "run-a-r1")
+    release(warehouse, "run-a-r1")
+    for command in commands:
+        run(command.split())
+        output = "".join(capfd.readouterr())
+        assert "401" in output or "denies" in output or "does not answer" in output, output
+        assert not [form for form in _FORMS if form in output], output
+    stored = [path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [form for text in stored for form in _FORMS if form in text]
+
+
+def test_a_failing_night_logs_no_key(
+    refusing: str, prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key stands in an error behind the error, in the address of the webhook, and in what the webhook answers."""
+    monkeypatch.setenv("ECHOED", _KEY)
+    root = tmp_path / "warehouse"
+    (tmp_path / "trajmill.toml").write_text(
+        _CONFIG.format(root=root, url=refusing)
+        + f'[notify]\nwebhook = "{refusing}/{_HOOK}"\nheartbeat = "{refusing}"\n'
+    )
+    begin_or_continue(load_config(tmp_path / "trajmill.toml"))
+
+    def collect(config: object) -> None:
+        try:
+            raise ConnectionError(f"refused: Bearer {_KEY}, for {refusing}/{_HOOK}")
+        except ConnectionError as error:
+            raise TrajmillError(f"the night failed: {error}") from error
+
+    monkeypatch.setattr("trajmill.flows.nights.nightly.collect_night", collect)
+    assert nightly(str(tmp_path / "trajmill.toml"), return_state=True).name == "Failed"
+    for worker in (EventsWorker, APILogWorker):
+        worker.drain_all(timeout=60.0, at_exit=False)
+    with get_client(sync_client=True) as client:
+        (flow_run,) = (each for each in client.read_flow_runs() if str(tmp_path) in str(each.parameters))
+        logs = client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id])))
+    assert any("Traceback" in log.message and "***" in log.message for log in logs), logs
+    stored = [log.message for log in logs]
+    stored += [path.read_bytes().decode("latin-1") for path in root.rglob("*") if path.is_file()]
+    assert any("the night failed" in text for text in stored)
+    assert not [text for text in stored for form in (*_FORMS, _HOOK) if form in text]
 
 
 @pytest.fixture

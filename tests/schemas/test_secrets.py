@@ -36,8 +36,10 @@ def test_keys_are_found_by_the_names_of_variables_and_in_urls() -> None:
     variables = {
         "AWS_SECRET_ACCESS_KEY": "of-the-bucket",
         "PREFECT_API_AUTH_STRING": "of:prefect",
+        "HTTPS_PROXY": "http://me:of-the-proxy@proxy:3128",
+        "PREFECT_API_URL": "http://[broken",
         "HOME": "/home/user",
     }
     secrets = Secrets.of(variables, "of-the-server", "EMPTY", urls=["http://me:of%2Fthe-url@host/v1"])
-    text = "of-the-bucket of:prefect /home/user of-the-server EMPTY of/the-url me"
-    assert secrets.scrub(text) == "*** *** /home/user *** EMPTY *** me"
+    text = "of-the-bucket of:prefect of-the-proxy /home/user of-the-server EMPTY of/the-url me"
+    assert secrets.scrub(text) == "*** *** *** /home/user *** EMPTY *** me"

@@ -21,8 +21,7 @@ from trajmill.flows.policies.addition import Addition
 from trajmill.flows.policies.commands import add_and_evaluate, list_policies
 from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_of
-from trajmill.flows.serving.lora import unload_adapter
-from trajmill.flows.serving.server_requests import served_models
+from trajmill.flows.serving.server_requests import served_models, unload_adapter
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import TRAIN

@@ -20,9 +20,8 @@ from tests.stages.models.transformers_local.tiny_vlm import FACTOR, MAX_PIXELS, 
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
-from trajmill.flows.serving.lora import load_adapter, unload_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import ask_server, served_models
+from trajmill.flows.serving.server_requests import ask_server, load_adapter, served_models, unload_adapter
 from trajmill.schemas.errors import BadInputError, ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle

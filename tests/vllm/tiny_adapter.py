@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from trajmill.flows.serving.lora import Adapter
+from trajmill.flows.serving.server_requests import Adapter
 
 _RANK = 4
 _WIDTH = 128

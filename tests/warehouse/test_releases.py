@@ -29,12 +29,14 @@ def export(warehouse: Warehouse, name: str, rows: int = 3) -> None:
     (warehouse.release(name) / "README.md").write_text("# card\n")
 
 
-def release(warehouse: Warehouse, name: str, created_at: str = "2026-11-20T00:00:00Z", round: int = 1) -> Release:
+def release(
+    warehouse: Warehouse, name: str, created_at: str = "2026-11-20T00:00:00Z", round: int = 1, run_id: str = "run-a"
+) -> Release:
     return write_release(
         warehouse,
         name,
         tables=table_versions(warehouse),
-        run_id="run-a",
+        run_id=run_id,
         round=round,
         code_version="test",
         created_at=created_at,

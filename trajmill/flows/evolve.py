@@ -5,6 +5,7 @@ A round is a flow, and each of its stages a task.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,15 +20,14 @@ from prefect.tasks import Task
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop, still_noticing_interrupts
-from trajmill.flows.landed_event import accepted_since_training, announce_landed
+from trajmill.flows.landed_event import announce_landed
 from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.policies.policy import PROMOTE
-from trajmill.flows.prefect_settings import short_lived_server
+from trajmill.flows.prefect_settings import scrub_logs, short_lived_server
 from trajmill.flows.progress import progress
 from trajmill.flows.report.page import write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
-from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
-from trajmill.flows.round_stages import RoundStage
+from trajmill.flows.round import RoundStage, current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageReport, Waiting, report_of
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
@@ -66,6 +66,7 @@ def evolve(config: Config) -> EvolveReport:
         unfinished = _unfinished_rounds(config, warehouse)
         logs = warehouse.run(config.run_id)
         with models_ready(config, logs) if unfinished else nullcontext(), short_lived_server(logs / "prefect.log"):
+            scrub_logs(config.secrets(os.environ))
             waiting = evolve_flow(unfinished)
         refresh_views(warehouse)
         report = write_report(warehouse, config.run_id)
@@ -82,6 +83,11 @@ def evolve_flow(unfinished: Sequence[RoundContext]) -> str:
         if isinstance(ended, Waiting):
             return ended.line
     return ""
+
+
+def artifact_key(config: Config, name: str) -> str:
+    """Return the key of a run's artifact: keys are those of the whole server, and have no `_`."""
+    return f"{config.run.name.replace('_', '-')}-{name}"
 
 
 def _unfinished_rounds(config: Config, warehouse: Warehouse) -> list[RoundContext]:
@@ -107,7 +113,7 @@ def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
     return do_stage(stage, context)
 
 
-@flow(name="round", flow_run_name="round {context.round}", validate_parameters=False)
+@flow(name="round", flow_run_name="{context.config.run.name} round {context.round}", validate_parameters=False)
 def round_flow(context: RoundContext) -> RoundSummary | Waiting:
     """All stages of one round; returns its figures, or the thing that a stage waits for."""
     with still_noticing_interrupts():
@@ -118,7 +124,9 @@ def round_flow(context: RoundContext) -> RoundSummary | Waiting:
         return Waiting(waiting)
     summary = summary_of(context)
     create_markdown_artifact(
-        round_markdown(summary), key=f"round-{context.round:04d}", description="The round's figures"
+        round_markdown(summary),
+        key=artifact_key(context.config, f"round-{context.round:04d}"),
+        description="The round's figures",
     )
     progress().show(round_table(summary))
     return summary
@@ -128,6 +136,5 @@ def _stage_of_flow(stage: RoundStage, context: RoundContext) -> StageReport:
     is_new = report_of(stage.in_its_round(context), stage.name) is None
     report = stage_task(stage, context)
     if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
-        enough = context.config.serve.retrain_after_accepted
-        announce_landed(context.warehouse.root, accepted_since_training(context.config), enough)
+        announce_landed(context.config)
     return report

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow.compute as pc
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.new_run import run_resource
 from trajmill.flows.policies.policy import CHOICE
 from trajmill.pipelines.reading.verdicts import read_verdicts
-from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_table
@@ -20,30 +18,22 @@ ENOUGH_LABEL = "trajmill.enough"
 """Label of the event's resource: `yes` if there is enough to retrain, else `no`; triggers cannot compare numbers."""
 
 
-def warehouse_resource(root: Path | str) -> str:
-    """The warehouse's resource id in Prefect's events."""
-    return f"trajmill.warehouse.{content_id(str(root.absolute() if isinstance(root, Path) else root))}"
-
-
-def announce_landed(root: Path | str, accepted: int, enough: int) -> None:
-    """Emit the event for a commit of judged trajectories.
-
-    Args:
-        root: the warehouse.
-        accepted: trajectories judged correct since the last training.
-        enough: number from which a retraining starts.
-    """
+def announce_landed(config: Config) -> int:
+    """Emit the event for a commit of judged trajectories; return how many were accepted since the last training."""
     from prefect.events import emit_event
 
+    accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
+    warehouse = create_warehouse(config.run.root)
     emit_event(
         LANDED,
         resource={
-            "prefect.resource.id": warehouse_resource(root),
-            "prefect.resource.name": str(root),
+            "prefect.resource.id": run_resource(warehouse, config.run_id),
+            "prefect.resource.name": f"{config.run_id} in {warehouse.address}",
             ENOUGH_LABEL: "yes" if accepted >= enough else "no",
         },
         payload={"accepted_since_training": accepted, "enough": enough},
     )
+    return accepted
 
 
 def accepted_since_training(config: Config) -> int:

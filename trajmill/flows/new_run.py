@@ -1,20 +1,32 @@
-"""Notices that a configuration begins a new run where another one was to go on."""
+"""Begins and finds the runs of a warehouse; a configuration that has changed begins none without being asked to."""
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.staging import has_begun
 
 IDENTITY_FILE = "identity.json"
 """Name of the file, in the run's folder, with what identifies the run."""
+_CONFIG_FILE = "config.json"
+_RESOURCE_FILE = "resource"
 _MOST_NAMED = 6
+
+
+class ShownRun(NamedTuple):
+    """A run that a command shows."""
+
+    run_id: str
+    config: Config
 
 
 class NewRunError(BadInputError):
@@ -36,14 +48,64 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
         earlier = _newest_of_name(warehouse, config.run.name)
         if earlier is not None:
             raise NewRunError(_line(warehouse, run_id, earlier, config.identity()))
-    file = _identity_file(warehouse, run_id)
+    file = _file(warehouse, run_id, IDENTITY_FILE)
     if warehouse.store.size(file) is None:
         warehouse.store.put(file, json.dumps(config.identity(), indent=1, sort_keys=True).encode())
+    # Addresses of endpoints and notifications may hold keys, and nothing that reads the file needs them.
+    kept = config.model_dump_json(serialize_as_any=True, exclude={"endpoints", "notify"})
+    warehouse.store.put(_file(warehouse, run_id, _CONFIG_FILE), kept.encode())
     warehouse.staging(run_id).mkdir(parents=True, exist_ok=True)
 
 
-def _identity_file(warehouse: Warehouse, run_id: str) -> str:
-    return warehouse.name(warehouse.run(run_id) / IDENTITY_FILE)
+def begun_runs(warehouse: Warehouse) -> list[str]:
+    """Return the ids of the runs of a warehouse, the one that changed last at the end."""
+    begun = [
+        run for run in warehouse.store.folders("runs") if warehouse.store.size(_file(warehouse, run, IDENTITY_FILE))
+    ]
+    return sorted(begun, key=lambda run: _last_change(warehouse, run))
+
+
+def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | None) -> list[ShownRun]:
+    """Return the configured run, or those of a warehouse that the user has named without a configuration.
+
+    A run of a named warehouse has the configuration with which it was last continued.
+
+    Raises:
+        BadInputError: no run has begun in the named warehouse.
+    """
+    if root is None or config_file is not None:
+        config = load_config(config_file)
+        return [ShownRun(config.run_id, config)]
+    runs = begun_runs(warehouse)
+    if not runs:
+        raise BadInputError(f"no run has begun in {warehouse.address}; `trajmill evolve` begins one")
+    return [ShownRun(run, config_of(warehouse, run)) for run in runs]
+
+
+def config_of(warehouse: Warehouse, run_id: str) -> Config:
+    """Return the configuration with which a run was last continued, without endpoints and `[notify]`.
+
+    A run that an earlier version of trajmill has begun has the defaults.
+    """
+    stored = warehouse.store.get(_file(warehouse, run_id, _CONFIG_FILE))
+    return Config() if stored is None else Config.model_validate_json(stored)
+
+
+def run_resource(warehouse: Warehouse, run_id: str) -> str:
+    """Return the id of a run in Prefect, wherever the warehouse is mounted; made at the first call.
+
+    Two runs of the same configuration in two warehouses have different ids.
+    """
+    file = _file(warehouse, run_id, _RESOURCE_FILE)
+    stored = warehouse.store.get(file)
+    if stored is None:
+        warehouse.store.create(file, f"trajmill.run.{run_id}.{uuid.uuid4().hex[:8]}".encode())
+        stored = warehouse.store.get(file)
+    return (stored or b"").decode()
+
+
+def _file(warehouse: Warehouse, run_id: str, name: str) -> str:
+    return warehouse.name(warehouse.run(run_id) / name)
 
 
 def _newest_of_name(warehouse: Warehouse, name: str) -> str | None:
@@ -55,13 +117,13 @@ def _newest_of_name(warehouse: Warehouse, name: str) -> str | None:
 
 def _last_change(warehouse: Warehouse, run: str) -> float:
     folder = warehouse.staging(run)
-    if warehouse.store.is_local:
+    if warehouse.store.is_local and folder.exists():
         return folder.stat().st_mtime
     return max((file.modified for file in warehouse.store.files(warehouse.name(folder))), default=0.0)
 
 
 def _line(warehouse: Warehouse, run_id: str, earlier: str, identity: Mapping[str, Any]) -> str:
-    changed = _changed_keys(warehouse.store.get(_identity_file(warehouse, earlier)), identity)
+    changed = _changed_keys(warehouse.store.get(_file(warehouse, earlier, IDENTITY_FILE)), identity)
     more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
     what = f"{', '.join(changed[:_MOST_NAMED])}{more} changed" if changed else "its configuration was another"
     return (

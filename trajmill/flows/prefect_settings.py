@@ -7,6 +7,7 @@ import.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.secrets import Secrets
 
 QUIET_DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -56,6 +58,32 @@ def set_talkative_defaults() -> None:
 def _set_defaults(defaults: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
     for name, value in defaults.items():
         environment.setdefault(name, value)
+
+
+class ScrubbedRecords(logging.Filter):
+    """Removes keys from log records, also from the errors that a traceback chains."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Scrub a record and let it pass."""
+        if record.exc_info:
+            record.exc_text = self._secrets.scrub(logging.Formatter().formatException(record.exc_info))
+            record.exc_info = None
+        record.msg, record.args = self._secrets.scrub(record.getMessage()), ()
+        return True
+
+
+def scrub_logs(secrets: Secrets) -> None:
+    """Keep keys out of what flows log to the Prefect server and the console, until this process ends."""
+    import prefect.main  # noqa: F401  # sets the handlers up
+
+    scrubbed = ScrubbedRecords(secrets)
+    for name in ("prefect", "prefect.flow_runs", "prefect.task_runs", "trajmill"):
+        for handler in logging.getLogger(name).handlers:
+            handler.addFilter(scrubbed)
 
 
 @contextmanager
@@ -100,7 +128,7 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
     if names_a_server():
         yield named_server()
         return
-    if not _is_free(port):
+    if not is_free(port):
         raise TrajmillError(
             f"port {port} is taken, so no Prefect server can be started there; if it is one, set "
             f"PREFECT_API_URL=http://127.0.0.1:{port}/api and start again"
@@ -226,7 +254,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nothing listens on a port of loopback."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

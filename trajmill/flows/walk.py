@@ -1,8 +1,10 @@
-"""Tries the environment of a configuration in a separate run."""
+"""Tries environments and programs in runs of their own: walks queries, and the pathways of programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,20 +12,33 @@ from rich.table import Table
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
+from trajmill.flows.policies.policy import endpoint_of
+from trajmill.flows.report.figures import PathwayRow, read_pathways
 from trajmill.flows.report.page import write_report
-from trajmill.flows.tasks.generate import GENERATE, generate
+from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.generate import GENERATE, generate, untrained_policy
+from trajmill.flows.tasks.pathways import PATHWAYS, pathways, programs_of
 from trajmill.flows.tasks.planned import watched
-from trajmill.flows.tasks.walk import WALK, walk_queries
-from trajmill.schemas.errors import BadInputError
+from trajmill.flows.tasks.queries.sources import pathway_source, queries_of
+from trajmill.flows.tasks.rollout import attempt_all
+from trajmill.pipelines.agents import ActingAgent
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import Query, Source
-from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.agents.spec import WalkerSpec
+from trajmill.stages.queries.pathways.source import PathwaySettings
+from trajmill.stages.rollout.base import plan_once
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.views import refresh_views
+from trajmill.warehouse.shards import write_tables
+
+WALK = "walk"
+PATHWAY_QUERIES = "pathway_queries"
 
 
 class WalkReport(NamedTuple):
@@ -44,17 +59,13 @@ def walk(config: Config, queries: int, source: str = "") -> WalkReport:
     """
     if source and source not in set(Source):
         raise BadInputError(f"there is no source {source!r}; {instead_of(source, Source)}")
-    name = f"{config.run.name}-walk-{source}{queries}"[-40:].lstrip("-_")
-    trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
-    warehouse = create_warehouse(trial.run.root)
-    context = RoundContext(trial, warehouse, 1)
-    with sole_worker(warehouse, trial.run_id), disk_full_as_error(warehouse.root):
+    context = _trial(config, f"walk-{source}{queries}")
+    with _working(context):
         with watched(context, GENERATE):
             generate(context)
         with watched(context, WALK):
             walk_queries(context, queries, Source(source) if source else None)
-        refresh_views(warehouse)
-        report = write_report(warehouse, trial.run_id)
+        report = write_report(context.warehouse, context.run_id)
     tried = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
     return WalkReport(_table(context, tried), report, not any(map(_reached_goal, tried)))
 
@@ -87,3 +98,101 @@ def _outcome(trajectory: Trajectory, query: Query) -> str:
     if trajectory.reward is None:
         return "no programmatic check" if query.goal == "{}" else f"not checked ({trajectory.stop_reason})"
     return f"reward {trajectory.reward:g}"
+
+
+def walk_queries(context: RoundContext, queries: int, source: Source | None = None) -> StageReport:
+    """Make one attempt at each of the first queries; those with an annotated path come first, then by id.
+
+    Raises:
+        TrajmillError: there are no queries of that source.
+    """
+
+    def work(at: StageRun) -> StageOutcome:
+        usable = [query for query in context.queries.values() if source in (None, query.source)]
+        if not usable:
+            raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
+        known = sorted(usable, key=lambda query: (not query.path, query.query_id))
+        chosen = known[:queries]
+        attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
+        return attempt_all(context, at, attempts, _walker(context, at, chosen))
+
+    return run_once(context, WALK, work)
+
+
+def _walker(context: RoundContext, at: StageRun, queries: list[Query]) -> ActingAgent:
+    explores = any(not query.path for query in queries)
+    return ActingAgent(WalkerSpec(), endpoint_of(context, untrained_policy(context, at)) if explores else None)
+
+
+class PathwaysReport(NamedTuple):
+    """The result of walking programs."""
+
+    table: Table
+    """A line for each program."""
+    queries: dict[Split, int]
+    """By split, the number of queries that were made."""
+    failures: int
+    """Branches that could not be walked, and queries that were refused."""
+    report_path: Path
+
+
+def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysReport:
+    """Walk programs, by default those of the configuration; a program is walked only once.
+
+    Raises:
+        TrajmillError: a program is unknown, nothing was found, or another process works on the run.
+    """
+    settings = config.pathways
+    changes = {"programs": programs or settings.programs, "queries": settings.queries or PathwaySettings().most}
+    asked = {"pathways": settings.model_copy(update=changes)}
+    context = _trial(config.model_copy(update=asked), "pathways")
+    programs_of(context.config)
+    models = [settings.second_opinion] if settings.second_opinion else []
+    logs = context.warehouse.run(context.run_id)
+    with _working(context), models_ready(context.config, logs, models):
+        with watched(context, PATHWAYS):
+            pathways(context)
+        with watched(context, PATHWAY_QUERIES):
+            _pathway_queries(context)
+        report = write_report(context.warehouse, context.run_id)
+    splits = Counter(query.split for query in context.queries.values())
+    return PathwaysReport(
+        _pathway_table(read_pathways(context.warehouse, context.run_id)),
+        {split: splits[split] for split in Split},
+        len(read_rows(context.warehouse, Failure, run_id=context.run_id)),
+        report,
+    )
+
+
+def _pathway_queries(context: RoundContext) -> StageReport:
+    """Make queries from pathways only, as a stage of its own."""
+
+    def work(at: StageRun) -> StageOutcome:
+        made = queries_of(context, [pathway_source(context)])
+        files = write_tables(context.warehouse, at, {"queries": made.queries, "failures": made.failures})
+        return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files)
+
+    return run_once(context, PATHWAY_QUERIES, work)
+
+
+def _trial(config: Config, what: str) -> RoundContext:
+    """The only round of a run of its own, with the same settings."""
+    name = f"{config.run.name}-{what}"[-40:].lstrip("-_")
+    trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
+    return RoundContext(trial, create_warehouse(trial.run.root), 1)
+
+
+@contextmanager
+def _working(context: RoundContext) -> Iterator[None]:
+    with sole_worker(context.warehouse, context.run_id), disk_full_as_error(context.warehouse.root):
+        yield
+
+
+def _pathway_table(rows: tuple[PathwayRow, ...]) -> Table:
+    headings = ("program", "pathways", "dialogs", "tabs", "need a selection", "seconds", "per second")
+    table = Table(*headings, title=f"{sum(row.pathways for row in rows)} pathways")
+    for row in rows:
+        speed = "–" if row.per_second is None else f"{row.per_second:.1f}"
+        counts = (row.pathways, row.dialogs, row.tabs, row.need_selection)
+        table.add_row(row.program, *map(str, counts), f"{row.seconds:.1f}", speed)
+    return table

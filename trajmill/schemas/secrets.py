@@ -12,6 +12,7 @@ REMOVED = "***"
 _SHORTEST = 8
 """Characters of the shortest key that is removed: shorter ones, such as `EMPTY`, occur in ordinary text."""
 _HOLDS_KEY = re.compile(r".*(KEY|TOKEN|SECRET|PASSWORD|AUTH_STRING|CONNECTION_STRING)", re.IGNORECASE)
+_HOLDS_URL = re.compile(r".*(URL|ENDPOINT|PROXY)", re.IGNORECASE)
 
 
 class Secrets:
@@ -27,10 +28,12 @@ class Secrets:
     def of(cls, variables: Mapping[str, str], *keys: str, urls: Iterable[str] = ()) -> Secrets:
         """The given keys, the passwords in URLs, and the values of variables whose name ends as that of a key.
 
-        Such names end in `KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `AUTH_STRING` or `CONNECTION_STRING`.
+        Such names end in `KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `AUTH_STRING` or `CONNECTION_STRING`; names that end in
+        `URL`, `ENDPOINT` or `PROXY` hold URLs, which may have a password.
         """
         named = (value for name, value in variables.items() if _HOLDS_KEY.fullmatch(name))
-        return cls((*keys, *named, *(unquote(urlsplit(url).password or "") for url in urls)))
+        places = (value for name, value in variables.items() if _HOLDS_URL.fullmatch(name))
+        return cls((*keys, *named, *(_password(url) for url in (*urls, *places))))
 
     def scrub(self, text: str) -> str:
         """The text with each key replaced: as it is, percent-encoded, with JSON escapes, or in base64."""
@@ -40,6 +43,13 @@ class Secrets:
     def scrub_bytes(self, data: bytes) -> bytes:
         """The same for UTF-8 bytes."""
         return self._pattern.sub(REMOVED.encode(), data) if self._pattern else data
+
+
+def _password(url: str) -> str:
+    try:
+        return unquote(urlsplit(url).password or "")
+    except ValueError:
+        return ""
 
 
 def _spelled(key: str) -> str:

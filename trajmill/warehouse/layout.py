@@ -14,7 +14,7 @@ from trajmill.warehouse.store.address import store_at
 from trajmill.warehouse.store.base import FileStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_VERSION_FILE = "warehouse.json"
+VERSION_FILE = "warehouse.json"
 ONLY_SHARD = "00000"
 """Name of the shard of a stage with only one shard."""
 
@@ -118,7 +118,7 @@ def create_warehouse(root: Path | str) -> Warehouse:
         warehouse.root.mkdir(parents=True, exist_ok=True)
         version = _version(warehouse)
         if version is None or version < SCHEMA_VERSION:
-            warehouse.store.put(_VERSION_FILE, (json.dumps({"schema_version": SCHEMA_VERSION}) + "\n").encode())
+            warehouse.store.put(VERSION_FILE, (json.dumps({"schema_version": SCHEMA_VERSION}) + "\n").encode())
         _make_folders(warehouse)
     except OSError as error:
         raise BadInputError(
@@ -136,7 +136,7 @@ def open_warehouse(root: Path | str) -> Warehouse:
     warehouse = Warehouse(store_at(root))
     if _version(warehouse) is None:
         raise BadInputError(
-            f"{warehouse.address} is no warehouse ({_VERSION_FILE} is missing); name the folder that `evolve` wrote"
+            f"{warehouse.address} is no warehouse ({VERSION_FILE} is missing); name the folder that `evolve` wrote"
         )
     if not warehouse.store.is_local:
         _make_folders(warehouse)
@@ -164,7 +164,7 @@ def _make_folders(warehouse: Warehouse) -> None:
 def _version(warehouse: Warehouse) -> int | None:
     """The schema version; None if there is no warehouse."""
     # Whoever begins with an address at which there is nobody is told at once.
-    written, where = warehouse.store.impatient().get(_VERSION_FILE), warehouse.store.uri(_VERSION_FILE)
+    written, where = warehouse.store.impatient().get(VERSION_FILE), warehouse.store.uri(VERSION_FILE)
     if written is None:
         return None
     try:

@@ -13,8 +13,7 @@ from tests.stages.export.formats.folders import ReadRow, read
 from tests.stages.models.fault_server import running_server
 from trajmill.flows.cli.app import run
 from trajmill.flows.context import RoundContext
-from trajmill.flows.round import do_stage
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.dialects.base import Reply

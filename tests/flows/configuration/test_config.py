@@ -59,6 +59,16 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[run]\nworkers = 1\n", "2: unknown key run.workers; did you mean rollout.workers?"),
         ("[models]\npolcy = 'embedded'\n", "2: unknown key models.polcy; did you mean models.policy?"),
         ("[run]\nseed = 'x'\n", '2: run.seed should be a valid integer, not "x"'),
+        (
+            '[serve]\ncron = "99 99 * * *"\n',
+            "2: serve.cron should be a cron schedule of minute, hour, day, month and weekday (bad minute), "
+            'not "99 99 * * *"',
+        ),
+        (
+            '[serve]\nmaintain_cron = "0 0 31 2 *"\n',
+            "2: serve.maintain_cron should be a cron schedule of minute, hour, day, month and weekday "
+            '(bad day-of-month), not "0 0 31 2 *"',
+        ),
         ("[run]\nrounds = 0\n", "2: run.rounds should be greater than 0, not 0"),
         ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
         ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),

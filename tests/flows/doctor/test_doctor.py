@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import threading
 import tomllib
+from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +15,9 @@ from types import SimpleNamespace
 import pytest
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.doctor.base import Finding
-from trajmill.flows.doctor.consistency import check_consistency
-from trajmill.flows.doctor.examination import examine
-from trajmill.flows.doctor.installation import check_installation
-from trajmill.flows.doctor.surroundings import check_surroundings
-from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.flows.doctor import Finding, check_consistency, check_installation, check_surroundings, examine
+from trajmill.flows.nights.log import remember_server
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 
 
 def wrong(findings: list[Finding]) -> list[str]:
@@ -39,7 +40,7 @@ def test_what_the_environment_needs_and_is_missing_has_its_command(monkeypatch: 
             raise PackageNotFoundError(package)
         return "1.0"
 
-    monkeypatch.setattr("trajmill.flows.doctor.installation.version", version)
+    monkeypatch.setattr("trajmill.flows.doctor.version", version)
     monkeypatch.setattr(shutil, "which", lambda program: None)
     found = list(check_installation(Config.model_validate({"environment": {"kind": "android"}})))
     assert [finding.line() for finding in found if finding.is_wrong] == [
@@ -54,11 +55,42 @@ def test_every_extra_for_users_is_looked_at() -> None:
     assert {f"extra {name}" for name in project["optional-dependencies"]} - {"extra dev"} <= looked_at
 
 
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/api", "http://127.0.0.1:{port}/api"])
+def test_a_prefect_server_that_does_not_answer_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answer = threading.Thread(target=_answer_as_no_web_server, args=[listener], daemon=True)
+        answer.start()
+        monkeypatch.setenv("PREFECT_API_URL", address.format(port=listener.getsockname()[1]))
+        found = list(check_surroundings(Config.model_validate({"run": {"root": tmp_path}})))
+    assert "Prefect server" in wrong(found)
+    assert found[-1].mend == "start it (`trajmill serve`), or correct PREFECT_API_URL"
+
+
+def _answer_as_no_web_server(listener: socket.socket) -> None:
+    with suppress(OSError), listener.accept()[0] as connection:
+        connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+
+def test_the_server_that_served_the_run_is_wrong_when_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    config, warehouse = Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path)
+    assert "Prefect server" not in wrong(list(check_surroundings(config)))
+    remember_server(warehouse, config.run_id, "http://127.0.0.1:1/api", datetime.now(UTC))
+    assert "Prefect server" in wrong(list(check_surroundings(config)))
+
+
 def test_servers_that_do_not_answer_and_full_disks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=990, free=10))
     endpoints = {"owl": {"model": "owl-7b", "urls": ("http://127.0.0.1:1/v1",)}}
     config = Config.model_validate({"run": {"root": tmp_path}, "endpoints": endpoints, "models": {"writer": "owl"}})
-    assert wrong(list(check_surroundings(config))) == ["disk", "endpoints.owl"]
+    found = list(check_surroundings(config))
+    assert wrong(found) == ["disk", "endpoints.owl"]
+    assert next(each for each in found if each.what == "endpoints.owl").line().count("start it") == 1
 
 
 @pytest.mark.slow

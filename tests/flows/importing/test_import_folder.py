@@ -18,10 +18,8 @@ from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.importing.import_folder import import_folder
-from trajmill.flows.round import do_stage
-from trajmill.flows.round_stages import STAGES
-from trajmill.flows.status.now import working_stage
-from trajmill.flows.status.page import now_line
+from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.status.live import now_line, working_stage
 from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.schemas.errors import BadInputError

@@ -20,8 +20,7 @@ from trajmill.flows.configuration.text import config_as_toml
 from trajmill.flows.context import RoundContext
 from trajmill.flows.judging.calibrate import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
-from trajmill.flows.round import do_stage
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.calibrate import CALIBRATE, judge_precision
 from trajmill.flows.tasks.judge import JUDGE_GUIDED

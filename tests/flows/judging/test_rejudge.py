@@ -17,8 +17,7 @@ from trajmill.flows.configuration.text import config_as_toml
 from trajmill.flows.context import RoundContext
 from trajmill.flows.judging.rejudge import RejudgeReport, rejudge
 from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.round import do_stage
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.tasks.derive import DERIVE_RL
 from trajmill.flows.terminal.show import find_trajectory
 from trajmill.pipelines.reading.history import read_history

@@ -14,10 +14,16 @@ from tests.flows.nights.inbox import Inbox
 @pytest.fixture
 def inbox() -> Iterator[Inbox]:
     received: list[dict[str, Any]] = []
+    heartbeats: list[str] = []
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            heartbeats.append(self.path)
             self.send_response(200)
             self.end_headers()
 
@@ -27,7 +33,8 @@ def inbox() -> Iterator[Inbox]:
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Inbox.model_construct(webhook=f"http://127.0.0.1:{server.server_port}/hook", blocks=(), received=received)
+    address = f"http://127.0.0.1:{server.server_port}/hook"
+    yield Inbox.model_construct(webhook=address, heartbeat="", blocks=(), received=received, heartbeats=heartbeats)
     server.shutdown()
     thread.join()
     server.server_close()

@@ -11,3 +11,4 @@ class Inbox(NotifySection):
     """The address of a local webhook, and what it has received."""
 
     received: list[dict[str, Any]] = []
+    heartbeats: list[str] = []

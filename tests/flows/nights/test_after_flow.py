@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -14,13 +15,11 @@ from prefect.states import Completed, Crashed, Failed, Running
 from tests.flows.nights.inbox import Inbox
 from tests.flows.synthetic_run import HOSTILE
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.nights.after_flow import conclude
-from trajmill.flows.nights.ending import Ending, FlowEnd
-from trajmill.flows.nights.lost_runs import end_lost_runs
+from trajmill.flows.nights.log import Ending, FlowEnd, ended_flows
 from trajmill.flows.nights.nightly import nightly
+from trajmill.flows.nights.notices import conclude, end_lost_runs
 from trajmill.flows.report.nights import read_nights
 from trajmill.flows.report.page import render_report
-from trajmill.flows.status.flow_log import ended_flows
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.views import refresh_views
 
@@ -63,7 +62,10 @@ def test_what_ran_unattended_is_remembered_and_stands_in_the_report(
     assert [row.began for row in rows][1] == "2026-03-02 02:00" and (rows[1].disk_mb or 0) > 0
     assert [flow.state for flow in ended_flows(warehouse, config.run_id, 1)] == ["Maintained"]
     (message,) = inbox.received
-    assert message["subject"] == "trajmill: nightly failed"
+    assert message["subject"] == "trajmill: nightly/default failed"
+    assert (message["run"], message["host"]) == (config.run_id, socket.gethostname())
+    assert message["warehouse"] == str(warehouse.root)
+    assert message["link"].endswith(f"/runs/flow-run/{UUID(int=2)}")
     refresh_views(warehouse)
     page = render_report(warehouse, config.run_id)
     assert "People were told." in page and HOSTILE not in page and "round 1: 4 of 4 attempts" in page
@@ -79,14 +81,20 @@ def test_a_run_that_has_not_begun_remembers_nothing(inbox: Inbox, tmp_path: Path
 
 def test_a_run_whose_process_is_gone_is_ended_and_told(settings: Path, inbox: Inbox, prefect_server: None) -> None:
     with get_client(sync_client=True) as client:
-        made = client.create_deployment(client.create_flow(nightly), name="lost-nightly")
-        runs = [client.create_flow_run_from_deployment(made, parameters={"config_file": str(settings)}) for _ in "abc"]
+        ours, theirs = (
+            client.create_deployment(client.create_flow(nightly), name=name, tags=[name]) for name in ("ours", "theirs")
+        )
+        elsewhere = client.create_flow_run_from_deployment(theirs, parameters={"config_file": str(settings)})
+        client.set_flow_run_state(elsewhere.id, Running(), force=True)
+        runs = [client.create_flow_run_from_deployment(ours, parameters={"config_file": str(settings)}) for _ in "abc"]
         client.set_flow_run_state(runs[0].id, Running(), force=True)
         client.set_flow_run_state(runs[1].id, Completed(), force=True)
-        assert end_lost_runs(["lost-nightly"]) == 1
+        assert end_lost_runs("ours") == 1
         states = [client.read_flow_run(run.id).state_name for run in runs]
         assert states == [Crashed().name, "Completed", "Scheduled"]
-        assert end_lost_runs(["lost-nightly"]) == 0
-        client.delete_deployment(made)
+        assert end_lost_runs("ours") == 0
+        assert client.read_flow_run(elsewhere.id).state_name == "Running", "another run's flow goes on"
+        for made in (ours, theirs):
+            client.delete_deployment(made)
     (message,) = inbox.received
     assert "the process that ran it is gone" in message["what"]

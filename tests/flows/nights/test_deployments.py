@@ -10,11 +10,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.flows.nights.inbox import Inbox
 from tests.flows.synthetic_run import policy_version, write_run
 from tests.flows.tasks.test_judge_served import approving
 from tests.stages.importing import samples
@@ -23,10 +25,12 @@ from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.landed_event import LANDED, accepted_since_training
+from trajmill.flows.new_run import begun_runs
 from trajmill.flows.nights.deployments import deployments
+from trajmill.flows.nights.log import remember_server
 from trajmill.flows.nights.retrain import retrain
-from trajmill.flows.status.flow_runs import flow_runs
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.flows.status.page import flow_runs
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +71,10 @@ retrain_after_accepted = {enough}
 """
 
 
+def flow_of(deployment: dict[str, Any]) -> str:
+    return str(deployment["entrypoint"]).rpartition(".")[2]
+
+
 class Served(NamedTuple):
     """A running `trajmill serve`."""
 
@@ -98,10 +106,21 @@ class Served(NamedTuple):
 
     def runs_of(self, deployment: str) -> list[tuple[str, str]]:
         """State and message of the runs of a deployment that were not put there by a schedule, the first one first."""
-        ids = {row["id"] for row in self.ask("deployments") if row["name"] == deployment}
+        ids = {row["id"] for row in self.ask("deployments") if flow_of(row) == deployment}
         rows = (row for row in self.ask("flow_runs") if row["deployment_id"] in ids and not row["auto_scheduled"])
         ordered = sorted(rows, key=lambda row: str(row["created"]))
         return [(row["state"]["name"], row["state"]["message"] or "") for row in ordered]
+
+
+def serve(folder: Path, environment: dict[str, str], *options: str) -> subprocess.Popen[bytes]:
+    with (folder / "words").open("wb") as words:
+        return subprocess.Popen(
+            [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "serve", *options],
+            cwd=folder,
+            env=environment,
+            stdout=words,
+            stderr=words,
+        )
 
 
 @pytest.fixture
@@ -115,19 +134,13 @@ def served(prefect_home: Path, judge_url: str, tmp_path: Path) -> Iterator[Serve
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    (tmp_path / "trajmill.toml").write_text(FILE.format(url=judge_url, enough=ENOUGH))
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "trajmill.toml").write_text(FILE.format(url=judge_url, enough=ENOUGH))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment["PREFECT_HOME"] = str(prefect_home)
-    with (tmp_path / "words").open("wb") as words:
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "serve", "--port", str(port)],
-            cwd=tmp_path,
-            env=environment,
-            stdout=words,
-            stderr=words,
-        )
+    process = serve(tmp_path / "first", environment, "--port", str(port))
     api = f"http://127.0.0.1:{port}/api"
-    served = Served(process, api, tmp_path / "trajmill-data", environment | {"PREFECT_API_URL": api})
+    served = Served(process, api, tmp_path / "first" / "trajmill-data", environment | {"PREFECT_API_URL": api})
     try:
         yield served
     finally:
@@ -149,17 +162,25 @@ def wait_for(what: Callable[[], bool], seconds: float = 500) -> bool:
 
 
 def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_retraining(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    assert wait_for(lambda: {row["name"] for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
-    (nightly,) = (row for row in served.ask("deployments") if row["name"] == "nightly")
+    assert wait_for(lambda: {flow_of(row) for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
+    (nightly,) = (row for row in served.ask("deployments") if flow_of(row) == "nightly")
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
     with urllib.request.urlopen(f"{served.api.removesuffix('api')}ui-settings", timeout=200) as answer:
         assert json.load(answer)["api_url"] == served.api, "the page asks the server that shows it"
     assert wait_for(lambda: any(row["auto_scheduled"] for row in served.ask("flow_runs")))
 
-    first, both = tmp_path / "first", tmp_path / "both"
+    # A second run is served by the same server; what lands in the first one is none of its business.
+    folder = tmp_path / "second"
+    folder.mkdir()
+    (folder / "trajmill.toml").write_text(f'[run]\nname = "second"\n[notify]\nwebhook = "{inbox.webhook}"\n')
+    second = serve(folder, served.environment)
+    all_six = sorted(f"{flow}/{name}" for flow in ("maintain", "nightly", "retrain") for name in ("default", "second"))
+    assert wait_for(lambda: sorted(f"{flow_of(row)}/{row['name']}" for row in served.ask("deployments")) == all_six)
+
+    first, both = tmp_path / "one", tmp_path / "both"
     one, other = (samples.android_control_record(episode, goal=f"set alarm {episode}") for episode in (1, 2))
     samples.write(first, "android_control-0", samples.tfrecords([one]))
     samples.write(both, "android_control-0", samples.tfrecords([one, other]))
@@ -172,13 +193,37 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     assert {other for other, _ in others} <= {"Late", "Scheduled", "Pending", "Running", "NotEnough"}
     assert served.runs_of("nightly") == []
 
-    runs = flow_runs(served.root)
-    assert {run.deployment for run in runs.last} == {"retrain"}
-    assert {run.deployment for run in runs.next} >= {"nightly", "maintain"}
+    runs = flow_runs(*only_run(served.root))
+    assert {run.flow for run in runs.last} == {"retrain"} and {run.flow for run in runs.next} >= {"nightly", "maintain"}
+    of_second = flow_runs(*only_run(folder / "trajmill-data"))
+    assert of_second.last == () and of_second.address == served.api
+    assert {run.flow for run in of_second.next} == {"nightly", "maintain"}
 
-    served.process.send_signal(signal.SIGINT)
-    assert served.process.wait(300) == 0
-    assert "Traceback" not in (served.root.parent / "words").read_text(encoding="utf-8")
+    for process in (second, served.process):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(300) == 0
+    for place in (folder, served.root.parent):
+        assert "Traceback" not in (place / "words").read_text(encoding="utf-8")
+    assert inbox.received == []
+
+    # The nights go by without `serve`; its next start notifies people, once.
+    warehouse, run_id = only_run(folder / "trajmill-data")
+    remember_server(warehouse, run_id, served.api, datetime.now(UTC))
+    file = warehouse.run(run_id) / "served.json"
+    file.write_text(file.read_text().replace(datetime.now(UTC).strftime('"since":"%Y'), '"since":"2020'))
+    alone = {name: value for name, value in served.environment.items() if name != "PREFECT_API_URL"}
+    again = serve(folder, alone, "--port", served.api.removesuffix("/api").rpartition(":")[2])
+    assert wait_for(lambda: bool(inbox.received))
+    again.send_signal(signal.SIGINT)
+    again.wait(300)
+    (message,) = inbox.received
+    assert message["subject"] == "trajmill: nightly/second did not happen" and message["run"] == run_id
+
+
+def only_run(root: Path) -> tuple[Warehouse, str]:
+    warehouse = open_warehouse(root)
+    (run,) = begun_runs(warehouse)
+    return warehouse, run
 
 
 def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.flows.synthetic_run import RUN
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.nights.landed import Landed, landed_in
+from trajmill.flows.nights.nightly import Landed, landed_in
 from trajmill.warehouse.layout import Warehouse
 
 pytestmark = pytest.mark.slow

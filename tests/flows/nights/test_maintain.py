@@ -8,7 +8,7 @@ import pytest
 from tests.flows.synthetic_run import write_run
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.nights.ending import Ending
+from trajmill.flows.nights.log import Ending
 from trajmill.flows.nights.maintain import keep_small
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker
@@ -32,14 +32,16 @@ def test_maintenance_says_what_it_did_and_keeps_what_is_used(tmp_path: Path) -> 
     assert keep_small(config).line.startswith("0 releases dropped, 0 tables compacted, 0 unused files deleted")
 
 
-def test_releases_of_a_run_at_work_are_dropped_another_night(tmp_path: Path) -> None:
+def test_old_releases_of_the_run_alone_are_dropped_when_nobody_works_on_it(tmp_path: Path) -> None:
     config = Config.model_validate({"run": {"root": tmp_path}, "retention": {"releases": 1}})
-    warehouse = create_warehouse(tmp_path)
-    for number in (1, 2):
-        export(warehouse, f"run-a-r{number}")
-        release(warehouse, f"run-a-r{number}", round=number)
-    with sole_worker(warehouse, "run-a"):
-        assert keep_small(config).line.startswith("0 releases dropped (not of run-a, which another process works on), ")
-        assert release_names(warehouse) == ["run-a-r1", "run-a-r2"]
+    warehouse, ours = create_warehouse(tmp_path), config.run_id
+    for run in (ours, "run-b"):
+        for number in (1, 2):
+            export(warehouse, f"{run}-r{number}")
+            release(warehouse, f"{run}-r{number}", round=number, run_id=run)
+    with sole_worker(warehouse, ours):
+        line = keep_small(config).line
+        assert line.startswith(f"0 releases dropped (not of {ours}, which another process works on), ")
+        assert len(release_names(warehouse)) == 4
     assert keep_small(config).line.startswith("1 releases dropped, ")
-    assert release_names(warehouse) == ["run-a-r2"]
+    assert release_names(warehouse) == [f"{ours}-r2", "run-b-r1", "run-b-r2"]

@@ -11,16 +11,16 @@ import pytest
 from prefect import flow
 
 from tests.flows.policies.network import WaitingRun
+from tests.flows.tasks.test_judge_served import served as judged_by_server
 from tests.flows.tasks.test_train import tiny_config
+from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.serve import ServeSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.nights.at_work import at_work
-from trajmill.flows.nights.ending import Ending, FlowEnd
-from trajmill.flows.nights.landed import Landed
-from trajmill.flows.nights.nightly import collect_night
-from trajmill.flows.nights.retrain import retrain_if_enough
+from trajmill.flows.nights.log import Ending, FlowEnd
+from trajmill.flows.nights.nightly import Landed, collect_night
+from trajmill.flows.nights.retrain import retrain_if_enough, working_alone
 from trajmill.flows.round import current_round, summary_of
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.measure import measured_queries
@@ -70,7 +70,7 @@ def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path,
 
 
 def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajmill.flows.nights.at_work._SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("trajmill.flows.nights.retrain._SECONDS_BETWEEN_LOOKS", 0.01)
     skips = served(Config.model_validate({"run": {"root": tmp_path}}), when_busy="skip")
     entered, leave = threading.Event(), threading.Event()
 
@@ -82,29 +82,39 @@ def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: p
     other = threading.Thread(target=work_elsewhere, daemon=True)
     other.start()
     entered.wait()
-    with pytest.raises(RunInUseError), at_work(skips):
+    with pytest.raises(RunInUseError), working_alone(skips):
         raise AssertionError("another works on it")
     met = collect_night(skips)
     assert met.ending is Ending.SKIPPED and "is at work on it" in met.line
     threading.Timer(0.1, leave.set).start()
-    with at_work(served(skips, when_busy="wait")):
+    with working_alone(served(skips, when_busy="wait")):
         assert leave.is_set()
     other.join()
 
 
 @pytest.mark.parametrize(
-    ("finished", "trained", "expected"),
+    ("finished", "accepted", "unjudged", "trained", "expected"),
     [
-        (3, None, Ending.COLLECTED),
-        (3, Ending.TRAINED, Ending.COLLECTED),
-        (3, Ending.NOT_TRAINED, Ending.COLLECTED),
-        (3, Ending.BELOW_JUDGE_FLOOR, Ending.BELOW_JUDGE_FLOOR),
-        (3, Ending.AWAITING_POLICY, Ending.AWAITING_POLICY),
-        (0, Ending.BELOW_JUDGE_FLOOR, Ending.EMPTY_NIGHT),
+        (3, 1, 0, None, Ending.COLLECTED),
+        (3, 1, 0, Ending.TRAINED, Ending.COLLECTED),
+        (3, 1, 0, Ending.NOT_TRAINED, Ending.NOT_TRAINED),
+        (3, 1, 0, Ending.VALIDATION_FELL, Ending.VALIDATION_FELL),
+        (3, 1, 0, Ending.BELOW_JUDGE_FLOOR, Ending.BELOW_JUDGE_FLOOR),
+        (3, 1, 0, Ending.AWAITING_POLICY, Ending.AWAITING_POLICY),
+        (0, 0, 0, Ending.BELOW_JUDGE_FLOOR, Ending.EMPTY_NIGHT),
+        (3, 0, 0, Ending.NOT_TRAINED, Ending.NOTHING_ACCEPTED),
+        (10, 1, 3, None, Ending.JUDGE_FAILS),
+        (10, 1, 2, None, Ending.COLLECTED),
     ],
 )
 def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: int, trained: Ending | None, expected: Ending
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    finished: int,
+    accepted: int,
+    unjudged: int,
+    trained: Ending | None,
+    expected: Ending,
 ) -> None:
     config = served(Config.model_validate({"run": {"root": tmp_path}}), nightly_trains=trained is not None)
     asked = []
@@ -115,9 +125,9 @@ def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person
 
     replaced: dict[str, Callable[..., object]] = {
         "collect": lambda context: None,
-        "landed_in": lambda context: Landed((context.round,), 3, finished, 1),
+        "landed_in": lambda context: Landed((context.round,), finished, finished, accepted, unjudged),
         "train_round": train,
-        "announce_landed": lambda *numbers: None,
+        "announce_landed": lambda config: 0,
         "create_markdown_artifact": lambda *texts, **more: None,
     }
     for name, instead in replaced.items():
@@ -137,3 +147,14 @@ def test_a_night_that_finds_a_policy_that_nobody_has_trained_says_so(
     assert end.ending is Ending.AWAITING_POLICY
     assert end.line.startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
     assert current_round(config).round == 1, "nothing is collected on top of a round that waits"
+
+
+@pytest.mark.slow
+def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path, prefect_server: None) -> None:
+    with running_server([Fault.NONE]) as server:
+        config = judged_by_server(tmp_path, server.url)
+        config = config.model_copy(update={"guidance": config.guidance.model_copy(update={"enabled": False})})
+        end = flow(validate_parameters=False)(collect_night)(config)
+    assert end.ending is Ending.JUDGE_FAILS
+    counts = re.search(r"(\d+) of \d+ attempts finished.* 0 accepted, (\d+) could not be judged", end.line)
+    assert counts is not None and counts[1] == counts[2]

@@ -11,18 +11,19 @@ import pytest
 from tests.flows.nights.lock_holder import hold
 from tests.flows.policies.network import WaitingRun
 from tests.flows.small_run import small_config
+from tests.flows.synthetic_run import policy_version
+from tests.warehouse.samples import commit_rows, stage_run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.nights.ending import Ending
-from trajmill.flows.nights.retrain import retrain, retrain_if_enough
+from trajmill.flows.nights.log import Ending
+from trajmill.flows.nights.retrain import retrain, retrain_if_enough, validation_fall
 from trajmill.flows.policies.policy import PROMOTE
-from trajmill.flows.round import current_round, do_stage, run_stage
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, current_round, do_stage, run_stage
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN
-from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
 from trajmill.warehouse.read import read_rows
@@ -106,6 +107,26 @@ def test_retraining_says_what_a_policy_waits_for(waiting_run: WaitingRun, tmp_pa
     early = retrain_if_enough(begun)
     assert early.ending is Ending.NOT_ENOUGH
     assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
+
+
+@pytest.mark.parametrize(
+    ("successes", "line"),
+    [
+        ([40, 38, 37, 36], "validation fell at each of the last 3 promotions: 80, 76, 74, 72 %"),
+        ([30, 40, 38, 37, 36], "validation fell at each of the last 3 promotions: 80, 76, 74, 72 %"),
+        ([40, 38, 38, 36], ""),
+        ([40, 38, 37], ""),
+    ],
+)
+def test_a_fall_of_validation_over_three_promotions_is_named(tmp_path: Path, successes: list[int], line: str) -> None:
+    context = RoundContext(Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path), 9)
+    for number, count in enumerate(successes, start=3):
+        at = stage_run("promote", number, context.run_id)
+        measured = (SplitSuccess(split="validation", queries=50, successes=count),)
+        row = policy_version(at, 9).model_copy(update={"success": measured, "promoted": True})
+        refused = row.model_copy(update={"promoted": False, "model_version": f"refused-{number}"})
+        commit_rows(context.warehouse, at, row, refused)
+    assert validation_fall(context) == line
 
 
 def test_a_second_process_is_refused_until_the_first_is_gone_however_it_goes(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from trajmill.flows.policies.addition import Addition
 from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.policies.commands import add_and_evaluate, list_policies, promote_policy, roll_back_policy
 from trajmill.flows.policies.policy import policy_before
-from trajmill.flows.round import current_round, do_stage, run_stage, summary_of
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, current_round, do_stage, run_stage, summary_of
 from trajmill.flows.status.page import status_lines
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.rollout import ROLLOUT

@@ -13,12 +13,13 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from tests.flows.synthetic_run import HOSTILE, RUN, STAGES
+from tests.flows.synthetic_run import HOSTILE, RUN, STAGES, write_run
+from trajmill.flows.cli.app import run
 from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
 from trajmill.flows.report.figures import FunnelCell, JudgeCell, read_figures
 from trajmill.flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
-from trajmill.flows.report.page import render_report, run_to_report, write_report
+from trajmill.flows.report.page import render_report, runs_to_report, write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.round_summary import RoundSummary
@@ -136,10 +137,16 @@ def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse) -> None
 
 
 def test_the_run_that_is_meant(run_warehouse: Warehouse) -> None:
-    assert run_to_report(run_warehouse, None, "default-0") == RUN
-    assert run_to_report(run_warehouse, RUN, "default-0") == RUN
+    assert runs_to_report(run_warehouse, None, "default-0") == [RUN]
+    assert runs_to_report(run_warehouse, RUN, "default-0") == [RUN]
     with pytest.raises(BadInputError, match="no finished round of a run 'other'"):
-        run_to_report(run_warehouse, "other", "default-0")
+        runs_to_report(run_warehouse, "other", "default-0")
+
+
+def test_a_named_warehouse_reports_its_own_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(create_warehouse(tmp_path), rounds=1)
+    assert run(["report", "--root", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "runs" / RUN / "report.html")]
 
 
 def test_the_round_table_and_its_markdown_say_the_same(run_warehouse: Warehouse) -> None:

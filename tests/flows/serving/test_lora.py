@@ -7,9 +7,8 @@ import pytest
 
 from tests.flows.serving.stand_in_vllm import stand_in
 from tests.flows.serving.test_model_server import free_port
-from trajmill.flows.serving.lora import Adapter, load_adapter, unload_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import served_models
+from trajmill.flows.serving.server_requests import Adapter, load_adapter, served_models, unload_adapter
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.serving.server_log import LogSilence, error_in_log
+from trajmill.flows.serving.model_server import LogSilence, error_in_log
 
 pytestmark = pytest.mark.slow
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests.flows.synthetic_run import RUN
+from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
+from trajmill.flows.new_run import begin_or_continue, config_of
+from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember, remember_server
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
 from trajmill.flows.stage import StageOutcome, run_once
-from trajmill.flows.status.flow_runs import FlowRunLine, FlowRuns, flow_runs, remember_server
-from trajmill.flows.status.now import working_stage
-from trajmill.flows.status.page import now_line, status_lines
-from trajmill.flows.status.results import Trend, run_results
+from trajmill.flows.status.live import now_line, working_stage
+from trajmill.flows.status.page import Trend, flow_runs, run_results, status_lines
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.warehouse.layout import Warehouse, create_warehouse
@@ -75,24 +78,89 @@ def test_an_import_of_another_machine_is_at_work(bucket_url: str) -> None:
 def test_what_needs_a_person_is_listed_and_nothing_acts_on_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = FlowRuns(
-        last=(
-            FlowRunLine("nightly", "EmptyNight", "2026-11-22 02:00:00", "round 3: 0 of 9 attempts finished\x1b[2J"),
-            FlowRunLine("retrain", "NotEnough", "2026-11-22 03:00:00", "did not train: 3 accepted"),
-        ),
-        next=(FlowRunLine("nightly", "Scheduled", "2026-11-23 02:00:00", ""),),
-    )
-    monkeypatch.setattr("trajmill.flows.status.page.flow_runs", lambda root: runs)
+    warehouse, config = create_warehouse(tmp_path), Config.model_validate({"run": {"root": tmp_path}})
+    ends = [
+        ("nightly", "EmptyNight", "round 3: 0 of 9 attempts finished\x1b[2J"),
+        ("retrain", "NotEnough", "did not train: 3 accepted"),
+        ("maintain", "Skipped", "another process works on it"),
+    ]
+    for number, (flow, state, line) in enumerate([*ends, ends[-1]], start=1):
+        remember(warehouse, config.run_id, ended(flow, state, line, number))
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=10, free=990))
-    lines = status_lines(Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path))
+    lines = status_lines(config, warehouse)
     assert "now       nobody is at work; round 1, generate is next" in lines
-    assert "next      nightly at 2026-11-23 02:00:00" in lines
-    assert lines[-1] == "to do     nightly ended as EmptyNight: round 3: 0 of 9 attempts finished [2J"
+    assert "last      maintain Skipped at 2026-03-04 02:00:00: another process works on it" in lines
+    assert lines[-2:] == [
+        "to do     needs a person: maintain ended as Skipped twice in a row: another process works on it",
+        "          needs a person: nightly ended as EmptyNight: round 3: 0 of 9 attempts finished [2J",
+    ]
+
+
+def ended(flow: str, state: str, line: str, day: int) -> EndedFlow:
+    at = datetime(2026, 3, day, 2, tzinfo=UTC)
+    return EndedFlow(
+        flow_run_id=str(day),
+        flow=flow,
+        began=at,
+        ended=at,
+        failed=False,
+        state=state,
+        line=line,
+        told=None,
+        disk_bytes=None,
+    )
+
+
+def test_trouble_is_news_once(tmp_path: Path) -> None:
+    night = [ended("nightly", *end) for end in (("EmptyNight", "round 1", 1), ("EmptyNight", "round 2", 2))]
+    assert is_news(night[:1]) and not is_news(night[::-1]), "it lasts"
+    skipped = [ended("nightly", "Skipped", "busy", day) for day in (3, 2, 1)]
+    assert [is_news(skipped[place:]) for place in (2, 1, 0)] == [False, True, False]
+    waits = [ended("retrain", "AwaitingPolicy", release, day) for release, day in (("r2", 3), ("r1", 2), ("r1", 1))]
+    assert [is_news(waits[place:]) for place in (2, 1, 0)] == [True, False, True]
+    failed = [each.model_copy(update={"failed": True, "state": "Failed"}) for each in skipped]
+    assert all(is_news(failed[place:]) for place in range(3))
+
+
+def test_a_night_that_did_not_happen_needs_a_person(tmp_path: Path) -> None:
+    warehouse, config = create_warehouse(tmp_path), Config.model_validate({"run": {"root": tmp_path}})
+    served, run = datetime(2026, 3, 1, 12, tzinfo=UTC), config.run_id
+
+    def missed(day: int, hour: int) -> datetime | None:
+        return missed_night(warehouse, run, config.serve, datetime(2026, 3, day, hour, tzinfo=UTC))
+
+    assert missed(9, 9) is None, "it was never deployed"
+    remember_server(warehouse, run, "http://127.0.0.1:1/api", served)
+    remember_server(warehouse, run, "http://127.0.0.1:1/api", datetime(2026, 3, 8, tzinfo=UTC))
+    assert missed(1, 23) is missed(2, 2) is None
+    assert missed(2, 3) == missed(5, 5) == datetime(2026, 3, 2, 2, tzinfo=UTC)
+    with sole_worker(warehouse, run):
+        assert missed(2, 9) is None and missed(3, 3) is not None, "it is late, until the next one is due"
+    remember(warehouse, run, ended("nightly", "Collected", "", 4))
+    assert missed(5, 2) is None and missed(5, 3) == datetime(2026, 3, 5, 2, tzinfo=UTC)
+    assert any("the night of 2026-03-05 02:00 UTC did not happen" in line for line in status_lines(config, warehouse))
+
+
+@pytest.mark.slow
+def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configs = [
+        Config.model_validate({"run": {"root": tmp_path, "name": name, "rounds": rounds}, "queries": {"curriculum": 3}})
+        for name, rounds in (("phones", 3), ("desktops", 4))
+    ]
+    assert run(["status", "--root", str(create_warehouse(tmp_path).root)]) == 1
+    assert capsys.readouterr().err == f"no run has begun in {tmp_path}; `trajmill evolve` begins one\n"
+    for config in configs:
+        begin_or_continue(config)
+    assert run(["status", "--root", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert sorted(re.findall("^run       (.*) in", shown, re.MULTILINE)) == sorted(each.run_id for each in configs)
+    assert [config_of(create_warehouse(tmp_path), each.run_id) for each in configs] == configs
 
 
 def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    create_warehouse(tmp_path)
-    assert "no Prefect server is known" in flow_runs(tmp_path).problem
-    remember_server(tmp_path, "http://127.0.0.1:1/api")
-    assert "the Prefect server http://127.0.0.1:1/api does not answer" in flow_runs(tmp_path).problem
+    warehouse = create_warehouse(tmp_path)
+    assert "no Prefect server is known" in flow_runs(warehouse, "run-1").problem
+    remember_server(warehouse, "run-1", "http://127.0.0.1:1/api", datetime.now(UTC))
+    assert "the Prefect server http://127.0.0.1:1/api does not answer" in flow_runs(warehouse, "run-1").problem

@@ -14,8 +14,7 @@ from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config, JudgeSection
 from trajmill.flows.configuration.models import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
-from trajmill.flows.round import do_stage
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

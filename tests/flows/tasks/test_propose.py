@@ -17,8 +17,7 @@ from trajmill.flows.configuration.config import Config, QueriesSection, RolloutS
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.models import ModelsSection, PromptsSection
 from trajmill.flows.context import RoundContext
-from trajmill.flows.round import do_stage
-from trajmill.flows.round_stages import STAGES, stages_of
+from trajmill.flows.round import STAGES, do_stage, stages_of
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.measure import measured_queries

@@ -14,8 +14,7 @@ from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import PROMOTE, Policy, policy_before, policy_in, policy_row
-from trajmill.flows.round import current_round, do_stage, summary_of
-from trajmill.flows.round_stages import STAGES
+from trajmill.flows.round import STAGES, current_round, do_stage, summary_of
 from trajmill.flows.stage import StageReport, report_of
 from trajmill.flows.tasks.derive import derived_from
 from trajmill.flows.tasks.release import RELEASE, release_again

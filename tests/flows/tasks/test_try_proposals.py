@@ -17,7 +17,7 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.models import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.round_stages import stages_of
+from trajmill.flows.round import stages_of
 from trajmill.flows.tasks.queries.propose import PROPOSE
 from trajmill.flows.tasks.queries.try_proposals import TRY_PROPOSALS
 from trajmill.flows.tasks.rollout import training_queries

@@ -20,22 +20,7 @@ from typing import Annotated
 
 import typer
 
-from trajmill.flows.cli import (
-    apps,
-    derive,
-    env,
-    export,
-    graph,
-    importing,
-    judges,
-    loop,
-    nights,
-    operations,
-    policy,
-    results,
-    untrained,
-    upkeep,
-)
+from trajmill.flows.cli import data, environments, graph, loop, nights, policy, results
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
@@ -58,19 +43,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(loop.app)
-app.add_typer(nights.app)
-app.add_typer(judges.app)
-app.add_typer(derive.app)
-app.add_typer(results.app)
-app.add_typer(operations.app)
-app.add_typer(export.app)
-app.add_typer(importing.app)
-app.add_typer(upkeep.app)
-app.add_typer(untrained.app)
-app.add_typer(apps.app, name="apps")
+for _commands in (loop, nights, results, data, environments):
+    app.add_typer(_commands.app)
+app.add_typer(environments.apps, name="apps")
 app.add_typer(policy.app, name="policy")
-app.add_typer(env.app, name="env")
+app.add_typer(environments.env, name="env")
 app.add_typer(graph.app, name="graph")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,8 @@ from trajmill.schemas.errors import BadInputError
 
 app = typer.Typer()
 
+Replace = Annotated[bool, typer.Option("--replace", help="Take the place of another run's deployments of this name.")]
+
 
 @app.command(epilog="Example: PREFECT_API_URL=http://127.0.0.1:4200/api trajmill serve")
 def serve(
@@ -21,6 +24,7 @@ def serve(
     port: Annotated[
         int, typer.Option(min=1, max=65535, help="Port of the Prefect server that is started if none is named.")
     ] = 4200,
+    replace: Replace = False,
     new_run: NewRun = False,
 ) -> None:
     """Serve three deployments: collecting every night, retraining when enough has landed, and maintenance.
@@ -38,12 +42,15 @@ def serve(
     from trajmill.warehouse.layout import create_warehouse
 
     warehouse, is_own = create_warehouse(settings.run.root), not names_a_server()
-    with long_lived_server(warehouse.root / "runs" / "prefect.log", port) as address:
-        from trajmill.flows.nights.deployments import deployment_names, serve_deployments
-        from trajmill.flows.nights.lost_runs import end_lost_runs
-        from trajmill.flows.status.flow_runs import remember_server
+    with long_lived_server(warehouse.run(settings.run_id) / "prefect-server.log", port) as address:
+        from trajmill.flows.new_run import run_resource
+        from trajmill.flows.nights.deployments import refuse_to_replace, serve_deployments
+        from trajmill.flows.nights.log import remember_server
+        from trajmill.flows.nights.notices import end_lost_runs
 
-        remember_server(warehouse.root, address)
+        if not replace:
+            refuse_to_replace(settings)
+        remember_server(warehouse, settings.run_id, address, datetime.now(UTC))
 
         Console().print(
             f"Prefect server: {address}\nLet other commands report to it: export PREFECT_API_URL={address}",
@@ -51,7 +58,7 @@ def serve(
             soft_wrap=True,
         )
         if is_own:
-            end_lost_runs(deployment_names())
+            end_lost_runs(run_resource(warehouse, settings.run_id))
         # With Python's default handling of the signal, Prefect's event loop ends cleanly on Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         serve_deployments(settings, _file_of(config))
@@ -71,6 +78,7 @@ def deploy(
         list[str] | None,
         typer.Option("--job", metavar="NAME=JSON", help="A variable of the pool's jobs; may be repeated."),
     ] = None,
+    replace: Replace = False,
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
@@ -81,18 +89,21 @@ def deploy(
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import named_server, set_quiet_defaults
 
-    settings = load_config(config)
+    settings, here = load_config(config), _file_of(config)
+    if worker_config is not None and (here is None or not worker_config.is_absolute()):
+        raise BadInputError("--worker-config is an absolute path, and needs the same file here: name it with --config")
     variables = _job_variables(job or [])
     begin_or_ask(settings, new_run)
     set_quiet_defaults()
     address = named_server()
-    from trajmill.flows.nights.work_pool import WorkPool, as_workers_see, deploy_to
-    from trajmill.flows.status.flow_runs import remember_server
+    from trajmill.flows.nights.deployments import WorkPool, deploy_to, refuse_to_replace
+    from trajmill.flows.nights.log import remember_server
     from trajmill.warehouse.layout import create_warehouse
 
-    seen = as_workers_see(settings, _file_of(config), worker_config)
-    names = deploy_to(WorkPool(pool, image, variables), seen)
-    remember_server(create_warehouse(settings.run.root).root, address)
+    if not replace:
+        refuse_to_replace(settings)
+    names = deploy_to(WorkPool(pool, image, variables), settings, worker_config or here)
+    remember_server(create_warehouse(settings.run.root), settings.run_id, address, datetime.now(UTC))
     print(f"deployed  {', '.join(names)} to work pool {pool} of {address}")
     print(f"worker    prefect worker start --pool {pool}")
 

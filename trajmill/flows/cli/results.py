@@ -1,4 +1,4 @@
-"""Commands that show the results of a run and change none: sql, report, show, view."""
+"""Commands that show what a run does and has reached, and change none of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trajmill.flows.cli.loop import ConfigFile
+from trajmill.schemas.errors import BadInputError, TrajmillError
 
 if TYPE_CHECKING:
     from trajmill.warehouse.layout import Warehouse
@@ -62,14 +63,18 @@ def report(
         Path | None, typer.Option("--out", metavar="FILE", help="HTML file; in the warehouse by default.")
     ] = None,
 ) -> None:
-    """Write the report of a run as one HTML file, and print its path."""
+    """Write the report of a run as one HTML file, and print its path; with --root, of each run of that warehouse."""
     from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.report.page import run_to_report, write_report
+    from trajmill.flows.report.page import runs_to_report, write_report
     from trajmill.warehouse.views import fresh_views
 
     with fresh_views(warehouse_of(config, root)) as warehouse:
-        wanted = run_to_report(warehouse, run, load_config(config).run_id)
-        print(write_report(warehouse, wanted, out))
+        configured = load_config(config).run_id if root is None or config is not None else None
+        runs = runs_to_report(warehouse, run, configured)
+        if out is not None and len(runs) > 1:
+            raise BadInputError(f"--out takes the report of one run: name it with --run: {', '.join(runs)}")
+        for each in runs:
+            print(write_report(warehouse, each, out))
 
 
 @app.command(epilog="Example: trajmill show 3f2a9c --images pictures")
@@ -129,3 +134,42 @@ def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:
     from trajmill.flows.configuration.file import load_config
 
     return open_warehouse(load_config(config_file).run.root)
+
+
+@app.command(epilog="Example: trajmill status --config trajmill.toml")
+def status(
+    config: ConfigFile = None,
+    root: Root = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show what each rollout slot waits for, every second, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
+    from trajmill.flows.new_run import runs_to_show
+
+    warehouse = warehouse_of(config, root)
+    runs = runs_to_show(config, warehouse, root)
+    if live:
+        from rich.console import Console
+
+        from trajmill.flows.status.live import watch
+
+        watch(runs[-1].config, warehouse, Console(highlight=False), runs[-1].run_id)
+        return
+    from trajmill.flows.status.page import status_lines
+
+    print("\n\n".join("\n".join(status_lines(run.config, warehouse, run.run_id)) for run in runs))
+
+
+@app.command(epilog="Example: trajmill doctor --config trajmill.toml")
+def doctor(config: ConfigFile = None) -> None:
+    """Check installation, disk, permissions, servers and the warehouse; say what is wrong, and what mends it."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.doctor import examine
+
+    wrong = 0
+    for finding in examine(load_config(config)):
+        print(finding.line(), flush=True)
+        wrong += finding.is_wrong
+    if wrong:
+        raise TrajmillError(f"{wrong} {'things are' if wrong > 1 else 'thing is'} wrong")

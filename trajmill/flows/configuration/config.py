@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from trajmill.flows.configuration.serve import NotifySection, ServeSection
 from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.known_name import known_by
 from trajmill.schemas.record import content_id
+from trajmill.schemas.secrets import Secrets
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.spec import AGENTS, OFF_ROLE, POLICY_MODEL, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
@@ -29,6 +30,7 @@ from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.spec import MODELS, ModelSpec
 from trajmill.stages.queries.spec import (
     QUERY_SOURCES,
@@ -209,7 +211,7 @@ class RetentionSection(Spec):
     unused_days: NonNegativeFloat = 7.0
     """Days after which files that nothing refers to are deleted."""
     releases: NonNegativeInt = 0
-    """How many releases of each run are kept, the newest; 0 keeps all."""
+    """How many releases of the run are kept, the newest; 0 keeps all."""
 
 
 class Config(Spec):
@@ -269,6 +271,13 @@ class Config(Spec):
             if not asked:
                 del decisive[section]
         return decisive
+
+    def secrets(self, variables: Mapping[str, str]) -> Secrets:
+        """Return the keys of the endpoints and of `[notify]`, and all others that environment variables hold."""
+        served = [spec for spec in self.endpoints.values() if isinstance(spec, OpenAiSpec)]
+        keys = [variables.get(spec.api_key_variable, "") for spec in served]
+        addresses = [url for spec in served for url in spec.addresses]
+        return Secrets.of(variables, *keys, self.notify.webhook, self.notify.heartbeat, urls=addresses)
 
     @property
     def unguided_episodes(self) -> int:

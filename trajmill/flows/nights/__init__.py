@@ -1,1 +1,1 @@
-"""The flows that run unattended: nightly collecting and retraining, and what they tell people."""
+"""The flows that run unattended: nightly collecting, retraining and maintenance; and the notices of their trouble."""

@@ -9,9 +9,8 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.file import load_config_named
-from trajmill.flows.nights.after_flow import after_flow
-from trajmill.flows.nights.ending import Ending, FlowEnd
+from trajmill.flows.nights.log import Ending, FlowEnd
+from trajmill.flows.nights.notices import after_flow, config_of_flow
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.upkeep.retention import maintain as maintain_warehouse
@@ -21,19 +20,25 @@ from trajmill.warehouse.views import refresh_views
 @flow(name="maintain", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
 def maintain(config_file: str | None = None) -> State[Any]:
     """Drop old releases, join small files, delete unused ones, and check the releases that are kept."""
-    end = keep_small(load_config_named(config_file))
+    end = keep_small(config_of_flow(config_file))
     get_run_logger().info(end.line)
     return end.state()
 
 
 def keep_small(config: Config) -> FlowEnd:
-    """Do what `[retention]` says, then check every release that is kept.
+    """Do what `[retention]` says with the releases of the run, then check every release that is kept.
 
     Raises:
         BadInputError: a file of a table or a release is missing or damaged; the line names it.
     """
     warehouse, kept = create_warehouse(config.run.root), config.retention
-    done = maintain_warehouse(warehouse, keep_releases=kept.releases, unused_days=kept.unused_days, now=time.time())
+    done = maintain_warehouse(
+        warehouse,
+        keep_releases=kept.releases,
+        unused_days=kept.unused_days,
+        now=time.time(),
+        run_id=config.run_id,
+    )
     refresh_views(warehouse)
     names = release_names(warehouse)
     for name in names:

@@ -1,38 +1,119 @@
-"""Collects trajectories every night: generate, rollout, judge, guide; by option it trains, too."""
+"""Collects trajectories every night: generate, rollout, judge, guide; counts what landed; trains by option."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.file import load_config_named
 from trajmill.flows.context import RoundContext
-from trajmill.flows.evolve import round_flow, stage_task
+from trajmill.flows.evolve import artifact_key, round_flow, stage_task
 from trajmill.flows.landed_event import accepted_since_training, announce_landed
-from trajmill.flows.nights.after_flow import after_flow
-from trajmill.flows.nights.at_work import at_work
-from trajmill.flows.nights.ending import NEEDS_PERSON, Ending, FlowEnd
-from trajmill.flows.nights.landed import Landed, landed_in
-from trajmill.flows.nights.retrain import train_round
+from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
+from trajmill.flows.nights.notices import after_flow, config_of_flow
+from trajmill.flows.nights.retrain import train_round, working_alone
 from trajmill.flows.policies.choice import adopt_configured
-from trajmill.flows.round import current_round
-from trajmill.flows.round_stages import collecting_stages, stages_of
+from trajmill.flows.round import collecting_stages, current_round, stages_of
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.train import TRAIN, leave_untrained
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.warehouse.lock import RunInUseError
+from trajmill.warehouse.read import read_table
 from trajmill.warehouse.views import refresh_views
 
+_COLLECTED = (Purpose.TRAIN, Purpose.GUIDED)
 
-@flow(name="nightly", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
+
+class Landed(NamedTuple):
+    """What a night has landed; two of them add up."""
+
+    rounds: tuple[int, ...] = ()
+    attempts: int = 0
+    finished: int = 0
+    accepted: int = 0
+    """Finished attempts that were judged correct."""
+    unjudged: int = 0
+    """Finished attempts that the judge failed on."""
+    guided: int = 0
+    """Attempts with guidance, among all attempts."""
+    failures: Counter[str] = Counter()
+    """Rows of table `failures`, by class."""
+
+    def __add__(self, other: object) -> Landed:
+        """The sum of both."""
+        if not isinstance(other, Landed):
+            return NotImplemented
+        return Landed(
+            self.rounds + other.rounds,
+            self.attempts + other.attempts,
+            self.finished + other.finished,
+            self.accepted + other.accepted,
+            self.unjudged + other.unjudged,
+            self.guided + other.guided,
+            self.failures + other.failures,
+        )
+
+    def line(self) -> str:
+        """What landed, in one line."""
+        rounds = ", ".join(map(str, self.rounds))
+        unjudged = f", {self.unjudged} could not be judged" if self.unjudged else ""
+        failed = "".join(f", {name} failures: {count}" for name, count in self.failures.most_common())
+        return (
+            f"round {rounds}: {self.finished} of {self.attempts} attempts finished, {self.guided} of them guided; "
+            f"{self.accepted} accepted{unjudged}{failed}"
+        )
+
+    def markdown(self, accepted_since_training: int) -> str:
+        """What landed, as a table."""
+        rows = {
+            "rounds": ", ".join(map(str, self.rounds)),
+            "attempts": self.attempts,
+            "finished": self.finished,
+            "guided": self.guided,
+            "accepted": self.accepted,
+            "could not be judged": self.unjudged,
+            "accepted since the last training": accepted_since_training,
+            **{f"failures: {name}": count for name, count in self.failures.most_common()},
+        }
+        return "\n".join(["| what landed | |", "|---|---|", *(f"| {name} | {count} |" for name, count in rows.items())])
+
+
+def landed_in(context: RoundContext) -> Landed:
+    """What has landed in a round."""
+    warehouse, run_id, rounds = context.warehouse, context.run_id, [context.round]
+    columns = ["trajectory_id", "purpose", "status"]
+    rows = read_table(warehouse, "trajectories", columns, rounds=rounds, run_id=run_id).to_pylist()
+    attempts = [row for row in rows if row["purpose"] in _COLLECTED]
+    judged = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], rounds=rounds, run_id=run_id)
+    judgements = judged.to_pylist()
+    correct = {row["trajectory_id"] for row in judgements if row["correct"]}
+    columns = ["failure_class", "stage", "input_id"]
+    failures = read_table(warehouse, "failures", columns, rounds=rounds, run_id=run_id)
+    undecided = {row["input_id"] for row in failures.to_pylist() if row["stage"] == JUDGE_STAGE}
+    undecided.difference_update(row["trajectory_id"] for row in judgements)
+    return Landed(
+        (context.round,),
+        len(attempts),
+        sum(row["status"] == "finished" for row in attempts),
+        sum(row["trajectory_id"] in correct for row in attempts),
+        sum(row["trajectory_id"] in undecided and row["status"] == "finished" for row in attempts),
+        sum(row["purpose"] == Purpose.GUIDED for row in attempts),
+        Counter(failures.column(0).to_pylist()),
+    )
+
+
+@flow(name=NIGHTLY, on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
 def nightly(config_file: str | None = None) -> State[Any]:
     """Collect the rounds of a night; the state says what landed."""
-    end = collect_night(load_config_named(config_file))
+    end = collect_night(config_of_flow(config_file))
     get_run_logger().info(end.line)
     return end.state()
 
@@ -40,7 +121,7 @@ def nightly(config_file: str | None = None) -> State[Any]:
 def collect_night(config: Config) -> FlowEnd:
     """Collect as many rounds as the configuration says; call it inside a flow."""
     try:
-        with at_work(config):
+        with working_alone(config):
             return _collect_rounds(config)
     except RunInUseError as error:
         return FlowEnd(Ending.SKIPPED, f"did not collect: {error}")
@@ -57,17 +138,21 @@ def _collect_rounds(config: Config) -> FlowEnd:
         landed += landed_in(context)
         own = train_round(context) if config.serve.nightly_trains else None
         trainings += [end for end in (earlier, own) if end is not None]
-    accepted = accepted_since_training(config)
-    announce_landed(config.run.root, accepted, config.serve.retrain_after_accepted)
-    create_markdown_artifact(landed.markdown(accepted), key="night", description="What landed in a night")
+    accepted = announce_landed(config)
+    key = artifact_key(config, "night")
+    create_markdown_artifact(landed.markdown(accepted), key=key, description="What landed in a night")
     lines = [landed.line(), f"{accepted} accepted since the last training", *(end.line for end in trainings)]
-    return FlowEnd(_ending(landed, trainings), "; ".join(lines))
+    return FlowEnd(_ending(landed, trainings, config.notify.judge_failures), "; ".join(lines))
 
 
-def _ending(landed: Landed, trainings: Sequence[FlowEnd]) -> Ending:
+def _ending(landed: Landed, trainings: Sequence[FlowEnd], judge_failures: float) -> Ending:
     """How a night ended; a training that needs a person makes it one that does."""
     if not landed.finished:
         return Ending.EMPTY_NIGHT
+    if landed.unjudged > judge_failures * landed.finished:
+        return Ending.JUDGE_FAILS
+    if not landed.accepted:
+        return Ending.NOTHING_ACCEPTED
     return next((end.ending for end in trainings if end.ending in NEEDS_PERSON), Ending.COLLECTED)
 
 

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.file import load_config_named
+from trajmill.flows.configuration.serve import ServeSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.evolve import round_flow
 from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.nights.after_flow import after_flow
-from trajmill.flows.nights.at_work import at_work
-from trajmill.flows.nights.ending import Ending, FlowEnd
+from trajmill.flows.new_run import begin_or_continue
+from trajmill.flows.nights.log import Ending, FlowEnd
+from trajmill.flows.nights.notices import after_flow, config_of_flow
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.round import current_round
+from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import Waiting, finished, report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN
+from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.critics.calibration.precision import Precision
-from trajmill.warehouse.lock import RunInUseError
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.lock import RunInUseError, sole_worker
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.views import refresh_views
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+_HOUR = 3600.0
+_PROMOTIONS = 3
+"""Promotions in a row with a fall of validation after which a run needs a person."""
 
 
 @flow(name="retrain", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
@@ -31,7 +47,7 @@ def retrain(config_file: str | None = None) -> State[Any]:
 
     Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
     """
-    end = retrain_if_enough(load_config_named(config_file))
+    end = retrain_if_enough(config_of_flow(config_file))
     get_run_logger().info(end.line)
     return end.state()
 
@@ -42,7 +58,7 @@ def retrain_if_enough(config: Config) -> FlowEnd:
     if too_few is not None:
         return too_few
     try:
-        with at_work(config):
+        with working_alone(config):
             # Another process may have trained while this one waited.
             return _too_few(config) or train_round(current_round(config))
     except RunInUseError as error:
@@ -75,4 +91,47 @@ def train_round(context: RoundContext) -> FlowEnd:
         return FlowEnd(ending, f"round {context.round} did not train: {trained['reason']}")
     decision = "promoted" if promoted["promoted"] else "not promoted"
     line = f"round {context.round}, {accepted} newly accepted trajectories: {decision}, {promoted['reason']}"
-    return FlowEnd(Ending.TRAINED, line)
+    fall = validation_fall(context) if promoted["promoted"] else ""
+    return FlowEnd(Ending.VALIDATION_FELL, f"{line}; {fall}") if fall else FlowEnd(Ending.TRAINED, line)
+
+
+def validation_fall(context: RoundContext) -> str:
+    """Return how success on validation fell at each of the last promotions; empty if it did not."""
+    rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
+    promoted = sorted((row for row in rows if row.promoted), key=lambda row: row.round)
+    measured = [split for row in promoted for split in row.success if split.split == Split.VALIDATION and split.queries]
+    shares = [split.successes / split.queries for split in measured][-_PROMOTIONS - 1 :]
+    if len(shares) <= _PROMOTIONS or any(later >= earlier for earlier, later in pairwise(shares)):
+        return ""
+    path = ", ".join(f"{100 * share:.0f}" for share in shares)
+    return f"validation fell at each of the last {_PROMOTIONS} promotions: {path} %"
+
+
+@contextmanager
+def working_alone(config: Config) -> Iterator[Warehouse]:
+    """Work on the run alone, with its models ready; the views are up to date at the end.
+
+    Raises:
+        NewRunError: the configuration has changed, so that it would begin a new run.
+        RunInUseError: another process works on it, and did not end while this one waited.
+    """
+    begin_or_continue(config)
+    warehouse = create_warehouse(config.run.root)
+    with ExitStack() as stack:
+        _enter_lock(stack, warehouse, config.run_id, config.serve)
+        stack.enter_context(disk_full_as_error(warehouse.root))
+        stack.enter_context(models_ready(config, warehouse.run(config.run_id)))
+        yield warehouse
+        refresh_views(warehouse)
+
+
+def _enter_lock(stack: ExitStack, warehouse: Warehouse, run_id: str, settings: ServeSection) -> None:
+    until = time.monotonic() + (settings.wait_hours * _HOUR if settings.when_busy == "wait" else 0.0)
+    while True:
+        try:
+            stack.enter_context(sole_worker(warehouse, run_id))
+            return
+        except RunInUseError:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(until - time.monotonic(), 0.0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trajmill.flows.status.flow_log import EndedFlow, ended_flows
+from trajmill.flows.nights.log import EndedFlow, ended_flows, needs_person
 from trajmill.warehouse.layout import Warehouse
 
 _MOST_ROWS = 60
@@ -49,4 +49,4 @@ def _badge(ended: EndedFlow) -> str:
     """Whether it failed, needs a person, or is as it should be."""
     if ended.failed:
         return "bad"
-    return "flat" if ended.told is not None else "good"
+    return "flat" if ended.told is not None or needs_person([ended]) else "good"

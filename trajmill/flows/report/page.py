@@ -71,22 +71,26 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     )
 
 
-def run_to_report(warehouse: Warehouse, named: str | None, configured: str) -> str:
-    """The run to report: the named one, else the configured one, else the only one.
+def runs_to_report(warehouse: Warehouse, named: str | None, configured: str | None) -> list[str]:
+    """Return the runs to report: the named one, else the configured one, else all if none is configured.
+
+    A configured run that is not there is replaced by the only one that is.
 
     Raises:
         BadInputError: it has no finished round, or there are several to choose from.
     """
     with fresh_views(warehouse) as shown, connect(shown) as views:
-        runs = [row[0] for row in views.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()]
+        runs = [str(row[0]) for row in views.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()]
     if named is not None and named not in runs:
         raise BadInputError(f"{warehouse.address} has no finished round of a run {named!r}; there are {runs or 'none'}")
-    if named is not None or configured in runs:
-        return named or configured
-    if len(runs) != 1:
+    if named is not None:
+        return [named]
+    if configured in runs:
+        return [configured]
+    if not runs or (configured is not None and len(runs) > 1):
         wish = f"name one of its runs with --run: {', '.join(runs)}" if runs else "run `trajmill evolve`"
         raise BadInputError(f"{warehouse.address} has {len(runs) or 'no'} runs with finished rounds; {wish}")
-    return str(runs[0])
+    return runs
 
 
 def _percent(share: float | None) -> str:

@@ -7,8 +7,8 @@ Servers are identified by process id and port, never by name.
 from __future__ import annotations
 
 import os
+import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from trajmill.flows.prefect_settings import is_free
 from trajmill.flows.serving.server_keeper import SECONDS_TO_END
-from trajmill.flows.serving.server_log import LogSilence, error_in_log
 from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
@@ -26,6 +26,13 @@ from trajmill.stages.models.openai_api.spec import ModelServerSpec
 _POLL_SECONDS = 0.2
 _SECONDS_TO_BE_GONE = 5.0
 _HOST = "127.0.0.1"
+_LOOK_BACK_BYTES = 262_144
+_LONGEST = 400
+_LINE_PREFIX = re.compile(r"^\(\w+ pid=\d+\) ?(?:(?:ERROR|CRITICAL) \S+ \S+ \[[^\]]*\] ?)?")
+"""The start of vLLM's lines: the process and, in log lines, level, time and place."""
+_ERROR = re.compile(r"[\w.]+(?:Error|Exception): .+|[\w.-]+: error: .+")
+"""The last line of a traceback, or an error of argparse."""
+_CONTINUED = re.compile(r" {1,3}(?!File )\S.*")
 
 
 class ModelServer(NamedTuple):
@@ -99,7 +106,7 @@ def _refuse_shared_ports(servers: Sequence[ModelServer]) -> None:
 def _is_running(server: ModelServer) -> bool:
     """Whether a server of the model already runs at the address."""
     health = ask_server(f"http://{_HOST}:{server.section.port}/health")
-    if health.status == 0 and _is_free(server.section.port):
+    if health.status == 0 and is_free(server.section.port):
         return False
     where = f"endpoints.{server.endpoint}.serve.port {server.section.port}"
     if health.status != 200:
@@ -223,11 +230,46 @@ def _status_text(answer: ServerAnswer) -> str:
     return f"status {answer.status}" if answer.status else answer.reason
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-    return True
+class LogSilence:
+    """How long a log has not grown."""
+
+    def __init__(self, log: Path, now: float) -> None:
+        """Begin to look at a log, at a time in seconds."""
+        self._log, self._size, self._since = log, log.stat().st_size, now
+
+    def seconds(self, now: float) -> float:
+        """Seconds since it was last seen to have grown, or since the beginning."""
+        size = self._log.stat().st_size
+        if size != self._size:
+            self._size, self._since = size, now
+        return now - self._since
+
+
+def error_in_log(log: Path, start: int = 0) -> str:
+    """The first error after byte `start` of a log, or else its last line; one printable line.
+
+    It is the first, because later ones only say that another process failed ("see root cause above").
+    """
+    lines = [line for line in map(_without_prefix, _tail(log, start).splitlines()) if line.strip()]
+    if not lines:
+        return "it wrote nothing"
+    return (_first_error(lines) or lines[-1].strip())[:_LONGEST]
+
+
+def _first_error(lines: Sequence[str]) -> str | None:
+    for number, line in enumerate(lines):
+        if _ERROR.fullmatch(line):
+            following = lines[number + 1] if number + 1 < len(lines) else ""
+            return line + (following if _CONTINUED.fullmatch(following) else "")
+    return None
+
+
+def _tail(log: Path, start: int) -> str:
+    with log.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(start, size - _LOOK_BACK_BYTES))
+        return file.read().decode(errors="replace")
+
+
+def _without_prefix(line: str) -> str:
+    return "".join(character for character in _LINE_PREFIX.sub("", line.rstrip()) if character.isprintable())

@@ -11,9 +11,9 @@ from pathlib import Path
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.prompts import prompts_of
-from trajmill.flows.serving.lora import Adapter, load_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.policy_servers import api_key, policy_server
+from trajmill.flows.serving.server_requests import Adapter, load_adapter
 from trajmill.pipelines.agents import check_agent
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 

@@ -12,9 +12,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from trajmill.flows.serving.lora import Adapter, load_adapter, unload_adapter
 from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import ServerAnswer, served_models
+from trajmill.flows.serving.server_requests import Adapter, ServerAnswer, load_adapter, served_models, unload_adapter
 from trajmill.flows.stage import AwaitedError
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

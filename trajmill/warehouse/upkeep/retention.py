@@ -23,7 +23,9 @@ class Maintained(NamedTuple):
     deleted: Sequence[UnusedFile]
 
 
-def maintain(warehouse: Warehouse, *, keep_releases: int, unused_days: float, now: float) -> Maintained:
+def maintain(
+    warehouse: Warehouse, *, keep_releases: int, unused_days: float, now: float, run_id: str | None = None
+) -> Maintained:
     """Drop the releases beyond the newest of each run, compact the tables, and delete what nothing refers to.
 
     Args:
@@ -31,17 +33,20 @@ def maintain(warehouse: Warehouse, *, keep_releases: int, unused_days: float, no
         keep_releases: releases of each run to keep; 0 keeps all.
         unused_days: age in days below which no file is deleted.
         now: the time in seconds since the epoch.
+        run_id: the run whose releases are dropped; all runs if None.
 
     Raises:
         BadInputError: a manifest, a committed file or an entry of a table's log is missing or damaged.
         TrajmillError: the disk is full.
     """
     dropped, in_use = list[str](), list[str]()
-    for run_id in older_releases(warehouse, keep_releases):
+    for run in older_releases(warehouse, keep_releases):
+        if run_id not in (None, run):
+            continue
         try:
-            dropped += _drop_older(warehouse, run_id, keep_releases)
+            dropped += _drop_older(warehouse, run, keep_releases)
         except RunInUseError:
-            in_use.append(run_id)
+            in_use.append(run)
     compacted = compact(warehouse)
     return Maintained(dropped, in_use, compacted, vacuum(warehouse, older_than_days=unused_days, now=now))
 

@@ -1,17 +1,20 @@
-"""Commands for a warehouse that grows old: vacuum, compact, releases."""
+"""Commands that write data from a warehouse, bring it in, and keep the warehouse small."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trajmill.flows.cli.loop import ConfigFile
+from trajmill.flows.cli.loop import ConfigFile, NewRun, begin_or_ask, progress_shown
 from trajmill.flows.cli.results import Root, warehouse_of
 
 app = typer.Typer()
 releases = typer.Typer(help="List, make, compare and drop releases.", no_args_is_help=True)
 app.add_typer(releases, name="releases")
+
+_MOST_NAMED = 20
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a release; `trajmill releases list` shows them.")]
 
@@ -135,3 +138,100 @@ def push(
         print(f"{size}: pushed to {push_release(plan, private=not public)}")
     else:
         print(f"{size}: nothing was sent; --upload sends it to {plan.repository}")
+
+
+@app.command(epilog="Example: trajmill export --format trl --family qwen2.5-vl --out for_trl")
+def export(
+    form: Annotated[
+        str, typer.Option("--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory or swift.")
+    ],
+    family: Annotated[
+        str,
+        typer.Option(
+            "--family", metavar="FAMILY", help="gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars: whose words."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to write; new or empty.")],
+    release: Annotated[
+        str | None, typer.Option("--release", metavar="NAME", help="The newest release if none.")
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option("--kind", metavar="KIND", help="A derived kind instead of steps of attempts."),
+    ] = "",
+    max_pixels: Annotated[
+        int | None,
+        typer.Option("--max-pixels", min=1, help="Bound on a picture's pixels that the model is trained with."),
+    ] = None,
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Write a release as the folder that a trainer reads, for one family of models."""
+    from trajmill.pipelines.export import ExportRequest, export_release_to
+    from trajmill.schemas.dialects.families import family_named
+    from trajmill.stages.export.formats.base import format_spec
+    from trajmill.warehouse.releases import newest_release
+
+    spec, chosen = format_spec(form), family_named(family)
+    if max_pixels is not None:
+        chosen = chosen.within(max_pixels)
+    warehouse = warehouse_of(config, root)
+    name = release if release is not None else newest_release(warehouse)
+    exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out, kind))
+    written, counts = exported.written, exported.counts
+    print(
+        f"{name}: {written.rows:,} rows of {counts.examples:,} distinct steps ({exported.repeated_rows:,} repeated "
+        f"rows) in {len(written.shards)} shards, {out}"
+    )
+    if exported.rl_written.rows:
+        groups = len(exported.rl_counts.group_sizes)
+        print(f"{exported.rl_written.rows:,} stored replies of {groups:,} groups with their advantages, {out}/rl_steps")
+    for reason, count in (counts.left_out + exported.rl_counts.left_out).most_common():
+        print(f"left out  {count:,} steps: {reason}")
+
+
+@app.command("import", epilog="Example: trajmill import agentnet ~/AgentNet/ubuntu --config trajmill.toml")
+def import_(
+    layout: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="trajmill (our own export), agentnet, android-control, gui-odyssey or aitz."
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the trajectories lie.")],
+    config: ConfigFile = None,
+    new_run: NewRun = False,
+) -> None:
+    """Bring in trajectories from elsewhere; they are judged, and what the judge accepts is trained on.
+
+    A folder that has grown can be imported again: what is there already is left out.
+    """
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.prefect_settings import names_a_server, set_quiet_defaults
+    from trajmill.stages.importing.base import layout_spec
+
+    settings, spec = load_config(config), layout_spec(layout)
+    begin_or_ask(settings, new_run)
+    set_quiet_defaults()
+    from trajmill.flows.importing.import_folder import import_folder
+    from trajmill.flows.landed_event import announce_landed
+
+    with progress_shown() as console:
+        done = import_folder(settings, spec, folder)
+    for bad in done.bad[:_MOST_NAMED]:
+        console.print(f"left out  {bad.name}: {bad.reason}", soft_wrap=True, highlight=False, markup=False)
+    if len(done.bad) > _MOST_NAMED:
+        console.print(f"left out  {len(done.bad) - _MOST_NAMED:,} more; table failures names all", highlight=False)
+    unjudged = max(done.trajectories - done.judged, 0)
+    not_judged = f"; {unjudged:,} could not be judged, table failures says why" if unjudged else ""
+    console.print(
+        f"imported  {done.trajectories:,} trajectories, {done.steps:,} steps, into round {done.round}; "
+        f"{done.known:,} were there already, {len(done.bad):,} left out",
+        f"judged    {done.judged:,}, accepted {done.accepted:,}; "
+        f"{done.accepted_since_training:,} accepted since the last training{not_judged}",
+        sep="\n",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if names_a_server():
+        announce_landed(settings)

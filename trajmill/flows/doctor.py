@@ -1,0 +1,234 @@
+"""Finds out what is wrong with an installation and its warehouse, and what mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.status.page import flow_runs, runs_at
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.tables.registry import TABLES
+from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.warehouse.checks.unreadable import damage_as_error
+from trajmill.warehouse.checks.weights import checked_weights, stored_versions
+from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse
+from trajmill.warehouse.releases import release_names, verify_release
+from trajmill.warehouse.store.address import local_folder, store_at
+from trajmill.warehouse.store.base import FileStore
+
+_MEND = "restore it from a copy; what a killed process left is no damage"
+_ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")
+_EXTRA_OF_ENVIRONMENT = {
+    "webapp": "web",
+    "browser": "web",
+    "miniwob": "web",
+    "browsergym": "browsergym",
+    "android": "android",
+    "desktop": "desktop",
+}
+_BROWSER, _INSTALL = "chromium-headless-shell", "`make system-deps` installs it"
+_PROGRAMS = {
+    "web": {_BROWSER: _INSTALL},
+    "browsergym": {_BROWSER: _INSTALL},
+    "android": {"adb": "install Android's platform tools and put adb in PATH"},
+    "desktop": dict.fromkeys(("Xvfb", "openbox", "dbus-daemon"), _INSTALL),
+}
+_EXTRAS = ("web", "browsergym", "android", "desktop", "openenv", "curate", "ocr", "train")
+_LITTLE_DISK = 0.05
+
+
+class Finding(NamedTuple):
+    """The result of one check."""
+
+    what: str
+    """What was checked, e.g. `disk`."""
+    text: str
+    """What was found."""
+    mend: str = ""
+    """What mends it; empty if nothing is wrong."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something has to be mended."""
+        return bool(self.mend)
+
+    def line(self) -> str:
+        """One line for a terminal."""
+        return f"{'WRONG' if self.is_wrong else 'ok':<6}{self.what}: {self.text}" + (
+            f"; {self.mend}" if self.mend else ""
+        )
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Everything that is known to go wrong; nothing is changed.
+
+    Raises:
+        BadInputError: the warehouse is of a newer version.
+    """
+    yield from check_installation(config)
+    yield from check_surroundings(config)
+    if store_at(config.run.root).size(VERSION_FILE) is not None:
+        yield from check_consistency(open_warehouse(config.run.root))
+    else:
+        yield Finding("warehouse", f"there is none in {config.run.root} yet")
+
+
+def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
+    """Every table's log and files, every release, and every policy version."""
+    yield from _checked("tables", {table: partial(_check_table, warehouse, table) for table in TABLES})
+    releases = {name: partial(verify_release, warehouse, name) for name in release_names(warehouse)}
+    yield from _checked("releases", releases)
+    versions = stored_versions(warehouse)
+    models = {version: partial(checked_weights, warehouse, warehouse.model(version)) for version in versions}
+    yield from _checked("policy versions", models)
+
+
+def _checked(what: str, checks: Mapping[str, Callable[[], object]]) -> Iterator[Finding]:
+    damaged = 0
+    for name, check in checks.items():
+        try:
+            check()
+        except BadInputError as error:
+            damaged += 1
+            yield Finding(f"{what}, {name}", str(error), _MEND)
+    yield Finding(what, f"{len(checks) - damaged} of {len(checks)} are whole")
+
+
+def _check_table(warehouse: Warehouse, table: str) -> None:
+    for path in committed_files(warehouse, table):
+        _check_file(warehouse, path)
+
+
+def _check_file(warehouse: Warehouse, path: Path) -> None:
+    system, before = warehouse.store.arrow_files()
+    with damage_as_error(path):
+        pq.read_metadata(before + warehouse.name(path), filesystem=system)
+
+
+def check_installation(config: Config) -> Iterator[Finding]:
+    """The versions, each extra, and the programs of the environment; only what the configuration needs can be wrong."""
+    engines = ", ".join(f"{name} {version(name)}" for name in _ENGINES if _is_installed(name))
+    yield Finding("versions", f"trajmill {version('trajmill')}, Python {sys.version.split()[0]}, {engines}")
+    needed = _EXTRA_OF_ENVIRONMENT.get(config.environment.kind, "")
+    for extra in _EXTRAS:
+        missing = [name for name in _packages_of(extra) if not _is_installed(name)]
+        if not missing:
+            yield Finding(f"extra {extra}", "installed")
+        elif extra == needed:
+            mend = f"pip install 'trajmill[{extra}]'"
+            yield Finding(f"extra {extra}", f"{' and '.join(missing)} missing, environment.kind needs it", mend)
+        else:
+            yield Finding(f"extra {extra}", "not installed, and not needed")
+    elsewhere = isinstance(config.environment, DesktopSpec) and config.environment.servers
+    for program, mend in ({} if elsewhere else _PROGRAMS.get(needed, {})).items():
+        found = shutil.which(program)
+        yield Finding(program, found or "not in PATH", "" if found else mend)
+
+
+def _packages_of(extra: str) -> list[str]:
+    """The names of the packages of an extra."""
+    marked = [text for text in requires("trajmill") or () if re.search(rf"extra == ['\"]{extra}['\"]", text)]
+    return [re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0] for text in marked]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def check_surroundings(config: Config) -> Iterator[Finding]:
+    """Disk and permissions of the warehouse, every model server of a role, and the Prefect server."""
+    root = _first_existing(local_folder(config.run.root).absolute())
+    disk = shutil.disk_usage(root)
+    enough = disk.free >= _LITTLE_DISK * disk.total
+    mend = "" if enough else "`trajmill vacuum`, `trajmill compact`, or another run.root"
+    yield Finding("disk", f"{disk.free / 1e9:,.1f} GB of {disk.total / 1e9:,.1f} GB free at {root}", mend)
+    store = store_at(config.run.root)
+    if store.is_local:
+        yield _written("run.root", root, "name a folder that you can write to in run.root")
+    else:
+        yield _stored(store)
+    home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    yield _written("PREFECT_HOME", _first_existing(home), "set PREFECT_HOME to a folder that you can write to")
+    for name in sorted({name for _, name in config.asked_endpoints()}):
+        spec = config.endpoints.get(name)
+        if isinstance(spec, OpenAiSpec) and spec.serve is None:
+            yield _answers(name, spec)
+    yield _prefect(config)
+
+
+def _first_existing(folder: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.is_dir())
+
+
+def _written(what: str, folder: Path, mend: str) -> Finding:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return Finding(what, f"{folder} can be written")
+    except OSError as error:
+        return Finding(what, f"{folder} cannot be written ({error.strerror})", mend)
+
+
+def _stored(store: FileStore) -> Finding:
+    """Whether a bucket can be written to, and refuses to create what is there, which keeps two runs apart."""
+    probe = f"doctor/{uuid.uuid4().hex}"
+    try:
+        first, second = store.create(probe, b"first"), store.create(probe, b"second")
+        store.delete(probe)
+    except TrajmillError as error:
+        return Finding("run.root", str(error), "name a bucket that you can write to in run.root")
+    if first and not second:
+        return Finding("run.root", f"{store.address} can be written")
+    return Finding("run.root", f"{store.address} replaces files that are there", "take another store: locks fail here")
+
+
+def _prefect(config: Config) -> Finding:
+    """Whether the Prefect server answers: the one that PREFECT_API_URL names, or that served the run last."""
+    store = store_at(config.run.root)
+    if store.size(VERSION_FILE) is None:
+        known = runs_at(os.environ.get("PREFECT_API_URL", ""))
+    else:
+        known = flow_runs(open_warehouse(config.run.root), config.run_id)
+    if not known.address:
+        return Finding("Prefect server", "none is named; each command starts one for itself")
+    if known.problem:
+        mend = "start it (`trajmill serve`), or correct PREFECT_API_URL"
+        return Finding("Prefect server", known.problem, mend)
+    return Finding("Prefect server", f"{known.address} answers, {len(known.next)} deployments are scheduled")
+
+
+def _answers(name: str, spec: OpenAiSpec) -> Finding:
+    async def ask() -> None:
+        client = spec.connect(os.environ)
+        try:
+            await client.check()
+        finally:
+            await client.close()
+
+    try:
+        asyncio.run(ask())
+    except TrajmillError as error:
+        # The error brings its own advice, if it has some.
+        found, _, advice = str(error).rpartition("; ")
+        mend = advice if found else f"correct endpoints.{name}.urls, or start its server"
+        return Finding(f"endpoints.{name}", found or advice, mend)
+    return Finding(f"endpoints.{name}", f"answers as {spec.model}")

@@ -1,0 +1,206 @@
+"""How unattended flows ended, stored in the warehouse: the report and `trajmill status` need no Prefect server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cronsim import CronSim
+
+from trajmill.flows.configuration.serve import ServeSection
+from trajmill.schemas.record import Record
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.lock import worker_of
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
+NIGHTLY = "nightly"
+_FOLDER = "flows"
+_SERVED_FILE = "served.json"
+_GRACE = timedelta(hours=1)
+"""Time after which a night that has not begun is taken for missed."""
+_MOST_READ = 60
+"""Ended flows among which the last one of each deployment is looked for."""
+
+
+class Ending(StrEnum):
+    """The name of the final state of a flow that is no error."""
+
+    COLLECTED = "Collected"
+    """Trajectories landed."""
+    TRAINED = "Trained"
+    """A new policy version was trained, measured, and promoted or not."""
+    MAINTAINED = "Maintained"
+    """The warehouse was made smaller and checked."""
+    NOT_ENOUGH = "NotEnough"
+    """Too few trajectories have been accepted since the last training."""
+    NOT_TRAINED = "NotTrained"
+    """The round gave no new policy, e.g. because no trajectory was accepted."""
+    SKIPPED = "Skipped"
+    """Another process worked on the run; needs a person if it happens twice in a row."""
+    EMPTY_NIGHT = "EmptyNight"
+    """No attempt finished."""
+    JUDGE_FAILS = "JudgeFails"
+    """The judge failed on more finished attempts than `notify.judge_failures` allows."""
+    NOTHING_ACCEPTED = "NothingAccepted"
+    """Attempts finished, and none was accepted."""
+    BELOW_JUDGE_FLOOR = "BelowJudgeFloor"
+    """The judge's precision is under its floor, so nothing was trained."""
+    AWAITING_POLICY = "AwaitingPolicy"
+    """Another program has to train the policy."""
+    VALIDATION_FELL = "ValidationFell"
+    """A version was promoted, and success on validation fell at each of the last three promotions."""
+    MISSED = "Missed"
+    """A night did not happen."""
+
+
+NEEDS_PERSON = frozenset(Ending) - {
+    Ending.COLLECTED,
+    Ending.TRAINED,
+    Ending.MAINTAINED,
+    Ending.NOT_ENOUGH,
+    Ending.SKIPPED,
+}
+
+
+class FlowEnd(NamedTuple):
+    """How a flow ended."""
+
+    ending: Ending
+    line: str
+    """What was done, or why nothing was done."""
+
+    def state(self) -> State[Any]:
+        """Return the final state of the flow run; its result is the line."""
+        from prefect.states import Completed
+
+        return Completed(name=self.ending.value, message=self.line, data=self.line)
+
+
+class EndedFlow(Record):
+    """How one run of a deployment ended."""
+
+    flow_run_id: str
+    flow: str
+    began: datetime
+    """UTC."""
+    ended: datetime
+    """UTC."""
+    failed: bool
+    """Whether it failed or crashed; all other endings are no errors."""
+    state: str
+    """Name of its final state, e.g. `Collected`."""
+    line: str
+    """What was done, or why nothing was done."""
+    told: bool | None
+    """Whether everybody of `[notify]` was notified; None if there was nothing to report, or nobody."""
+    disk_bytes: int | None
+    """All files of the warehouse at its end; None for a bucket."""
+
+
+class Served(Record):
+    """Where a run is deployed."""
+
+    address: str
+    """The API of the Prefect server."""
+    since: datetime
+    """When the run was first deployed, UTC."""
+
+
+def remember(warehouse: Warehouse, run_id: str, ended: EndedFlow) -> bool:
+    """Store how a flow ended, in its own file; return False if that is stored already."""
+    began = ended.began.astimezone(UTC).strftime("%Y%m%dT%H%M%S")
+    file = _folder(warehouse, run_id) + f"/{began}-{ended.flow}-{ended.flow_run_id}.json"
+    return warehouse.store.create(file, ended.model_dump_json().encode())
+
+
+def ended_flows(warehouse: Warehouse, run_id: str, most: int) -> list[EndedFlow]:
+    """Return the last flows of a run that have ended, the oldest first."""
+    names = sorted(file.name for file in warehouse.store.files(_folder(warehouse, run_id)))
+    contents = (warehouse.store.get(name) for name in names[-most:])
+    return [EndedFlow.model_validate_json(content) for content in contents if content]
+
+
+def last_ends(warehouse: Warehouse, run_id: str) -> dict[str, list[EndedFlow]]:
+    """Return the last ends of each flow of a run, the newest first."""
+    ends: dict[str, list[EndedFlow]] = {}
+    for ended in reversed(ended_flows(warehouse, run_id, _MOST_READ)):
+        ends.setdefault(ended.flow, []).append(ended)
+    return ends
+
+
+def needs_person(ends: list[EndedFlow]) -> bool:
+    """Whether the newest of a flow's ends needs a person, given those before it."""
+    if not ends:
+        return False
+    newest, *before = ends
+    if newest.state == Ending.SKIPPED:
+        return bool(before) and before[0].state == Ending.SKIPPED
+    return newest.failed or newest.state in NEEDS_PERSON
+
+
+def is_news(ends: list[EndedFlow]) -> bool:
+    """Whether people must be notified of the newest end: each failure, and each other trouble when it begins."""
+    if not needs_person(ends):
+        return False
+    newest, *before = ends
+    if newest.failed or not needs_person(before):
+        return True
+    same_wait = newest.state != Ending.AWAITING_POLICY or newest.line == before[0].line
+    return not (newest.state == before[0].state and same_wait)
+
+
+def remember_server(warehouse: Warehouse, run_id: str, address: str, now: datetime) -> None:
+    """Store the address of the Prefect server at which a run is deployed, for `trajmill status`."""
+    before = served(warehouse, run_id)
+    found = Served(address=address, since=before.since if before else now)
+    warehouse.store.put(_served_file(warehouse, run_id), found.model_dump_json().encode())
+
+
+def served(warehouse: Warehouse, run_id: str) -> Served | None:
+    """Return where a run is deployed; None if it never was."""
+    stored = warehouse.store.get(_served_file(warehouse, run_id))
+    return None if stored is None else Served.model_validate_json(stored)
+
+
+def missed_night(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> datetime | None:
+    """Return the time of the first night that was due since the last one and did not happen; else None.
+
+    A night that is due while a process works on the run is late, and missed only when the next one is due.
+    """
+    deployed = served(warehouse, run_id)
+    if deployed is None:
+        return None
+    nights = last_ends(warehouse, run_id).get(NIGHTLY)
+    times = CronSim(settings.cron, max(nights[0].began, deployed.since) if nights else deployed.since)
+    due, following = next(times), next(times)
+    if now < due + _GRACE or (now < following + _GRACE and worker_of(warehouse, run_id) is not None):
+        return None
+    return due
+
+
+def missed_line(due: datetime) -> str:
+    """What is wrong where a night did not happen."""
+    return f"the night of {due:%Y-%m-%d %H:%M} UTC did not happen: no `trajmill serve` or worker has begun it"
+
+
+def trouble(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> Iterator[str]:
+    """Return a line for each flow whose last end needs a person, and for a night that did not happen."""
+    missed = missed_night(warehouse, run_id, settings, now)
+    if missed is not None:
+        yield missed_line(missed)
+    for flow, ends in last_ends(warehouse, run_id).items():
+        if needs_person(ends):
+            times = " twice in a row" if ends[0].state == Ending.SKIPPED else ""
+            yield f"{flow} ended as {ends[0].state}{times}: {ends[0].line}"
+
+
+def _folder(warehouse: Warehouse, run_id: str) -> str:
+    return warehouse.name(warehouse.run(run_id) / _FOLDER)
+
+
+def _served_file(warehouse: Warehouse, run_id: str) -> str:
+    return warehouse.name(warehouse.run(run_id) / _SERVED_FILE)

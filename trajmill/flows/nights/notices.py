@@ -1,0 +1,298 @@
+"""Notifies people of flows that failed or need a person, and stores how every flow ended.
+
+Prefect calls `after_flow` at the end of an unattended flow. `trajmill serve` watches for nights that did not happen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import socket
+import threading
+import urllib.request
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prefect.blocks.abstract import NotificationBlock
+from prefect.blocks.core import Block
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    DeploymentFilter,
+    DeploymentFilterTags,
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    TaskRunFilter,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.flows import Flow
+from prefect.settings import get_current_settings
+from prefect.states import Crashed
+from prefect.utilities.urls import url_for
+
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config, load_config_named
+from trajmill.flows.configuration.serve import NotifySection
+from trajmill.flows.nights.log import (
+    NIGHTLY,
+    EndedFlow,
+    Ending,
+    is_news,
+    last_ends,
+    missed_line,
+    missed_night,
+    remember,
+)
+from trajmill.flows.prefect_settings import scrub_logs
+from trajmill.flows.report.page import write_report
+from trajmill.flows.status.page import disk_use
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.secrets import Secrets
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.store.address import store_at
+
+_LOG = logging.getLogger(__name__)
+_SECONDS_TO_SEND = 15.0
+_SECONDS_BETWEEN_LOOKS = 600.0
+_BEFORE_ERROR = re.compile(r"^Flow run encountered an exception: (\w+: )?")
+_UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
+
+
+class Notice(NamedTuple):
+    """What people are notified of."""
+
+    subject: str
+    what: str
+    """What failed, or what is waited for."""
+    to_do: str
+    run: str
+    warehouse: str
+    host: str
+    link: str
+    """The page of the flow run at the Prefect server; empty without one."""
+
+    def text(self) -> str:
+        """Return the message without its subject."""
+        lines = [self.what, f"Run: {self.run} in {self.warehouse}, on {self.host}"]
+        lines += [f"See: {self.link}"] if self.link else []
+        return "\n".join([*lines, "Lost: nothing; what was finished is stored.", f"To do: {self.to_do}"])
+
+
+def config_of_flow(config_file: str | None) -> Config:
+    """Read the configuration of an unattended flow, and keep its keys out of the logs of the flow."""
+    config = load_config_named(config_file)
+    scrub_logs(config.secrets(os.environ))
+    return config
+
+
+def after_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Notify people if the end of a flow needs them, store it, and write the report anew; a hook of Prefect."""
+    conclude(flow.name, flow_run, state)
+
+
+def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
+    """Do what `after_flow` does, for a flow that is named.
+
+    Nothing in here ends a flow: what does not work is a line in its log.
+    """
+    try:
+        config = load_config_named(flow_run.parameters.get("config_file"))
+    except TrajmillError as error:
+        _LOG.warning("nobody was notified, because the configuration cannot be read: %s", error)
+        return
+    now = datetime.now(UTC)
+    ended = EndedFlow(
+        flow_run_id=str(flow_run.id),
+        flow=flow,
+        began=flow_run.start_time or now,
+        ended=now,
+        failed=state.is_failed() or state.is_crashed(),
+        state=state.name or "",
+        line=config.secrets(os.environ).scrub(_reason_of(state)),
+        told=None,
+        disk_bytes=None,
+    )
+    before: list[EndedFlow] = []
+    with _logged("the nights before could not be read"):
+        notify_of_missed_night(config, ended.began if flow == NIGHTLY else now)
+        before = last_ends(create_warehouse(config.run.root), config.run_id).get(flow, [])
+    if is_news([ended, *before]):
+        notice = _notice(config, ended, _failed_stages(flow_run) if ended.failed else [], url_for(flow_run) or "")
+        ended = ended.model_copy(update={"told": _notified(notice, config)})
+    with _logged("the end of the flow could not be stored"):
+        _store(config, ended)
+    if flow == NIGHTLY and config.notify.heartbeat:
+        for problem in _sent("notify.heartbeat", config.notify.heartbeat, None):
+            _LOG.warning("could not be reached: %s", config.secrets(os.environ).scrub(problem))
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (TrajmillError, OSError) as error:
+        _LOG.warning("%s: %s", what, error)
+
+
+def _store(config: Config, ended: EndedFlow) -> None:
+    """Store how a flow of a run ended, and write the report; a run that has not begun has nothing to store."""
+    warehouse = create_warehouse(config.run.root)
+    if _has_begun(warehouse, config.run_id):
+        remember(warehouse, config.run_id, ended.model_copy(update={"disk_bytes": _disk_bytes(warehouse)}))
+        write_report(warehouse, config.run_id)
+
+
+def notify_of_missed_night(config: Config, now: datetime) -> None:
+    """Store a night that was due and did not happen, and notify people of the first of several in a row.
+
+    Nights that were due before it ended are found at the next calls.
+    """
+    warehouse = create_warehouse(config.run.root)
+    due = missed_night(warehouse, config.run_id, config.serve, now)
+    if due is None or not _has_begun(warehouse, config.run_id):
+        return
+    ended = EndedFlow(
+        flow_run_id="missed",
+        flow=NIGHTLY,
+        began=due,
+        ended=due,
+        failed=False,
+        state=Ending.MISSED,
+        line=missed_line(due),
+        told=None,
+        disk_bytes=_disk_bytes(warehouse),
+    )
+    news = is_news([ended, *last_ends(warehouse, config.run_id).get(NIGHTLY, [])])
+    if remember(warehouse, config.run_id, ended) and news:
+        _notified(_notice(config, ended, [], get_current_settings().ui_url or ""), config)
+
+
+@contextmanager
+def watching_nights(config: Config, config_file: Path | None) -> Iterator[None]:
+    """Inside, a thread notifies people of nights that do not happen; the first time it looks before the block begins.
+
+    The configuration file is read anew each time, as the flows do.
+    """
+    notify_of_missed_night(config, datetime.now(UTC))
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_SECONDS_BETWEEN_LOOKS):
+            with _logged("could not look for nights that did not happen"):
+                notify_of_missed_night(load_config(config_file), datetime.now(UTC))
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def end_lost_runs(resource: str) -> int:
+    """End the unfinished runs of a run's deployments as crashed, and notify people; return how many.
+
+    Their process is gone, e.g. by a loss of power. Call it before anything serves the deployments.
+    """
+    unfinished = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_UNFINISHED)))
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[resource]))
+    with get_client(sync_client=True) as client:
+        lost = client.read_flow_runs(flow_run_filter=unfinished, deployment_filter=ours)
+        for run in lost:
+            state: State[Any] = Crashed(
+                message="the process that ran it is gone: `trajmill serve` or its machine was stopped"
+            )
+            client.set_flow_run_state(run.id, state, force=True)
+            conclude(client.read_flow(run.flow_id).name, run, state)
+    return len(lost)
+
+
+def _notice(config: Config, ended: EndedFlow, stages: list[str], link: str) -> Notice:
+    deployment = f"{ended.flow}/{config.run.name}"
+    where = f" in stage {', '.join(stages)}" if stages else ""
+    how = f"failed{where}" if ended.failed else f"ended as {ended.state}"
+    to_do = "see `trajmill status`, and docs/operations.md for this state"
+    if ended.failed:
+        to_do = (
+            "mend the cause; the next run continues where this one stopped, or start it now: "
+            f"prefect deployment run {deployment}"
+        )
+    elif ended.state == Ending.MISSED:
+        how, to_do = "did not happen", "start `trajmill serve` again, or a worker of the work pool"
+    place = store_at(config.run.root).address
+    return Notice(f"trajmill: {deployment} {how}", ended.line, to_do, config.run_id, place, socket.gethostname(), link)
+
+
+def _notified(notice: Notice, config: Config) -> bool | None:
+    """Send a notice; whether everybody got it, None if there is nobody."""
+    problems = send(notice, config.notify, config.secrets(os.environ))
+    for problem in problems:
+        _LOG.warning("could not be notified: %s", problem)
+    return not problems if config.notify.webhook or config.notify.blocks else None
+
+
+def send(message: Notice, notify: NotifySection, secrets: Secrets) -> list[str]:
+    """Send a message to the webhook and to all blocks; return a line for each that could not be reached."""
+    message = Notice(*map(secrets.scrub, message))
+    problems = []
+    if notify.webhook:
+        body = {"text": f"{message.subject}\n{message.text()}", **message._asdict()}
+        problems += _sent("notify.webhook", notify.webhook, json.dumps(body).encode())
+    for name in notify.blocks:
+        try:
+            block = Block.load(name)
+            if not isinstance(block, NotificationBlock):
+                raise ValueError("it is no notification block")
+            _notify(block, message)
+        except Exception as error:  # A block may raise anything; a message that is not sent must not end a flow.
+            problems.append(f"notify.blocks: {name}: {error}")
+    return [secrets.scrub(problem) for problem in problems]
+
+
+def _notify(block: NotificationBlock, message: Notice) -> None:
+    async def sent() -> None:
+        # Blocks that Prefect makes usable without `await` return no coroutine.
+        sending: Awaitable[None] | None = block.notify(body=message.text(), subject=message.subject)
+        if sending is not None:
+            await sending
+
+    asyncio.run(sent())
+
+
+def _sent(key: str, address: str, body: bytes | None) -> list[str]:
+    """Fetch an address, or post JSON to it; a line if that does not work."""
+    request = urllib.request.Request(address, data=body, headers={"Content-Type": "application/json"} if body else {})
+    try:
+        urllib.request.urlopen(request, timeout=_SECONDS_TO_SEND).close()
+    except (OSError, ValueError) as error:
+        return [f"{key}: {error}"]
+    return []
+
+
+def _reason_of(state: State[Any]) -> str:
+    """Why a flow ended as it did, in one line, without the words that Prefect puts before an error."""
+    message = " ".join((state.message or state.name or "no reason is known").split())
+    return _BEFORE_ERROR.sub("", message)
+
+
+def _failed_stages(run: FlowRun) -> list[str]:
+    """The names of the tasks of a flow run that have failed."""
+    with get_client(sync_client=True) as client:
+        tasks = client.read_task_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])), task_run_filter=TaskRunFilter()
+        )
+    return [task.name for task in tasks if task.state_name in ("Failed", "Crashed")]
+
+
+def _has_begun(warehouse: Warehouse, run_id: str) -> bool:
+    return bool(warehouse.store.files(warehouse.name(warehouse.run(run_id))))
+
+
+def _disk_bytes(warehouse: Warehouse) -> int | None:
+    return disk_use(warehouse.root).used if warehouse.store.is_local else None
