@@ -10,8 +10,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 
 
 def benchmark_queries(

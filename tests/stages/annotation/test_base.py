@@ -8,10 +8,16 @@ import pytest
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.annotation.base import LONGEST_SENTENCE, PageGaps, accepted, page_gaps
+from trajmill.stages.annotation.base import (
+    LONGEST_SENTENCE,
+    ExploredWords,
+    PageGaps,
+    accepted,
+    explored_words,
+    page_gaps,
+)
 from trajmill.stages.graphs.base import AppGraph, GraphElement, GraphPage, GraphSlot, GraphTransition, SlotKind
 from trajmill.stages.graphs.explore.base import WalkedScreen
-from trajmill.stages.graphs.explore.words import ExploredWords, explored_words
 
 
 def test_words_of_exploring_are_missing_texts_and_words_of_people_are_not() -> None:

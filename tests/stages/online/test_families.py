@@ -21,8 +21,7 @@ from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, ServedQuerie
 from trajmill.stages.online.host import EpisodeHost, HostSettings
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trajmill.schemas.tables.query import PathStep
-from trajmill.stages.queries.difficulty import STEP_CAP, difficulty, level_within_reach, step_limit
+from trajmill.stages.queries.base import STEP_CAP, difficulty, level_within_reach, step_limit
 
 
 def _path(*pages: str, operation: str = "tap") -> tuple[PathStep, ...]:

@@ -12,8 +12,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.prompts import prompts_of
-from trajmill.flows.graphs.explore import GraphFiles
-from trajmill.flows.graphs.pictures import picture_files
+from trajmill.flows.graphs.explore import GraphFiles, picture_files
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.pipelines.models import OpenEndpoints
 from trajmill.schemas.errors import BadInputError
@@ -22,10 +21,10 @@ from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.annotation.annotate import AnnotatedGraph, Annotation, Annotators
+from trajmill.stages.annotation.base import explored_words
 from trajmill.stages.annotation.describer import PageDescriber
 from trajmill.stages.annotation.namer import SlotNamer
 from trajmill.stages.graphs.base import AppGraph
-from trajmill.stages.graphs.explore.words import explored_words
 from trajmill.stages.graphs.file import read_graph, write_graph
 from trajmill.warehouse.store.address import local_folder
 

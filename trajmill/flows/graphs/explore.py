@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.base import AppGraph
@@ -109,3 +110,16 @@ async def _explore(
         return await exploration.run(config.explore.instances, progress)
     finally:
         await pool.close()
+
+
+def picture_files(graph: AppGraph, folder: Path) -> dict[str, Path]:
+    """By page, the file of its screenshot, where there is one.
+
+    Raises:
+        BadInputError: a picture lies outside the folder.
+    """
+    files = {name: folder / page.screenshot for name, page in graph.pages.items() if page.screenshot}
+    for name, file in files.items():
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise BadInputError(f"{graph.pages[name].screenshot}: pictures must lie in the folder of the graph")
+    return {name: file for name, file in files.items() if file.exists()}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from trajmill.flows.graphs.pictures import picture_files
+from trajmill.flows.graphs.explore import picture_files
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.stages.graphs.base import AppGraph

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.stages.annotation.base import AnnotatedPage, Unfilled, page_gaps
+from trajmill.stages.annotation.base import AnnotatedPage, ExploredWords, Unfilled, page_gaps
 from trajmill.stages.annotation.describer import PageDescriber, describer_prompt
 from trajmill.stages.annotation.namer import SlotNamer, namer_prompt
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.graphs.base import AppGraph
-from trajmill.stages.graphs.explore.words import ExploredWords
 from trajmill.stages.models.prompts import Prompt
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import NamedTuple
+
+from pydantic import ValidationError
 
 from trajmill.stages.critics.model.action_words import quotable
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
-from trajmill.stages.graphs.explore.words import ExploredWords
+from trajmill.stages.graphs.explore.base import WalkedScreen
+from trajmill.stages.graphs.explore.pages import page_key
+from trajmill.stages.graphs.explore.slots import label_of
 from trajmill.stages.graphs.plain_does import written
 
 LONGEST_TITLE = 60
@@ -101,3 +107,38 @@ def refusal(text: str, longest: int) -> str:
 
 def _is_unnamed(slot: GraphSlot, words: ExploredWords) -> bool:
     return not slot.name or (not slot.description and words.is_label(slot.target, slot.name))
+
+
+class ExploredWords(NamedTuple):
+    """Titles of pages, and labels of elements by their names in paths."""
+
+    titles: frozenset[str] = frozenset()
+    labels: frozenset[tuple[str, str]] = frozenset()
+
+    def is_label(self, target: str, text: str) -> bool:
+        """Whether a text is the label of an element, or the text that its name in paths ends with."""
+        return (target, text) in self.labels or text in target.partition(":")[2:]
+
+
+def explored_words(journal: Path) -> ExploredWords:
+    """The words on the screens of a journal; none without a journal. Lines that are damaged are left out."""
+    titles: set[str] = set()
+    labels: set[tuple[str, str]] = set()
+    for screen in _screens(journal):
+        key = page_key(screen)
+        titles |= {key.title, *key.dialogs, *(each.text for each in screen.elements if each.role == "heading")}
+        labels |= {(target, label_of(element)) for target, element in screen.by_target.items()}
+    return ExploredWords(frozenset(titles - {""}), frozenset(labels))
+
+
+def _screens(journal: Path) -> Iterator[WalkedScreen]:
+    if not journal.exists():
+        return
+    with journal.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                if isinstance(entry, dict) and "screen" in entry:
+                    yield WalkedScreen.model_validate(entry["screen"])
+            except (ValueError, ValidationError):
+                continue

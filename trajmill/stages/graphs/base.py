@@ -21,7 +21,7 @@ OUTSIDE = "outside"
 VALUE = "{value}"
 """Stands in the target of a slot for one of its values."""
 ANSWER = "{answer}"
-"""Stands in the text of an element for the answer that it tells."""
+"""Placeholder for the answer in the text of an element."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=60)]
 """Name of a page, an element or a slot: small letters, digits, `-` and `_`."""
@@ -64,13 +64,13 @@ class Recogniser(Record):
     shows: tuple[Feature, ...] = ()
     """Elements that the page always shows."""
     lacks: tuple[Feature, ...] = ()
-    """Elements that it never shows, which tells it from similar pages."""
+    """Elements that it never shows and similar pages do."""
     screen: str = ""
     """Perceptual hash of the screen (see `screen_hash`), for pages without an accessibility tree."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing; such a recogniser recognises no page."""
+        """Whether it has no condition; such a recogniser matches no page."""
         return not (self.shows or self.lacks or self.screen)
 
 
@@ -91,7 +91,7 @@ class GraphElement(Record):
 
     @property
     def is_nameless(self) -> bool:
-        """Whether only its role and its place tell it from others."""
+        """Whether only its role and position distinguish it from others."""
         return not self.name and self.target.partition("#")[0] == f"{self.role}:"
 
 
@@ -142,7 +142,7 @@ class GraphSlot(Record):
 
 
 class GraphTransition(Record):
-    """One way from a page: what is done, where it leads and what stands there."""
+    """One way from a page: the operation, its target page and its effects."""
 
     by: Name = ""
     """The element or the slot of the page that is operated; a slot of kind list or choice is pressed at its value.
@@ -172,13 +172,13 @@ class GraphTransition(Record):
 
 
 class GraphAnswer(Record):
-    """A text that a page tells and that another task may need: the answer of an atomic task (NaturalGAIA 3.1).
+    """A text on a page that another task may need: the answer of an atomic task (NaturalGAIA 3.1).
 
     It must be the same in each episode, so it is either `known` or made by `prepare`.
     """
 
     target: str
-    """Name in paths of the element that tells it; `{slot}` stands for the value of a slot set on the way."""
+    """Name in paths of the element that shows it; `{slot}` stands for the value of a slot set on the way."""
     of: Name
     """The slot on the way whose value decides on it, e.g. a list."""
     text: str = ANSWER

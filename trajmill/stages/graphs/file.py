@@ -1,4 +1,4 @@
-"""Reads and writes app graphs as YAML files that people read, edit and review; mistakes are told by line."""
+"""Reads and writes app graphs as YAML files that people read, edit and review; mistakes have line numbers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def parse_graph(path: Path) -> GraphReading:
 
 
 def write_graph(graph: AppGraph, path: Path) -> None:
-    """Write a graph; keys with their default value are left out, short entries stand on one line."""
+    """Write a graph; keys with their default value are left out, short entries take one line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
     temporary.write_text(graph_text(graph), encoding="utf-8")

@@ -82,7 +82,7 @@ def _page(new: GraphPage, old: GraphPage, own: Sequence[WalkedScreen], others: S
     return GraphPage(
         title=old.title or new.title,
         description=old.description or new.description,
-        recognise=old.recognise if _still_tells(old.recognise, own, others) else new.recognise,
+        recognise=old.recognise if _still_distinguishes(old.recognise, own, others) else new.recognise,
         marks=tuple(dict.fromkeys((*old.marks, *new.marks))),
         screenshot=new.screenshot or old.screenshot,
         scrolls=new.scrolls or old.scrolls,
@@ -142,7 +142,7 @@ def _way(transition: GraphTransition) -> tuple[object, ...]:
     return transition.by, transition.operation, transition.keys, transition.to
 
 
-def _still_tells(recogniser: Recogniser, own: Sequence[WalkedScreen], others: Sequence[WalkedScreen]) -> bool:
+def _still_distinguishes(recogniser: Recogniser, own: Sequence[WalkedScreen], others: Sequence[WalkedScreen]) -> bool:
     """Whether a recogniser holds on all screens of its page and on no other one."""
     return all(recognises(recogniser, _observation(each)) for each in own) and not any(
         recognises(recogniser, _observation(each)) for each in others

@@ -32,7 +32,7 @@ def _described(name: str, page: GraphPage) -> GraphPage:
 
 
 def plain_does(name: str, page: GraphPage, element: str) -> str:
-    """What the transitions of an element tell: where they lead; empty without any."""
+    """Describe an element by where its transitions lead; empty without any."""
     ways = [each for each in page.transitions if each.by == element]
     ends = [end for end in dict.fromkeys(each.to for each in ways) if end not in (name, OUTSIDE)]
     if ends:

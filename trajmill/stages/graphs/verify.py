@@ -1,4 +1,4 @@
-"""Walks every transition of a graph in the running app, and says what has changed since it was written."""
+"""Walks every transition of a graph in the running app, and reports what has changed since it was written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EdgeState(StrEnum):
 
 
 _DOUBTFUL = (EdgeState.CHANGED, EdgeState.LOST)
-"""States that are told only if a second walk from the start finds the same: a program under load can miss a press."""
+"""States that a second walk from the start must confirm: a program under load can miss a press."""
 
 
 class VerifiedEdge(NamedTuple):
@@ -151,7 +151,7 @@ async def _verify(graph: AppGraph, pool: EnvironmentPool, budget: Budget, walk: 
 
 
 def _change(graph: AppGraph, walk: _EdgeWalk, seen: Observation) -> str:
-    """What is not as the graph says; empty if all is."""
+    """Return the first difference from the graph; empty if there is none."""
     page = page_on(graph, seen)
     if walk.transition.to == OUTSIDE:
         return "" if page is None else f"it leads to `{page}`, not out of the app"

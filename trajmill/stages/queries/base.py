@@ -24,6 +24,14 @@ STAGE = "generate"
 """Name of the stage on failures."""
 NOT_WALKED = "not walked"
 """Validation outcome of a draft."""
+HARDEST = 3
+EASY_PAGES = 2
+MEDIUM_PAGES = 4
+"""Most atomic tasks of levels 1 and 2; each page on which something is done counts as one."""
+MEDIUM_APPS = 3
+"""A task over three apps or more is not of level 1."""
+SPARE_STEPS = 4
+STEP_CAP = 40
 
 
 class Written(NamedTuple):
@@ -75,7 +83,7 @@ class Goal(Protocol):
         ...
 
     def facts(self) -> GoalFacts | None:
-        """The facts for a language model; None if the source has words of its own that nothing may replace."""
+        """The facts for a language model; None keeps the words of the source."""
         ...
 
     def worded(self, heldout: bool, seed: int) -> Written:
@@ -276,3 +284,31 @@ def failure(
         attempts=attempts,
         **origin.common(made_by=made_by),
     )
+
+
+def difficulty(path: Sequence[PathStep], apps: int) -> int:
+    """Level 1 to 3, by the number of pages on which something is done and the number of apps."""
+    pages = len({step.page for step in path if step.operation in ("tap", "type")})
+    if pages > MEDIUM_PAGES:
+        return 3
+    return 2 if pages > EASY_PAGES or apps >= MEDIUM_APPS else 1
+
+
+def level_within_reach(success: Mapping[int, float], enough: float) -> int:
+    """The first level at which success is below `enough`, or that was never tried; the hardest one if there is none.
+
+    Args:
+        success: by level, the share of attempts that succeed now.
+        enough: the share from which the next level is asked for.
+    """
+    return next((level for level in range(1, HARDEST) if success.get(level, 0.0) < enough), HARDEST)
+
+
+def step_limit(path: Sequence[PathStep]) -> int:
+    """Twice the actions of the reference path plus `SPARE_STEPS`, at most `STEP_CAP`."""
+    return min(2 * sum(map(_actions, path)) + SPARE_STEPS, STEP_CAP)
+
+
+def _actions(step: PathStep) -> int:
+    # Typing takes three: focus the input, type, close the keyboard.
+    return 3 if step.operation == "type" else 1

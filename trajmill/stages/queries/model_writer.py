@@ -43,7 +43,7 @@ ROLE = "writer"
 TRIES = 3
 """Most drafts of each step; then the query fails."""
 TEMPERATURE = 0.8
-"""Of refinement, so that one goal gets many wordings. Synthesis is greedy, so that its answers can be cached."""
+"""Of refinement: one goal gets many wordings. Synthesis is greedy and its answers are cached."""
 _MAX_TOKENS = 512
 _SYNTHESIS = Sampling(max_tokens=_MAX_TOKENS)
 _TRAIN_MARK = "t"
@@ -146,7 +146,7 @@ class ModelWriter:
 async def _accepted_draft(
     model: PromptedModel, request: ChatRequest, subject: str, check: Callable[[str], InstructionCheck]
 ) -> _Draft:
-    """The first draft without problems; after a refusal the model is told the problems and asked again."""
+    """Return the first draft without problems; a refused draft is sent back with its problems."""
     attempt, text, problems = request, "", ""
     for number in range(1, TRIES + 1):
         text = one_line((await model.ask(attempt, Instruction)).instruction)

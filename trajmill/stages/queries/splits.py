@@ -1,4 +1,4 @@
-"""Divides goals between the splits: training keeps at least half, and has seen the values of what is held out."""
+"""Divides goals between the splits: training keeps at least half, and held-out goals combine values from training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GoalT = TypeVar("GoalT", bound=GoalWithKey)
 
 
 def rephrasings(split: Split) -> range:
-    """The turns of a split: how many instructions are tried for one goal, so that tasks with few goals are not rare."""
+    """The turns of a split: how many instructions one goal may get."""
     return range(_REPHRASINGS if split in _REPHRASED else 1)
 
 

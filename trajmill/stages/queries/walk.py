@@ -26,7 +26,7 @@ _TRIES = 2
 """Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
 
 Trial = Callable[[Environment, Query], Awaitable[str | None]]
-"""Tries a query in an environment and says in one line why it is refused; None if it passed."""
+"""Tries a query in an environment; returns the reason of a refusal in one line, None if it passed."""
 
 
 class _WalkOutcome(NamedTuple):
@@ -151,7 +151,7 @@ async def _walk_or_again(environment: Environment, query: Query) -> str | None:
 async def screen_after(
     factory: EnvironmentFactory, platform: Platform, start_state: str, path: tuple[PathStep, ...], origin: Origin
 ) -> Observation:
-    """The screen after some steps from a start state, in an environment of its own.
+    """Return the screen after some steps from a start state, in a new environment.
 
     Raises:
         EnvironmentFailure: the environment failed, or an element of the steps never shows (class `task`).

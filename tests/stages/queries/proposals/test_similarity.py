@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.stages.queries.proposals.similarity import KnownTasks, SimilarTask
+from trajmill.stages.queries.proposals.propose import KnownTasks, SimilarTask
 
 ALARM = "Set an alarm for 7:30 on weekdays."
 

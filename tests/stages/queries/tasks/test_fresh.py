@@ -12,8 +12,7 @@ from trajmill.stages.queries.base import FreshRequest, GrammarWriter, SourceCont
 from trajmill.stages.queries.generate import fresh_queries
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import TaskSource, generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, TaskSource, generate_queries
 
 SETTINGS = GraphQueriesSpec(
     train=30, heldout_slots=10, heldout_phrasings=10, heldout_apps=5, heldout_app_names=("notes",), validation=8

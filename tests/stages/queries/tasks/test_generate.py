@@ -13,8 +13,7 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import Candidate, GrammarWriter, NewQueries, Written
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 
 HELDOUT_APPS = ("notes", "clock")
 SETTINGS = GraphQueriesSpec(

@@ -19,8 +19,7 @@ from trajmill.stages.queries.base import Candidate, DraftRefused, GrammarWriter,
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.model_writer import TRIES, ModelWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 from trajmill.stages.queries.templates import heldout_parts
 
 Answer = str | Completion | ModelFailure

@@ -6,7 +6,7 @@ from tests.stages.queries.samples import chosen, drafted
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator
 
 
 @pytest.fixture

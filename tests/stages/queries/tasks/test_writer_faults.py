@@ -21,8 +21,7 @@ from trajmill.stages.queries.proposals.propose import propose_tasks
 from trajmill.stages.queries.proposals.proposer import TaskProposer
 from trajmill.stages.queries.proposals.starts import StartingPoint
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,7 @@ from trajmill.pipelines.reading.history import read_history
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import StageCount
-from trajmill.stages.queries.base import FreshRequest
-from trajmill.stages.queries.difficulty import level_within_reach
+from trajmill.stages.queries.base import FreshRequest, level_within_reach
 from trajmill.stages.queries.generate import fresh_queries
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables

@@ -24,8 +24,7 @@ from trajmill.stages.queries.generate import WriterModel, make_queries
 from trajmill.stages.queries.graph.source import graph_source
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
 from trajmill.stages.queries.spec import AtomicApp
-from trajmill.stages.queries.tasks.source import TaskSource
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, TaskSource
 from trajmill.stages.queries.walk import own_queries
 
 

@@ -20,12 +20,11 @@ from trajmill.stages.graphs.base import (
     SlotKind,
 )
 from trajmill.stages.graphs.explore.base import SETTING, Effect, ExploredApp, Trial, TrialKind, WalkedScreen
-from trajmill.stages.graphs.explore.changes import says_slot, screen_change
 from trajmill.stages.graphs.explore.deny_list import DenyList
+from trajmill.stages.graphs.explore.features import recognisers, screen_change, shows_slot
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import FIELDS, asks_for_password, is_denied
-from trajmill.stages.graphs.explore.recognisers import recognisers
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
 from trajmill.stages.graphs.operations import staying
 
@@ -129,7 +128,7 @@ class GraphBuilder:
         found: list[GraphTransition] = []
         for trial in self._trials[part.page.number]:
             transition = self._transition(part, trial)
-            if transition is not None and not any(_says_no_more(transition, other) for other in found):
+            if transition is not None and not any(_adds_nothing(transition, other) for other in found):
                 found.append(transition)
         return tuple(found)
 
@@ -166,7 +165,7 @@ class GraphBuilder:
         shows = tuple(each for each in change.shows if not _is_filled_field(each))
         if to.number != part.page.number:
             return GraphTransition.model_validate(
-                {**common, "to": self._names[to.number], "shows": tuple(filter(says_slot, shows))}
+                {**common, "to": self._names[to.number], "shows": tuple(filter(shows_slot, shows))}
             )
         if not (shows or change.lacks):
             return None
@@ -257,12 +256,12 @@ def _continues(trial: Trial, way: tuple[PathStep, ...], whole: tuple[PathStep, .
 
 
 def _is_filled_field(feature: Feature) -> bool:
-    """Whether a feature only says that the field of a slot holds its value."""
-    return feature.role in FIELDS and says_slot(feature)
+    """Whether a feature only shows the value in the field of a slot."""
+    return feature.role in FIELDS and shows_slot(feature)
 
 
-def _says_no_more(transition: GraphTransition, known: GraphTransition) -> bool:
-    """Whether a transition leads where a known one leads, and the slots that it sets stand nowhere afterwards."""
+def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:
+    """Whether a transition adds nothing to a known one: the same target page, and no slot value shown."""
     alike = (transition.by, transition.keys, transition.to) == (known.by, known.keys, known.to)
-    same_slots = transition.slots == known.slots or not any(map(says_slot, transition.shows))
+    same_slots = transition.slots == known.slots or not any(map(shows_slot, transition.shows))
     return alike and same_slots

@@ -51,7 +51,7 @@ class Explored(NamedTuple):
 
 
 class Findings:
-    """The pages and trials so far, and what is still to be tried."""
+    """The pages and trials so far, and the trials that are left."""
 
     def __init__(self, bounds: ExploreBounds, deny_list: DenyList, platform: Platform) -> None:
         self.book = PageBook()
@@ -89,7 +89,7 @@ class Findings:
             self.book.add(after, (*trial.way, *trial.steps), origin)
 
     def claim(self, at: tuple[PathStep, ...] | None) -> PlannedTrial | None:
-        """The next trial, which nobody else gets; one at the place where the walker stands comes first."""
+        """Claim the next trial, preferably at the current position of the walker."""
         waiting = [(page, trial) for page in self.book.pages for trial in self._planned(page)]
         if not waiting:
             return None

@@ -1,4 +1,4 @@
-"""Keeps an exploration on disk while it goes on, so that the next call continues where it ended or was killed."""
+"""The journal of an exploration; the next call resumes from it, also after a kill."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class PageBook:
 
 
 def page_key(screen: WalkedScreen) -> PageKey:
-    """What tells pages apart, whatever their content."""
+    """Return what distinguishes pages, whatever their content."""
     title = next((element for element in screen.elements if "title" in element.states), None)
     return PageKey(
         app=screen.app,

@@ -213,5 +213,5 @@ def _pressed(named: Mapping[str, str]) -> dict[str, object]:
 
 
 def label_of(element: UIElement) -> str:
-    """The name of a slot before anybody has named it: what its element says, else its id, else its role."""
+    """The default name of a slot: the text of its element, else its id, else its role."""
     return element.text or element.element_id.rpartition("/")[2].rpartition(":")[2] or element.role

@@ -1,4 +1,4 @@
-"""Carries trials out in a running app: goes to a screen, tries something, and tells the effect."""
+"""Carries out trials in a running app: goes to a screen, tries something, and returns the effect."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TrialResult(NamedTuple):
 
 
 class AppWalker:
-    """One leased environment with the app; it remembers where it stands, and resets only if it must."""
+    """One leased environment with the app; tracks its position and resets only if it must."""
 
     def __init__(self, environment: Environment, start: Query, opening: Sequence[PathStep], budget: Budget) -> None:
         self._environment, self._start, self._opening, self._budget = environment, start, tuple(opening), budget

@@ -18,8 +18,9 @@ from trajmill.stages.queries.base import (
     SourceContext,
     SplitCandidates,
     Written,
+    difficulty,
+    step_limit,
 )
-from trajmill.stages.queries.difficulty import difficulty, step_limit
 from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
 
 _FEWEST_STEPS = 15

@@ -242,7 +242,7 @@ class _Sampler(NamedTuple):
                 return None
             following = reading[number + 1].answer if number + 1 < len(reading) else None
             taken = {node.input for node in nodes} | {value}
-            told = self._told(task.answer, value, following, taken)
+            told = self._answer(task.answer, value, following, taken)
             nodes.append(self._node(task.route, task.answer.of, value, task.answer, told or ""))
             value = told
         if value is None:
@@ -253,7 +253,7 @@ class _Sampler(NamedTuple):
         """The items that can be asked about."""
         return (answer.names or self.titles) if answer.prepare else tuple(answer.known)
 
-    def _told(self, answer: GraphAnswer, value: str, following: GraphAnswer | None, taken: set[str]) -> str | None:
+    def _answer(self, answer: GraphAnswer, value: str, following: GraphAnswer | None, taken: set[str]) -> str | None:
         """The answer about an item, which the following task can use; None if there is none."""
         if not answer.prepare:
             offered: Collection[str] = (answer.known[value],)

@@ -16,8 +16,8 @@ from trajmill.stages.queries.graph.wording import (
     as_wish,
     known_slot,
     label,
+    navigation_words,
     path_metadata,
-    way_in_words,
     wish_for,
 )
 from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
@@ -33,7 +33,7 @@ class PathwaySetting(NamedTuple):
     node: PathwayNode
     setting: Setting
     carried_from: str
-    """The app that tells the value; empty if the user says it."""
+    """The app in which the value is read; empty if the instruction names it."""
 
     def slot(self, said: str) -> Slot:
         """The slot of the query; `said` are the words for a value that the user says."""
@@ -94,7 +94,7 @@ _FOUND = _Found("of that name", "what you found")
 
 
 def atomic_rows(pathway: CausalPathway) -> tuple[CausalTask, ...]:
-    """The atomic tasks as rows; an answer stands in the next instruction by its name, as LightManus writes it."""
+    """Return the atomic tasks as rows; an instruction names the answer before it in braces, as in LightManus."""
     rows: list[CausalTask] = []
     for number, node in enumerate(pathway.nodes):
         before = f"{{{_answer(number - 1)}}}"
@@ -117,7 +117,7 @@ def _answer(number: int) -> str:
 
 
 def _wish(node: PathwayNode, rng: Random, found: _Found | str) -> str:
-    """What is to be done; without words for what was found, the input itself stands there."""
+    """Word one atomic task; without words for an earlier answer the input itself is named."""
     others = [wish_for(node.sample, each, rng).text for each in node.sample.settings if each.slot != node.slot]
     if node.answer:
         place = f"{{{node.slot}}}"
@@ -142,7 +142,9 @@ def _way_after(node: PathwayNode) -> tuple[str, ...]:
     """The way from where the entering leads to the last page."""
     moves = node.sample.moves
     entered = max(n for n, move in enumerate(moves) if any(each.slot == node.slot for each in move.settings))
-    return way_in_words(node.graph, [each for each in moves[entered + 1 :] if each not in node.sample.acts], "go to")
+    return navigation_words(
+        node.graph, [each for each in moves[entered + 1 :] if each not in node.sample.acts], "go to"
+    )
 
 
 def _on_devices(pathway: CausalPathway, wishes: list[str]) -> str:

@@ -26,12 +26,13 @@ from trajmill.stages.queries.base import (
     SourceContext,
     SplitCandidates,
     Written,
+    difficulty,
     failure,
+    step_limit,
 )
 from trajmill.stages.queries.commands.places import CommandPlace
 from trajmill.stages.queries.commands.writer import BATCH, CommandWriter, WrittenCommand, why_no_command
-from trajmill.stages.queries.difficulty import difficulty, step_limit
-from trajmill.stages.queries.proposals.similarity import KnownTasks
+from trajmill.stages.queries.proposals.propose import KnownTasks
 from trajmill.stages.queries.templates import one_line
 from trajmill.stages.queries.walk import screen_after
 

@@ -17,7 +17,7 @@ _MARKED = ("checked", "selected")
 
 
 def goal_json(sample: RouteSample) -> str:
-    """The goal check of a sample: its page is reached, all values stand there, and what else was made is there."""
+    """Return the goal check of a sample: its page, its values and the effects of its transitions."""
     goal = screen_goal(sample)
     return json.dumps(
         {
@@ -51,7 +51,7 @@ def screen_goal(sample: RouteSample) -> ScreenGoal:
 
 
 def ending(moves: tuple[RouteMove, ...], end: str) -> tuple[RouteMove, ...]:
-    """The moves whose effects stand on the last page: the one that leads there, and those that stay on it."""
+    """Return the moves whose effects the last page shows: the one that leads there, and those that stay on it."""
     found: list[RouteMove] = []
     for move in reversed(moves):
         found.insert(0, move)

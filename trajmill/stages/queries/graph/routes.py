@@ -29,7 +29,7 @@ _MOST_SAMPLES = 60
 """Most samples of one route."""
 _MOST_COMBINATIONS = 20_000
 VISIT = "visit"
-"""The task whose samples each ask for one page."""
+"""The task of visiting a page."""
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
 
@@ -99,7 +99,7 @@ class RouteSample(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """How many things it asks for: what is done on the way, and the values that are set at the end."""
+        """Number of actions and values that the instruction must name."""
         return max(1, len(self.acts) + len(self.final))
 
     @property
@@ -123,8 +123,8 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[RouteSample, 
 
 
 def _is_asked(route: Route) -> bool:
-    """Whether words can ask for a page that is only visited: another page may have its name, and be nearer."""
-    return task_of(route) != f"{route.graph.app}.{VISIT}" or is_told_by_name(route.graph, route.end)
+    """Whether an instruction can name the route: a page that is only visited needs a name that no nearer page has."""
+    return task_of(route) != f"{route.graph.app}.{VISIT}" or is_nearest_of_its_name(route.graph, route.end)
 
 
 def task_of(route: Route) -> str:
@@ -157,7 +157,7 @@ def places_of(route: Route) -> list[tuple[str, str]]:
 
 
 def values_of(slot: GraphSlot) -> tuple[str, ...]:
-    """The values that can be asked for: all but the default."""
+    """The values of a slot without its default."""
     offered = (ON, OFF) if slot.kind is SlotKind.SWITCH else slot.values
     default = slot.default or (OFF if slot.kind is SlotKind.SWITCH else "")
     return tuple(value for value in dict.fromkeys(offered) if value and value != default)
@@ -189,7 +189,7 @@ def sample_of(route: Route, values: Sequence[str]) -> RouteSample:
 
 
 def routes(graph: AppGraph) -> tuple[Route, ...]:
-    """All routes that can be asked for: to a page, to a change on it, and to values that are set on it.
+    """Return all routes: to a page, to a change on it, and to values that are set on it.
 
     Nothing that leaves the app, destroys something or needs a log-in is on a route. A route is left out if the screen
     at its end does not tell its values, because then no check could tell right from wrong; if something is entered
@@ -243,7 +243,7 @@ def _transition(allowed: nx.MultiDiGraph[str], first: str, last: str, key: int) 
 
 
 def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
-    """Whether the effects of two transitions cannot stand on one screen, or the second one adds nothing."""
+    """Whether two transitions have conflicting effects, or the second one adds nothing."""
     if first == second:
         return not (first.slots or any("{" in f"{each.text}{each.value}" for each in first.shows))
     if set(first.shows) & set(second.lacks) or set(first.lacks) & set(second.shows):
@@ -252,7 +252,7 @@ def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
 
 
 def _differ(first: Feature, second: Feature) -> bool:
-    """Whether two features say different things of one element."""
+    """Whether two features contradict each other about one element."""
     if not first.id or (first.role, first.id) != (second.role, second.id):
         return False
     told = ((first.text, second.text), (first.value, second.value))
@@ -282,8 +282,8 @@ def _changes(transition: GraphTransition) -> bool:
 
 
 def checks_values(route: Route) -> bool:
-    """Whether the screen, or the environment's own goal, tells every value that is set on the way."""
-    return all(set(slots_of(route, move)) <= _told(move) for move in route.moves)
+    """Whether the last screen, or the environment's own goal, shows every value that is set on the way."""
+    return all(set(slots_of(route, move)) <= _shown_slots(move) for move in route.moves)
 
 
 def slots_of(route: Route, move: RouteMove) -> tuple[str, ...]:
@@ -293,8 +293,8 @@ def slots_of(route: Route, move: RouteMove) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*move.transition.slots, *pressed)))
 
 
-def is_told_by_name(graph: AppGraph, page: str) -> bool:
-    """Whether the name of a page tells it: of several pages with one name it is the one nearest to the start."""
+def is_nearest_of_its_name(graph: AppGraph, page: str) -> bool:
+    """Whether a page is the nearest to the start of all pages with its name."""
     distances: dict[str, int] = nx.single_source_shortest_path_length(walkable(graph), graph.start)
     named = page_name(graph, page)
     same = [other for other in graph.pages if other in distances and page_name(graph, other) == named]
@@ -316,7 +316,7 @@ def slot_names(feature: Feature) -> list[str]:
     return _PLACE.findall(f"{feature.text or ''} {feature.value or ''}")
 
 
-def _told(move: RouteMove) -> set[str]:
+def _shown_slots(move: RouteMove) -> set[str]:
     shown = {name for feature in move.transition.shows for name in slot_names(feature)}
     return shown | set(_PLACE.findall(texts_of(move.transition.goal)))
 

@@ -21,8 +21,9 @@ from trajmill.stages.queries.base import (
     SplitCandidates,
     UnseenApps,
     Written,
+    difficulty,
+    step_limit,
 )
-from trajmill.stages.queries.difficulty import difficulty, step_limit
 from trajmill.stages.queries.graph.goal import goal_json
 from trajmill.stages.queries.graph.routes import RouteMove, RouteSample, page_name, samples_by_task
 from trajmill.stages.queries.graph.wording import page_description, route_facts, worded_route
@@ -38,7 +39,7 @@ from trajmill.stages.queries.splits import (
 _FEWEST_STEPS = 10
 """Smallest step limit, because an agent may have to wait for a real program."""
 _HEAD_START = 3
-"""Goals that each task gives before a task begins that asks for one thing more, or one of which nothing is held out."""
+"""Goals taken from each task before tasks with one more part, or without held-out goals, take their turn."""
 
 
 class RouteGoal(NamedTuple):

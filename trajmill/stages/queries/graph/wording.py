@@ -1,4 +1,4 @@
-"""Words samples of routes: what a writer is told, and a wish from the annotations put into a template (GUI-Owl 6.2)."""
+"""Words routes: the facts for a language model, and the templates of the embedded grammar (GUI-Owl 6.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from trajmill.stages.graphs.operations import OFF, ON
 from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.queries.base import GoalFacts, Written
 from trajmill.stages.queries.explicit import explicit_instruction
-from trajmill.stages.queries.graph.routes import RouteMove, RouteSample, Setting, app_name, is_told_by_name, page_name
+from trajmill.stages.queries.graph.routes import (
+    RouteMove,
+    RouteSample,
+    Setting,
+    app_name,
+    is_nearest_of_its_name,
+    page_name,
+)
 from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
 
 _VISIT, _OPEN, _DO = "visit", "open", "do"
@@ -60,7 +67,7 @@ def _content(sample: RouteSample, rng: Random) -> tuple[str, dict[str, str], dic
 
 
 def _opens_item(sample: RouteSample, acts: Sequence[RouteMove]) -> bool:
-    """Whether nothing is asked for but an item of a list, without words of its own."""
+    """Whether the route only opens an item of a list, without a sentence about it."""
     if len(acts) != 1 or sample.final or len(acts[0].settings) != 1 or acts[0].transition.does:
         return False
     return acts[0].settings[0].spec(sample.graph).kind is SlotKind.LIST and acts[0].transition.to != acts[0].page
@@ -82,7 +89,7 @@ def _moves(sample: RouteSample, rng: Random) -> Iterator[Wish]:
 def _way(sample: RouteSample, way: Sequence[RouteMove], rng: Random) -> Iterator[Wish]:
     if way:
         going = rng.choice(("go to", "open", "get to"))
-        yield from (Wish(words, {}) for words in way_in_words(sample.graph, way, going))
+        yield from (Wish(words, {}) for words in navigation_words(sample.graph, way, going))
 
 
 def _act(sample: RouteSample, move: RouteMove, rng: Random) -> Wish:
@@ -119,7 +126,7 @@ def wish_for(sample: RouteSample, setting: Setting, rng: Random) -> Wish:
 
 
 def _quoted(sample: RouteSample, setting: Setting) -> str:
-    """A value in a sentence; a typed text stands in quotes."""
+    """A value in a sentence; typed text is quoted."""
     return f'"{setting.value}"' if setting.spec(sample.graph).kind is SlotKind.FIELD else setting.value
 
 
@@ -206,17 +213,18 @@ def _others(values: Sequence[str], wanted: str) -> tuple[str, ...]:
     return tuple(value for value in values if value.casefold() not in wanted.casefold())
 
 
-def way_in_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
-    """What to do to follow moves from page to page: go to the last page that a name tells, then press what leads on.
+def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
+    """Describe moves between pages: go to the last page that its name identifies, then press what leads on.
 
     Args:
         graph: the graph.
         way: moves that do nothing but lead to other pages.
         going: the verb, e.g. `go to`.
     """
-    told = max((number for number, move in enumerate(way) if is_told_by_name(graph, move.transition.to)), default=-1)
-    named = (f"{going} {page_name(graph, way[told].transition.to)}",) if told >= 0 else ()
-    return (*named, *(pressing(graph, move) for move in way[told + 1 :]))
+    named = [number for number, move in enumerate(way) if is_nearest_of_its_name(graph, move.transition.to)]
+    last = named[-1] if named else -1
+    first = (f"{going} {page_name(graph, way[last].transition.to)}",) if named else ()
+    return (*first, *(pressing(graph, move) for move in way[last + 1 :]))
 
 
 def pressing(graph: AppGraph, move: RouteMove) -> str:

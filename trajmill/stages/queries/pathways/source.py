@@ -24,8 +24,9 @@ from trajmill.stages.queries.base import (
     SourceContext,
     SplitCandidates,
     Written,
+    difficulty,
+    step_limit,
 )
-from trajmill.stages.queries.difficulty import difficulty, step_limit
 from trajmill.stages.queries.pathways.programs import PathwayProgram
 from trajmill.stages.queries.pathways.states import plain_name
 from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy

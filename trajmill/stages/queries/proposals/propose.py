@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.queries.base import NewQueries, failure
-from trajmill.stages.queries.difficulty import STEP_CAP
+from trajmill.stages.queries.base import STEP_CAP, NewQueries, failure
 from trajmill.stages.queries.proposals.proposer import BATCH, ProposedTask, TaskProposer
-from trajmill.stages.queries.proposals.similarity import KnownTasks
 from trajmill.stages.queries.proposals.starts import STAGE, StartingPoint
 from trajmill.stages.queries.templates import one_line
+
+if TYPE_CHECKING:
+    from datasketch import MinHash
 
 TRIAL_STAGE = "try_proposals"
 """Name of the stage of trials on failures."""
@@ -41,6 +42,13 @@ _EXCUSE = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|_{3,}|\bx{3,}\b", re.IGNORECASE)
+TOO_SIMILAR = 0.8
+"""From this share of common words on, a task is a repetition of another."""
+_LOOKED_AT = 0.5
+"""The index is asked for tasks from this share on, of which it misses none in ten thousand that are `TOO_SIMILAR`; what
+it gives is computed exactly."""
+_PERMUTATIONS: Final = 128
+_WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 
 
 async def propose_tasks(
@@ -238,7 +246,7 @@ class DecidedProposal(NamedTuple):
 def decide_proposal(
     query: Query, trajectory: Trajectory, judgement: Judgement | None, origin: Origin
 ) -> DecidedProposal | None:
-    """Decide about a proposed task; None if the attempt says nothing about it.
+    """Decide about a proposed task; None if the attempt is inconclusive.
 
     An attempt that an environment or a model ended, or that no critic could judge, says nothing.
 
@@ -260,3 +268,73 @@ def _refusal(query: Query, trajectory: Trajectory, origin: Origin) -> Failure:
     reason = trajectory.failure_message or "the attempt was judged incorrect"
     message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
     return failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)
+
+
+class SimilarTask(NamedTuple):
+    """A task with the same or nearly the same words."""
+
+    text: str
+    same_words: bool
+    """Whether the words are the same; case, spacing and punctuation are ignored."""
+
+
+class KnownTasks:
+    """The existing instructions; more may be added."""
+
+    def __init__(self, instructions: Iterable[str] = (), beside: KnownTasks | None = None) -> None:
+        """Keep the first of equal instructions.
+
+        Args:
+            instructions: the first ones.
+            beside: further instructions, which are shared with others; nothing is added to them.
+
+        Raises:
+            BadInputError: the package datasketch is not installed.
+        """
+        try:
+            from datasketch import MinHash, MinHashLSH
+        except ImportError:
+            text = "proposed tasks need datasketch, which finds repetitions: pip install 'trajmill[curate]'"
+            raise BadInputError(text) from None
+        self._beside = beside
+        self._by_words: dict[tuple[str, ...], str] = {}
+        self._index = MinHashLSH(threshold=_LOOKED_AT, num_perm=_PERMUTATIONS)
+        self._empty = MinHash(num_perm=_PERMUTATIONS)
+        for instruction in instructions:
+            self.add(instruction)
+
+    def add(self, instruction: str) -> None:
+        """Add an instruction."""
+        words = _words(instruction)
+        if words not in self._by_words:
+            self._by_words[words] = instruction
+            self._index.insert(words, self._sketch(words))
+
+    def find(self, instruction: str) -> SimilarTask | None:
+        """The task with the same words, else the most similar task from `TOO_SIMILAR` on, else None."""
+        words = _words(instruction)
+        own = self._same(words) or self._most_alike(words)
+        beside = self._beside.find(instruction) if self._beside else None
+        return next((found for found in (own, beside) if found and found.same_words), own or beside)
+
+    def _same(self, words: tuple[str, ...]) -> SimilarTask | None:
+        return SimilarTask(self._by_words[words], True) if words in self._by_words else None
+
+    def _most_alike(self, words: tuple[str, ...]) -> SimilarTask | None:
+        found = ((_shared(words, other), self._by_words[other]) for other in self._index.query(self._sketch(words)))
+        share, text = max(found, default=(0.0, ""))
+        return SimilarTask(text, False) if share >= TOO_SIMILAR else None
+
+    def _sketch(self, words: tuple[str, ...]) -> MinHash:
+        sketch = self._empty.copy()
+        sketch.update_batch([word.encode() for word in sorted(set(words))])
+        return sketch
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))
+
+
+def _shared(mine: tuple[str, ...], other: tuple[str, ...]) -> float:
+    """The Jaccard similarity of two sets of words."""
+    return len({*mine} & {*other}) / max(len({*mine} | {*other}), 1)

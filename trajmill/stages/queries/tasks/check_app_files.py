@@ -19,7 +19,7 @@ from trajmill.stages.environments.simulated.drawing.canvas import undrawn
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
 from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
 from trajmill.stages.queries.tasks.sampling import SlotChoice, TaskGoal, paths
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator
 
 _MOST_PATHS = 20
 _MOST_VALUES = 50

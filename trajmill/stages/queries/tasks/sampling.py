@@ -17,8 +17,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
-from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written
-from trajmill.stages.queries.difficulty import difficulty, step_limit
+from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written, difficulty, step_limit
 from trajmill.stages.queries.explicit import explicit_instruction
 from trajmill.stages.queries.tasks.phrasing import draw_phrasing, expand_phrasing
 
@@ -27,7 +26,7 @@ PATH_CAP = 1000
 OPTIONAL_CAP = 3
 OPTIONAL_PROBABILITY = 0.35
 DRAWS_PER_GOAL = 8
-"""Draws for each wanted goal; after them the task is taken to have no more goals."""
+"""Draws for each wanted goal; afterwards the task counts as exhausted."""
 
 Path = tuple[str, ...]
 """Pages as `app.screen`, from the first page of the task to one that nothing follows."""
@@ -133,7 +132,7 @@ def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: C
 
 
 def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...]:
-    """Up to `wanted` samples of a task that all ask for different things.
+    """Draw up to `wanted` different goals of a task.
 
     Raises:
         StageError: the task cannot be sampled.

@@ -7,11 +7,14 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from trajmill.schemas.errors import StageError
+from trajmill.schemas.actions import Terminate
+from trajmill.schemas.errors import EnvironmentFailure, StageError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PASSED, Query, Split
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.reference_path import Position, Walker
+from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import (
     Candidate,
@@ -33,10 +36,11 @@ from trajmill.stages.queries.splits import (
     share_goals,
 )
 from trajmill.stages.queries.tasks.sampling import TaskGoal, divide_tasks, draw_goals
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
 
 _FRESH_GOALS = 4 * SPARE_GOALS
 """Goals drawn for each fresh query; most of the first ones may be known already."""
+TRAINING_PROFILES = 6
+"""Number of device profiles that training has; the query id decides which one a walk uses."""
 
 
 class TaskSource(NamedTuple):
@@ -170,3 +174,43 @@ class _Drawn:
 
 def _share(wanted: int, tasks: Sequence[TaskGraph]) -> int:
     return math.ceil(wanted / max(len(tasks), 1))
+
+
+class SimulatedValidator:
+    """Walks queries on simulated devices without faults."""
+
+    def __init__(self, world: World) -> None:
+        """Start nothing before the first walk."""
+        self._world = world
+
+    def walk(self, query: Query) -> str | None:
+        """Walk the reference path from the start state within the query's step limit; None if it meets the goal."""
+        environment = SimulatedEnvironment(self._world, query.platform, FaultRates(popup=0.0))
+        try:
+            return _walk(environment, query)
+        except EnvironmentFailure as failure:
+            return str(failure)
+
+
+def _walk(environment: SimulatedEnvironment, query: Query) -> str | None:
+    observation = environment.reset_now(query, int(query.query_id, 16) % TRAINING_PROFILES)
+    walker, position = Walker(query.path, query.platform), Position()
+    for _ in range(query.max_steps):
+        action, position = walker.next_action(observation, position)
+        if isinstance(action, Terminate):
+            return _outcome(environment, query, action, position)
+        observation = environment.step_now(action)
+    return f"the reference path is not done after {query.max_steps} steps"
+
+
+def _outcome(environment: SimulatedEnvironment, query: Query, last: Terminate, position: Position) -> str | None:
+    if last.status != "success":
+        step = query.path[min(position.step, len(query.path) - 1)]
+        return f"the reference path is lost on {step.page}: cannot {step.operation} {step.target}".rstrip()
+    score = environment.score_now()
+    if score is None:
+        return "there is no goal check"
+    if score == 1.0:
+        return None
+    different = ", ".join(map(str, environment.differences_now()))
+    return f"the reference path does not meet the goal check ({different})"

@@ -12,8 +12,7 @@ from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart, Pho
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 
 ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
 

@@ -14,8 +14,7 @@ from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.models.untrained.vision_model import words_of
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.queries.tasks.validation import SimulatedValidator
+from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 
 pytestmark = pytest.mark.slow
 

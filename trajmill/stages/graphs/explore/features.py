@@ -1,24 +1,27 @@
-"""Chooses the features by which each page of an exploration is recognised."""
+"""The features of pages: those by which a page is recognised, and those that a trial changed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import Feature, Recogniser
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.pages import FoundPage
+from trajmill.stages.graphs.recognise import is_on
 
 _MOST_SHOWN, _MOST_LACKED = 4, 6
 _OVER = ("dialog", "menu_item")
-"""Roles of what stands over a page."""
+"""Roles of overlays."""
 _CONTENT = frozenset({"list_item", "icon", "value", "image", "list"})
+_MOST = 3
+_STATES = ("checked", "selected")
 
 
 def recognisers(pages: Sequence[FoundPage]) -> list[Recogniser]:
-    """A recogniser for each page: the features that tell it from most others first.
+    """Return a recogniser for each page, its most distinctive features first.
 
     A feature of a page stands on all of its screens. It tells the page from another one if no screen of that one has
     it. Two pages that differ in no feature get recognisers that both hold; `graph check` tells them. A page that is
@@ -53,12 +56,12 @@ def _chosen(index: int, always: Sequence[dict[Feature, None]], ever: Sequence[se
         shows.append(best)
         others = {other for other in others if best in ever[other]}
     lacks: list[Feature] = []
-    mine = _told_by(dict.fromkeys(ever[index]))
+    mine = _distinguishing(dict.fromkeys(ever[index]))
     while others and len(lacks) < _MOST_LACKED:
-        common = {feature: None for other in others for feature in _told_by(always[other]) if feature not in mine}
+        theirs = {other: _distinguishing(always[other]) for other in others}
+        common = {feature: None for features in theirs.values() for feature in features if feature not in mine}
         if not common:
             break
-        theirs = {other: _told_by(always[other]) for other in others}
         counts = Counter(feature for features in theirs.values() for feature in features if feature in common)
         missing = max(common, key=counts.__getitem__)
         lacks.append(missing)
@@ -67,7 +70,7 @@ def _chosen(index: int, always: Sequence[dict[Feature, None]], ever: Sequence[se
 
 
 def _best(features: dict[Feature, None], chosen: Sequence[Feature], others: Sequence[set[Feature]]) -> Feature | None:
-    """The feature that most other pages never have, the first of several; None if none tells any more apart."""
+    """Return the feature that most other pages never have; None if no feature separates another page."""
 
     def told(feature: Feature) -> int:
         return sum(feature not in each for each in others)
@@ -76,14 +79,14 @@ def _best(features: dict[Feature, None], chosen: Sequence[Feature], others: Sequ
     return best if best is not None and (told(best) or not chosen) else None
 
 
-def _told_by(features: dict[Feature, None]) -> dict[Feature, None]:
+def _distinguishing(features: dict[Feature, None]) -> dict[Feature, None]:
     """The features, and before them that there is any dialog or open menu."""
     roles = {feature.role for feature in features}
     return {**{Feature(role=role): None for role in _OVER if role in roles}, **features}
 
 
 def _always(page: FoundPage, screens: Sequence[WalkedScreen]) -> dict[Feature, None]:
-    """The features that stand on all given screens of a page, those that say most first."""
+    """Return the features that all given screens of a page show, the most specific first."""
     shared = [set(_features(screen)) for screen in screens]
     return {feature: None for feature in _features(page.first) if all(feature in each for each in shared)}
 
@@ -120,3 +123,67 @@ def _rank(element: UIElement) -> int:
     if element.role == "tab" or element.role == "menu_item":
         return 2
     return 3 if element.role != "text" else 4
+
+
+class ScreenChange(NamedTuple):
+    """The difference between two screens."""
+
+    shows: tuple[Feature, ...]
+    lacks: tuple[Feature, ...]
+
+
+def screen_change(before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str]) -> ScreenChange:
+    """Return what only the second screen shows, and what only the first one shows.
+
+    Args:
+        before: the first screen.
+        after: the second screen.
+        slots: by the text that a trial used, the slot that it was the value of; features say `{slot}` instead.
+    """
+    shows = [
+        _with_slots(feature, slots) for feature in _changing_features(after) if not is_on(feature, before.elements)
+    ]
+    lacks = [
+        feature for feature in _changing_features(before) if not is_on(feature, after.elements) and not feature.value
+    ]
+    # What says a value of a slot tells more than counts and other side effects.
+    said = [feature for feature in shows if shows_slot(feature)]
+    return ScreenChange(tuple((said or shows)[:_MOST]), () if said else tuple(lacks[:_MOST]))
+
+
+def shows_slot(feature: Feature) -> bool:
+    """Whether a feature has the value of a slot in it."""
+    return "{" in f"{feature.text}{feature.value}"
+
+
+def _changing_features(screen: WalkedScreen) -> dict[Feature, None]:
+    found = (_changing_feature(element) for element in screen.elements if "title" not in element.states)
+    return {feature: None for feature in found if feature is not None}
+
+
+def _changing_feature(element: UIElement) -> Feature | None:
+    if not (element.text or element.value or element.element_id):
+        return None
+    state = next((state for state in _STATES if state in element.states and element.role != "menu"), "")
+    return Feature(
+        role=element.role,
+        text=element.text or None,
+        id=element.element_id,
+        state=state,
+        value=element.value or None,
+    )
+
+
+def _with_slots(feature: Feature, slots: Mapping[str, str]) -> Feature:
+    text, value = _replaced(feature.text, slots), _replaced(feature.value, slots)
+    # An id with the value of a slot in it is another one for each value.
+    own_id = "" if any(each in feature.id for each in slots) and text else feature.id
+    return feature.model_copy(update={"text": text, "value": value, "id": own_id})
+
+
+def _replaced(text: str | None, slots: Mapping[str, str]) -> str | None:
+    if text is None:
+        return None
+    for value, slot in sorted(slots.items(), key=lambda each: -len(each[0])):
+        text = text.replace(value, "{" + slot + "}")
+    return text
