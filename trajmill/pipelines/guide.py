@@ -16,10 +16,8 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
-from trajmill.stages.guidance.describe import TreeDescriber
 from trajmill.stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
-from trajmill.stages.guidance.synthesise import LineWriter
-from trajmill.stages.guidance.write import Guide, guide_episodes
+from trajmill.stages.guidance.write import Guide, LineWriter, TreeDescriber, guide_episodes
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables

@@ -20,7 +20,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.derive.family_conversation import family_conversation
+from trajmill.stages.derive.conversation import family_conversation
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 
 ACTIONS: tuple[Action, ...] = (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tests.stages.rollout.toy import toy_query
-from trajmill.stages.guidance.hard_queries import HardQueries
-from trajmill.stages.guidance.sources import GuidanceSources, choose_sources, queries_to_walk
+from trajmill.stages.guidance.hard_queries import GuidanceSources, HardQueries, choose_sources, queries_to_walk
 
 HARD = HardQueries(tuple(toy_query(name) for name in ("b", "a", "c")), {"a": "solved-a", "other": "solved-other"})
 

@@ -24,8 +24,13 @@ from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
 from trajmill.stages.curate.history import History
 from trajmill.stages.derive.planning.trials import MANUAL
 from trajmill.stages.guidance.base import REFERENCE_PATH
-from trajmill.stages.guidance.hard_queries import ATTEMPTS_PER_QUERY, HardQueries, hard_queries
-from trajmill.stages.guidance.sources import choose_sources, queries_to_walk
+from trajmill.stages.guidance.hard_queries import (
+    ATTEMPTS_PER_QUERY,
+    HardQueries,
+    choose_sources,
+    hard_queries,
+    queries_to_walk,
+)
 from trajmill.stages.rollout.base import plan_demonstrations, plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, read_table

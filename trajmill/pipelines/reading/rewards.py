@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from trajmill.pipelines.reading.history import read_judged
 from trajmill.pipelines.reading.verdicts import of_judge, read_verdicts
 from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of
-from trajmill.stages.derive.rl_groups import RLAttempt
+from trajmill.stages.derive.rl_plan import RLAttempt
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 

@@ -20,8 +20,7 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.base import LeftOut
-from trajmill.stages.derive.conversation import prompt_messages, unfit_text
-from trajmill.stages.derive.family_conversation import family_conversation
+from trajmill.stages.derive.conversation import family_conversation, prompt_messages, unfit_text
 from trajmill.stages.derive.rl_plan import ComparedTrajectory
 from trajmill.stages.derive.spec import StepWeight
 from trajmill.stages.guidance.strip import quotes_guidance

@@ -1,9 +1,12 @@
-"""The guide stage: filters and describes the steps of a trajectory, then writes guidance from them (paper 6.4)."""
+"""The guide stage: filters and describes the steps of a trajectory, then writes guidance from them (paper 6.4).
+
+The embedded describer compares trees, and the embedded writer numbers the presses and inputs; neither asks a model.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
@@ -12,11 +15,68 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import DroppedStep, Guidance
-from trajmill.stages.critics.trees.replay import replay, seen
-from trajmill.stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription
-from trajmill.stages.guidance.describe import TreeDescriber
+from trajmill.stages.critics.trees.caption import ElementAction
+from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
+from trajmill.stages.critics.trees.screen_state import control_kind
+from trajmill.stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription, StepOutcome
 from trajmill.stages.guidance.filter import as_expected, lasting_steps
-from trajmill.stages.guidance.synthesise import LineWriter
+
+
+class TreeDescriber:
+    """Describes outcomes by comparing trees; needs no model."""
+
+    version = "tree-describer-1"
+
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
+        """The outcome of a step, e.g. `Tapped button "Add to cart": opened "Cart" of "shop.cart".`."""
+        return StepOutcome(step.caption)
+
+
+_LONGEST = 80
+"""Most characters of an element's name in a line."""
+
+
+class LineWriter:
+    """Writes one line per step that names its target as the screen shows it; needs no model.
+
+    It leaves out scrolling, going back, and opening and closing the keyboard, because an agent sees whether the next
+    target is visible.
+    """
+
+    version = "line-writer-1"
+
+    async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
+        """Numbered lines, e.g. `2. Tap "Large" in Size.`; empty if no step has a target."""
+        lines = [line for description in steps if (line := instruction_for(description.step.action))]
+        return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
+
+
+def instruction_for(action: ElementAction) -> str:
+    """The instruction for one action, as a sentence; empty for actions that need no hint."""
+    element = action.element
+    match action.kind:
+        case "click" | "long_press" if element is not None and (element.text or element.value):
+            verb = "Open" if action.opens else "Hold" if action.kind == "long_press" else "Tap"
+            group = f" in {_plain(element.value)}" if control_kind(element) in ("choice", "stepper") else ""
+            return f'{verb} "{_plain(element.text or element.value)}"{group}.'
+        case "type":
+            into = f" into {_plain(element.text)}" if element is not None and element.text else ""
+            return f'Type "{_plain(action.words)}"{into}.'
+        case "open":
+            return f'Open "{_plain(action.words)}".'
+        case "key" if action.words == "enter":
+            return 'Press "Enter".'
+        case "answer":
+            return f'Answer "{_plain(action.words)}".'
+        case _:
+            return ""
+
+
+def _plain(text: str) -> str:
+    """The text on one line, without quotes, shortened."""
+    line = " ".join(text.split()).replace('"', "'")
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
 
 STAGE = "guide"
 """Name of the stage on failures."""

@@ -21,18 +21,19 @@ from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import TEMPLATE, Collected, Lesson
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.grounding.colours import element_colours
-from trajmill.stages.derive.grounding.crops import CroppedScreen, cropped
 from trajmill.stages.derive.grounding.detector import OmniParser, overlap
-from trajmill.stages.derive.grounding.elements import PressTarget, RefusedElement, targets
 from trajmill.stages.derive.grounding.instructions import (
     ElementInstruction,
     NoInstruction,
+    PressTarget,
+    RefusedElement,
     appearance,
     functional,
     layout,
+    targets,
 )
 from trajmill.stages.derive.grounding.ocr import ReadLine, TextReader
-from trajmill.stages.derive.grounding.regions import regions
+from trajmill.stages.derive.grounding.regions import CroppedScreen, cropped, regions
 from trajmill.stages.derive.grounding.rephrase import Rephraser, changes_meaning
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.grounding.texts import NoTextInstruction, TextRules, text_instructions

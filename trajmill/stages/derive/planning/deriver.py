@@ -21,9 +21,7 @@ from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, WALK_WORDS, 
 from trajmill.stages.derive.conversation import PLACEHOLDERS
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.planning.general_success import general_success
-from trajmill.stages.derive.planning.named_values import names_in, with_names
-from trajmill.stages.derive.planning.plain_manual import plain_steps
+from trajmill.stages.derive.planning.manual import general_success, names_in, plain_steps, with_names
 from trajmill.stages.derive.planning.spec import PlanningSpec
 from trajmill.stages.derive.planning.task_sources import GuidanceLift
 from trajmill.stages.derive.planning.writer import ManualWriter, PlanWriter

@@ -12,7 +12,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.derive.planning.named_values import names_in
+from trajmill.stages.derive.planning.manual import names_in
 
 MANUAL: Final = "manual"
 """`source` of the guidance that a manual gives."""

@@ -12,7 +12,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Record
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.critics.trees.replay import SeenScreens, replay
-from trajmill.stages.derive.planning.named_values import with_names
+from trajmill.stages.derive.planning.manual import with_names
 from trajmill.stages.derive.semantics.deriver import effect_in_words
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines

@@ -18,8 +18,7 @@ from trajmill.stages.derive.collected import RULE_AGENTS, WALK_WORDS, Collected,
 from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
-from trajmill.stages.derive.reasoning.thinker import NO_HINT, Thinker, ThinkerPrompts
-from trajmill.stages.derive.reasoning.unfit_thoughts import says_something
+from trajmill.stages.derive.reasoning.thinker import NO_HINT, Thinker, ThinkerPrompts, says_something
 from trajmill.stages.derive.step_data import StepDataSpec, select_steps
 
 AGENTS, ONLINE, HINTED = "agents", "online", "hinted"

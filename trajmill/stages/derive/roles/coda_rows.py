@@ -15,7 +15,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import Collected, Lesson, Maker
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
-from trajmill.stages.derive.roles.spoken import spoken
+from trajmill.stages.derive.roles.role_rows import conversation_of
 
 PLANNER = "planner"
 _HOME = "home"
@@ -52,7 +52,7 @@ def _lesson(step: Step, call: ModelCall, guidance: str) -> Lesson | str:
     """The row of one thought, or the reason why there is none."""
     if step.action is None:
         return "unparsed"
-    said = spoken(call, guidance)
+    said = conversation_of(call, guidance)
     return (
         said if isinstance(said, str) else Lesson(said.messages, said.screens, step.app_before or _HOME, call.made_by)
     )

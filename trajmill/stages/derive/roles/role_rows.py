@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
@@ -17,9 +19,55 @@ from trajmill.stages.agents.replies import SUCCESS
 from trajmill.stages.curate.reflector import NEGATIVE, POSITIVE, retained_reflections
 from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import Collected, Lesson, Maker
+from trajmill.stages.derive.conversation import PLACEHOLDERS
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
 from trajmill.stages.derive.roles.spec import RolesSpec
-from trajmill.stages.derive.roles.spoken import is_of_role, spoken
+from trajmill.stages.guidance.strip import quotes_guidance, without_guidance
+
+_OTHER_CALLERS = ("policy", "explorer", "writer", "describer", "proposer")
+_CRITIC = "critic"
+
+
+class RoleConversation(NamedTuple):
+    """The messages of a call with its answer, and the screens in the order of their placeholders."""
+
+    messages: tuple[Message, ...]
+    screens: tuple[str, ...]
+
+
+def is_of_role(call: ModelCall) -> bool:
+    """Whether a role of an agent was asked, not an agent of one model, a critic or a writer."""
+    return not call.role.startswith(_CRITIC) and call.role not in _OTHER_CALLERS
+
+
+def conversation_of(call: ModelCall, guidance: str) -> RoleConversation | str:
+    """The conversation of a call without guidance, or the reason why it cannot be learned.
+
+    Args:
+        call: as it is stored.
+        guidance: the hints that the agent was given; empty without any.
+    """
+    if call.error is not None or not call.response:
+        return "no_answer"
+    if call.malformed is not None:
+        return "malformed"
+    messages, screens, texts = [], [], [call.response]
+    for message in json.loads(call.messages):
+        content = ""
+        for part in message["content"]:
+            if isinstance(part, str):
+                texts.append(without_guidance(part, guidance))
+                content += texts[-1]
+            else:
+                content += IMAGE_PLACEHOLDER
+                screens.append(part["screen"])
+        messages.append(Message(role=message["role"], content=content))
+    if any(placeholder in text for placeholder in PLACEHOLDERS for text in texts):
+        return "placeholder_in_text"
+    if any(quotes_guidance(text, guidance) for text in texts):
+        return "quotes_guidance"
+    return RoleConversation((*messages, Message(role="assistant", content=call.response)), tuple(screens))
+
 
 REFLECTOR = "reflector"
 
@@ -49,7 +97,7 @@ class RoleRows:
                 variant, refused = _reflection(call, reflections, retained)
             else:
                 variant, refused = call.role, _refused(episode, step, labels)
-            said = refused or spoken(call, episode.guidance)
+            said = refused or conversation_of(call, episode.guidance)
             if isinstance(said, str):
                 collected.refuse(said, step, variant=variant)
             else:

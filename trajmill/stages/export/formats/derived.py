@@ -16,7 +16,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.derive.family_conversation import StepConversation
+from trajmill.stages.derive.conversation import StepConversation
 from trajmill.stages.export.formats.lineage import lineage_of
 from trajmill.stages.export.formats.steps import (
     LedAction,

@@ -13,7 +13,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Int64
 from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.derive.family_conversation import StepConversation
+from trajmill.stages.derive.conversation import StepConversation
 
 _TOKENS_AROUND_MESSAGE = 16
 """Upper bound on the tokens that a chat template adds to a message: two marks, the role, two line breaks."""

@@ -15,8 +15,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.derive.conversation import PLACEHOLDERS
-from trajmill.stages.derive.family_conversation import StepConversation, family_conversation
+from trajmill.stages.derive.conversation import PLACEHOLDERS, StepConversation, family_conversation
 from trajmill.stages.export.formats.lineage import Lineage, lineage_of
 from trajmill.stages.export.target import ReplyTarget
 from trajmill.stages.guidance.strip import quotes_guidance
