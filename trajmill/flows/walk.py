@@ -144,9 +144,9 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
     """
     settings = config.pathways
     changes = {"programs": programs or settings.programs, "queries": settings.queries or PathwaySettings().most}
-    asked = {"pathways": settings.model_copy(update=changes)}
-    context = _trial(config.model_copy(update=asked), "pathways")
-    programs_of(context.config)
+    config = config.model_copy(update={"pathways": settings.model_copy(update=changes)})
+    programs_of(config)
+    context = _trial(config, "pathways")
     models = [settings.second_opinion] if settings.second_opinion else []
     logs = context.warehouse.run(context.run_id)
     with _working(context), models_ready(context.config, logs, models):
