@@ -56,7 +56,7 @@ class OpenEndpoints:
     """Opens each endpoint once, records its calls, and closes all endpoints at the end."""
 
     def __init__(self, origin: Origin, sink: Callable[[ModelCall], None]) -> None:
-        """Open nothing yet.
+        """Open endpoints as they are asked for.
 
         Args:
             origin: the common columns of the rows of model calls.

@@ -111,7 +111,7 @@ class EpisodeHost:
         draw: Draw = draw_in_thread,
         numbers: Counter[tuple[str, str, int]] | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Host episodes of one environment.
 
         Args:
             environment: the environment of the episodes.

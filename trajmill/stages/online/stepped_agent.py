@@ -29,7 +29,7 @@ class SteppedAgent:
     name = AGENT
 
     def __init__(self, policy: str, family: Family, platform: Platform, idle_seconds: float) -> None:
-        """Wait for nothing yet.
+        """Wait for the steps of one trainer.
 
         Args:
             policy: version of the trainer's policy.

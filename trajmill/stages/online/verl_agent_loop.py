@@ -44,7 +44,7 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
         tries: int = 3,
         **kwargs: Any,
     ) -> None:
-        """Connect to nothing yet.
+        """Connect at the first episode.
 
         Args:
             args: arguments of verl.

@@ -77,7 +77,7 @@ class _Transcript:
     """The events of one episode so far."""
 
     slot: RolloutSlot = field(default_factory=RolloutSlot)
-    """Is told what the episode waits for."""
+    """Shows what the episode waits for."""
     decisions: list[Decision] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     environment_seconds: float = 0.0
@@ -109,7 +109,7 @@ async def run_episode(
     origin: Origin,
     slot: RolloutSlot | None = None,
 ) -> FinishedAttempt:
-    """Run one attempt; its slot is told what it waits for.
+    """Run one attempt; `slot` shows what it waits for.
 
     A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
     trajectory gets its class, and a void episode also has a `Failure`.

@@ -1,4 +1,4 @@
-"""What each rollout slot waits for: a slot runs one attempt after another, many slots run at the same time."""
+"""The state of each rollout slot; a slot runs one attempt after another, and many slots run at a time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ class SlotBoard:
     """All slots of one worker."""
 
     def __init__(self) -> None:
-        """Begin without slots."""
         self._slots: list[RolloutSlot] = []
 
     def add(self) -> RolloutSlot:

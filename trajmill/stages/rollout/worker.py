@@ -31,7 +31,7 @@ async def run_attempts(
 ) -> None:
     """Run all attempts, `concurrency` at a time; the board shows what each waits for.
 
-    A source is asked for the next attempt whenever a slot is free, so that no slot waits for a slow episode elsewhere.
+    A free slot takes the next attempt from the source; no slot waits for a slow episode elsewhere.
     `record` gets each finished attempt once, also void ones, in the order in which they finish. After an environment
     failure, the attempt is tried again on a fresh instance, at most `limits.environment_tries` times in total. An error
     of `record` ends all attempts and is raised.

@@ -119,7 +119,7 @@ class RecentPictures:
     """
 
     def __init__(self, budget: PixelBudget) -> None:
-        """Keep nothing yet; pictures have the size that the budget gives them."""
+        """Cache pictures of the sizes that `budget` gives them."""
         self._budget = budget
         self._pictures: OrderedDict[tuple[str, Size, float], Image.Image] = OrderedDict()
         self._pixels = 0

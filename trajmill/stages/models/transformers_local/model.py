@@ -88,15 +88,15 @@ class TransformersModel(FolderModel[LoadedModel]):
             self._work = asyncio.ensure_future(self._answer_waiting())
 
     async def _answer_waiting(self) -> None:
-        while taken := self._take():
-            rows = [row for each in taken for row in each.rows]
+        while batch := self._next_batch():
+            rows = [row for each in batch for row in each.rows]
             made = iter(await asyncio.get_running_loop().run_in_executor(self._computer, self._generate, rows))
-            for each in taken:
+            for each in batch:
                 samples = list(islice(made, len(each.rows)))
                 if not each.answer.done():
                     _set_result(each, samples)
 
-    def _take(self) -> list[_Waiting]:
+    def _next_batch(self) -> list[_Waiting]:
         """The next batch: one request and as many others as fit; cancelled requests are left out."""
         waiting = [each for each in self._waiting if not each.answer.done()]
         sizes = list(accumulate(len(each.rows) for each in waiting))

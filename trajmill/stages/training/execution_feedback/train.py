@@ -91,7 +91,7 @@ class SampledBatches(Trainer):
         self._frozen = frozen
         self._reference = reference
         self._collate = ReplyCollator(trained.tokenizer, trained.reader, trained.context, lambda row: row[_LEARNED])
-        self._told: dict[str, float] = {}
+        self._figures: dict[str, float] = {}
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
@@ -99,7 +99,7 @@ class SampledBatches(Trainer):
         """The batches of one update: the replies to its tasks."""
         fetched, count = super().get_batch_samples(epoch_iterator, num_batches, device)
         groups = [self._rewarded([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in fetched]
-        self._tell([group for batch in groups for group in batch])
+        self._record([group for batch in groups for group in batch])
         return [self._batch(batch) for batch in groups], count
 
     def _rewarded(self, tasks: list[FeedbackTask]) -> list[list[RewardedReply]]:
@@ -128,9 +128,9 @@ class SampledBatches(Trainer):
             logits = reply_logits(network if self._reference is None else self._reference, batch)
             return made | {REFERENCE: token_log_probs(logits, batch.tokens).cpu()}
 
-    def _tell(self, groups: list[list[RewardedReply]]) -> None:
+    def _record(self, groups: list[list[RewardedReply]]) -> None:
         replies = [one for group in groups for one in group]
-        self._told = {
+        self._figures = {
             "reward": sum(one.reward for one in replies) / len(replies),
             "format": sum(one.score.format for one in replies) / len(replies),
             "spread": sum(len({one.reward for one in group}) > 1 for group in groups) / len(groups),
@@ -146,10 +146,10 @@ class FeedbackTrainer(WholeUpdateLoss, SampledBatches):  # type: ignore[misc]
         now = token_log_probs(reply_logits(model, batch), batch.tokens)
         total = clipped_sum(now, batch.old, batch.mask, batch.advantages, batch.weights, recipe.clip_ratio)
         clipped = float(clipped_tokens(now.detach(), batch.old, batch.mask, recipe.clip_ratio))
-        self._told["clipped"] = clipped / float(batch.mask.sum())
+        self._figures["clipped"] = clipped / float(batch.mask.sum())
         if recipe.divergence:
             away = divergence_sum(now, batch.reference, batch.mask, batch.weights)
-            self._told["divergence"] = float(away.detach()) / len(batch.weights)
+            self._figures["divergence"] = float(away.detach()) / len(batch.weights)
             total = total + recipe.divergence * away
         return total
 
@@ -159,7 +159,7 @@ class FeedbackTrainer(WholeUpdateLoss, SampledBatches):  # type: ignore[misc]
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Also log the mean reward, the shares with the right format, of groups with different rewards, and clipped."""
-        logs.update(self._told)
+        logs.update(self._figures)
         super().log(logs, start_time)
 
 
