@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.models.prompts import packaged_prompt, read_prompt
+from trajmill.stages.models.prompts import load_prompt
 
-FIELDS = frozenset({"task", "screen"})
 SOUND = "# system\n\nYou judge. It costs $$5.\n\n# user\n\nTask: $task\n\n# Screen\n\n${screen}s\n"
 
 
@@ -19,18 +18,18 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_fields_are_filled_in_once_and_sections_are_separate(tmp_path: Path) -> None:
-    prompt = read_prompt(written(tmp_path, SOUND), FIELDS)
+def test_fields_are_filled_in_once_and_sections_are_separate(package: str, tmp_path: Path) -> None:
+    prompt = load_prompt(package, "judge-1", written(tmp_path, SOUND))
     system, user = prompt.fill(task="$screen $x $", screen="tab")
     assert system == "You judge. It costs $5."
     assert user == "Task: $screen $x $\n\n# Screen\n\ntabs"
 
 
-def test_the_version_of_a_users_file_changes_with_its_text(tmp_path: Path) -> None:
-    one = read_prompt(written(tmp_path, SOUND), FIELDS).version
-    assert one == read_prompt(written(tmp_path, SOUND), FIELDS).version
+def test_the_version_of_a_users_file_changes_with_its_text(package: str, tmp_path: Path) -> None:
+    one = load_prompt(package, "judge-1", written(tmp_path, SOUND)).version
+    assert one == load_prompt(package, "judge-1", written(tmp_path, SOUND)).version
     assert re.fullmatch(r"judge-[0-9a-f]{8}", one)
-    assert read_prompt(written(tmp_path, SOUND + "!"), FIELDS).version != one
+    assert load_prompt(package, "judge-1", written(tmp_path, SOUND + "!")).version != one
 
 
 @pytest.mark.parametrize(
@@ -48,18 +47,18 @@ def test_the_version_of_a_users_file_changes_with_its_text(tmp_path: Path) -> No
         ("# system\n# user\n$task $screen for $ 5", "judge.md:3: a '$' that begins no field"),
     ],
 )
-def test_a_wrong_file_gives_one_error_line_that_names_it(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_file_gives_one_error_line_that_names_it(package: str, tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(BadInputError, match=re.escape(told)) as error:
-        read_prompt(written(tmp_path, text), FIELDS)
+        load_prompt(package, "judge-1", written(tmp_path, text))
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_cannot_be_read_gives_one_error_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_gives_one_error_line(package: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"none\.md: prompt file cannot be read"):
-        read_prompt(tmp_path / "none.md", FIELDS)
+        load_prompt(package, "judge-1", tmp_path / "none.md")
     (tmp_path / "judge.md").write_bytes(b"# system\n\xff")
     with pytest.raises(BadInputError, match="not UTF-8"):
-        read_prompt(tmp_path / "judge.md", FIELDS)
+        load_prompt(package, "judge-1", tmp_path / "judge.md")
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_packaged_prompt_is_found_by_name(package: str) -> None:
-    prompt = packaged_prompt(package, "judge-1", FIELDS)
+    prompt = load_prompt(package, "judge-1")
     assert prompt.version == "judge-1"
     assert prompt.fill(task="a", screen="b").user.startswith("Task: a")
 
@@ -82,9 +81,9 @@ def test_a_packaged_prompt_is_found_by_name(package: str) -> None:
 @pytest.mark.parametrize("name", ["judge-2", "../prompts/judge-1", ""])
 def test_an_unknown_name_is_bad_input(package: str, name: str) -> None:
     with pytest.raises(BadInputError):
-        packaged_prompt(package, name, FIELDS)
+        load_prompt(package, name)
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(package: str) -> None:
     with pytest.raises(BadInputError, match="it has: judge-1"):
-        packaged_prompt(package, "judge-2", FIELDS)
+        load_prompt(package, "judge-2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -23,7 +23,7 @@ from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import Malformed, one_line, read_sections
 from trajmill.stages.agents.spec import OFF_ROLE, POLICY_MODEL, RolesSpec
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, load_prompt
 
 T = TypeVar("T")
 
@@ -156,17 +156,14 @@ class RoleOpener(NamedTuple):
     package: str
     """Package of the prompts that come with trajmill."""
 
-    def role(
-        self, name: str, embedded: Callable[[], ChatModel], own: Path | None, prompt: str, fields: Collection[str]
-    ) -> Role | None:
+    def role(self, name: str, embedded: Callable[[], ChatModel], prompt: str, own: Path | None) -> Role | None:
         """The role with the user's prompt or the packaged one; None if it is off.
 
         Args:
             name: of the role, which is a field of the spec.
             embedded: makes the embedded rules, for a role without an endpoint.
-            own: the user's prompt file.
             prompt: name of the packaged prompt.
-            fields: the placeholders that the prompt must have.
+            own: the user's prompt file in its place.
 
         Raises:
             BadInputError: the prompt file cannot be read, or misses a section or a field.
@@ -177,7 +174,7 @@ class RoleOpener(NamedTuple):
         model, family = self.given.roles.get(name), self.given.families.get(name, ANY)
         if named == POLICY_MODEL:
             model, family = self.given.model, self.given.family
-        text = own_or_packaged(own, self.package, prompt, frozenset(fields))
+        text = load_prompt(self.package, prompt, own)
         tokens, retry = self.spec.role_tokens, self.spec.retry_malformed
         if model is None:
             return Role(name, embedded(), text, None, tokens, retry)

@@ -25,13 +25,12 @@ from trajmill.stages.annotation.page_words import element_line, page_features, p
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition
 from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt, on_lines
 
 ROLE = "describer"
 MOST_ITEMS = 20
 """Most elements and transitions in one request."""
 _SAMPLING = Sampling(max_tokens=2048)
-_FIELDS = frozenset({"app", "platform", "page", "pages", "features", "items"})
 
 
 class ItemAnswer(Record):
@@ -78,7 +77,7 @@ def describer_prompt(own: Path | None = None) -> Prompt:
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, "trajmill.stages.annotation", "describer_page-1", _FIELDS)
+    return load_prompt("trajmill.stages.annotation", "describer_page-1", own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,12 @@ from trajmill.stages.annotation.page_words import page_line, slot_line
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 
 ROLE = "writer"
 MOST_SLOTS = 20
 """Most slots in one request."""
 _SAMPLING = Sampling(max_tokens=2048)
-_FIELDS = frozenset({"app", "platform", "page", "slots"})
 
 
 class SlotAnswer(Record):
@@ -61,7 +60,7 @@ def namer_prompt(own: Path | None = None) -> Prompt:
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, "trajmill.stages.annotation", "writer_slots-1", _FIELDS)
+    return load_prompt("trajmill.stages.annotation", "writer_slots-1", own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from trajmill.schemas.spec import Spec
-from trajmill.stages.models.prompts import Prompt, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, load_prompt
 
 _PACKAGE: Final = "trajmill.stages.derive"
 
@@ -53,16 +53,12 @@ def derive_prompts(files: DerivePromptFiles | None = None) -> DerivePrompts:
     """
     own = files or DerivePromptFiles()
     return DerivePrompts(
-        rephrase=_prompt(own.rephrase, "writer_rephrase-1", "instructions", "count"),
-        describe_action=_prompt(own.describe_action, "describer_action-1", "action"),
-        check_effect=_prompt(own.check_effect, "describer_effect-1", "description"),
-        think=_prompt(own.think, "describer_think-1", "prompt", "style", "hint"),
-        act=_prompt(own.act, "describer_act-1", "thought"),
-        merge=_prompt(own.merge, "writer_merge-1", "prompt", "roles"),
-        manual=_prompt(own.manual, "writer_manual-1", "task", "successes"),
-        plan=_prompt(own.plan, "writer_plan-1", "task", "apps"),
+        rephrase=load_prompt(_PACKAGE, "writer_rephrase-1", own.rephrase),
+        describe_action=load_prompt(_PACKAGE, "describer_action-1", own.describe_action),
+        check_effect=load_prompt(_PACKAGE, "describer_effect-1", own.check_effect),
+        think=load_prompt(_PACKAGE, "describer_think-1", own.think),
+        act=load_prompt(_PACKAGE, "describer_act-1", own.act),
+        merge=load_prompt(_PACKAGE, "writer_merge-1", own.merge),
+        manual=load_prompt(_PACKAGE, "writer_manual-1", own.manual),
+        plan=load_prompt(_PACKAGE, "writer_plan-1", own.plan),
     )
-
-
-def _prompt(own: Path | None, name: str, *fields: str) -> Prompt:
-    return own_or_packaged(own, _PACKAGE, name, frozenset(fields))

@@ -24,7 +24,7 @@ from trajmill.stages.critics.model.request import stored_evidence
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import StepDescription, StepOutcome
 from trajmill.stages.models.base import ChatModel, ChatRequest
-from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling, on_lines, own_or_packaged
+from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling, load_prompt, on_lines
 
 LONGEST_OUTCOME = 300
 """Most characters of the outcome of one step."""
@@ -34,8 +34,6 @@ MOST_LINES = 20
 _LONGEST_EXPECTATION = 600
 _LONGEST_REASON = 120
 _PACKAGE = "trajmill.stages.guidance"
-_DESCRIBE_FIELDS = frozenset({"instruction", "action", "expectation"})
-_SYNTHESISE_FIELDS = frozenset({"instruction", "outcomes"})
 _OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
 
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2 * LONGEST_OUTCOME)]
@@ -70,8 +68,8 @@ def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) 
         BadInputError: a file cannot be read, or misses a section or a field.
     """
     return GuidePrompts(
-        own_or_packaged(describe, _PACKAGE, "describer_step-1", _DESCRIBE_FIELDS),
-        own_or_packaged(synthesise, _PACKAGE, "writer_guidance-1", _SYNTHESISE_FIELDS),
+        load_prompt(_PACKAGE, "describer_step-1", describe),
+        load_prompt(_PACKAGE, "writer_guidance-1", synthesise),
     )
 
 

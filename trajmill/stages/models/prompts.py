@@ -37,6 +37,11 @@ class Prompt(NamedTuple):
     system: str
     user: str
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """Names of its placeholders."""
+        return frozenset(Template(f"{self.system}\n{self.user}").get_identifiers())
+
     def fill(self, **fields: str) -> FilledPrompt:
         """Replace the placeholders by values; a `$` within a value is not changed.
 
@@ -46,51 +51,43 @@ class Prompt(NamedTuple):
         return FilledPrompt(Template(self.system).substitute(fields), Template(self.user).substitute(fields))
 
 
-def own_or_packaged(own: Path | None, package: str, name: str, fields: frozenset[str]) -> Prompt:
-    """Read the prompt of the user's own file; without one, the prompt of a package.
+def load_prompt(package: str, name: str, own: Path | None = None) -> Prompt:
+    """Load a prompt: the one loader of every role, critic and writer.
 
-    Raises:
-        BadInputError: see `read_prompt` and `packaged_prompt`.
-    """
-    return packaged_prompt(package, name, fields) if own is None else read_prompt(own, fields)
-
-
-@cache
-def packaged_prompt(package: str, name: str, fields: frozenset[str]) -> Prompt:
-    """Read a prompt of a package, from its data file `prompts/NAME.md`; its version is its name.
+    A prompt comes with a package as its data file `prompts/NAME.md`, and its version is its name. A file of the user in
+    its place has the same placeholders, each at least once, and no others; its version is the file's name and a hash of
+    its text. Characters that are not allowed in a name, such as spaces, become `-` in the version.
 
     Args:
         package: dotted name, e.g. `trajmill.stages.critics`.
         name: name of the prompt, e.g. `critic_step-1`.
-        fields: the placeholders that the file must have, each at least once, and no others.
+        own: the user's file; None takes the packaged prompt.
 
     Raises:
-        BadInputError: there is no such prompt, or its sections or placeholders are wrong.
+        BadInputError: there is no such prompt, a file cannot be read, or its sections or placeholders are wrong.
     """
+    packaged = _packaged(package, name)
+    if own is None:
+        return packaged
+    try:
+        text = own.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"{own}: prompt file cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{own}: prompt file is not UTF-8 (byte {error.start})") from None
+    version = f"{_NOT_IN_A_NAME.sub('-', own.stem)}-{content_id(text)[:8]}"
+    return _parse(text, version, str(own), packaged.fields)
+
+
+@cache
+def _packaged(package: str, name: str) -> Prompt:
     folder = files(package) / "prompts"
     try:
         text = (folder / f"{_checked_name(name)}.md").read_text(encoding="utf-8")
     except FileNotFoundError:
         known = sorted(entry.name.removesuffix(".md") for entry in folder.iterdir()) if folder.is_dir() else []
         raise BadInputError(f"{package} has no prompt {name!r}; it has: {', '.join(known) or 'none'}") from None
-    return _parse(text, name, f"{package}/prompts/{name}.md", fields)
-
-
-def read_prompt(path: Path, fields: frozenset[str]) -> Prompt:
-    """Read a prompt from the user's own file; its version is the file's name and a hash of its text.
-
-    Characters that are not allowed in a name, such as spaces, become `-` in the version.
-
-    Raises:
-        BadInputError: the file cannot be read, or its sections or placeholders are wrong.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInputError(f"{path}: prompt file cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: prompt file is not UTF-8 (byte {error.start})") from None
-    return _parse(text, f"{_NOT_IN_A_NAME.sub('-', path.stem)}-{content_id(text)[:8]}", str(path), fields)
+    return _parse(text, name, f"{package}/prompts/{name}.md", None)
 
 
 def _checked_name(name: str) -> str:
@@ -99,7 +96,8 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _parse(text: str, version: str, place: str, fields: frozenset[str]) -> Prompt:
+def _parse(text: str, version: str, place: str, fields: frozenset[str] | None) -> Prompt:
+    """The prompt of a text; `fields` are the placeholders that it must have, None takes those that it has."""
     before, *parts = _SECTION_LINE.split(text)
     names = parts[::2]
     for section in _SECTIONS:
@@ -113,18 +111,18 @@ def _parse(text: str, version: str, place: str, fields: frozenset[str]) -> Promp
     return Prompt(version, sections["system"], sections["user"])
 
 
-def _check_placeholders(text: str, place: str, fields: frozenset[str]) -> None:
+def _check_placeholders(text: str, place: str, fields: frozenset[str] | None) -> None:
     used: set[str] = set()
     for found in Template.pattern.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
         if found["invalid"] is not None:
             raise BadInputError(f"{place}:{line}: a '$' that begins no field; write '$$' for a dollar sign")
         name = found["named"] or found["braced"]
-        if name is not None and name not in fields:
+        if name is not None and fields is not None and name not in fields:
             known = ", ".join(f"${field}" for field in sorted(fields)) or "none"
             raise BadInputError(f"{place}:{line}: unknown field ${name}; it may use: {known}")
-        used.add(name or "")
-    missing = sorted(fields - used)
+        used |= {name} if name else set()
+    missing = sorted((fields or frozenset()) - used)
     if missing:
         raise BadInputError(f"{place}: field ${missing[0]} is missing; put it where its value shall stand")
 

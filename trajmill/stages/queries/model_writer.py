@@ -24,9 +24,7 @@ from trajmill.stages.models.prompts import (
     Prompt,
     PromptedModel,
     Sampling,
-    own_or_packaged,
-    packaged_prompt,
-    read_prompt,
+    load_prompt,
 )
 from trajmill.stages.queries.base import Candidate, DraftRefused, Written
 from trajmill.stages.queries.explicit import operations
@@ -50,8 +48,6 @@ _TRAIN_MARK = "t"
 _LONGEST_QUOTE = 300
 """Characters of a refused draft that its failure quotes."""
 _PACKAGE = "trajmill.stages.queries"
-_SYNTHESISE_FIELDS = frozenset({"task", "platform", "pages", "slots"})
-_REFINE_FIELDS = frozenset({"task", "raw", "slots"})
 _TRAINED = ("writer_order-1", "writer_wish-1", "writer_short-1", "writer_report-1")
 _HELDOUT = ("writer_ask-1", "writer_permit-1")
 
@@ -88,7 +84,7 @@ def writer_prompts(
         BadInputError: a file cannot be read, or misses a section or a field.
     """
     return WriterPrompts(
-        own_or_packaged(synthesise, _PACKAGE, "writer_synthesise-1", _SYNTHESISE_FIELDS),
+        load_prompt(_PACKAGE, "writer_synthesise-1", synthesise),
         _style_prompts(trained, _TRAINED),
         _style_prompts(heldout, _HELDOUT),
     )
@@ -162,8 +158,8 @@ async def _accepted_draft(
 
 def _style_prompts(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
     if own:
-        return tuple(read_prompt(path, _REFINE_FIELDS) for path in own)
-    return tuple(packaged_prompt(_PACKAGE, name, _REFINE_FIELDS) for name in packaged)
+        return tuple(load_prompt(_PACKAGE, packaged[0], path) for path in own)
+    return tuple(load_prompt(_PACKAGE, name) for name in packaged)
 
 
 def _second_request(request: ChatRequest, text: str, problems: str, number: int) -> ChatRequest:

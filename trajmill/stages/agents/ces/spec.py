@@ -51,16 +51,8 @@ class CesSpec(RolesSpec):
 
         given, files = given_model(model), self.prompts
         opener = RoleOpener(self, given, "trajmill.stages.agents.ces")
-        coordinator = opener.role(
-            "coordinator", embedded_coordinator, files.coordinator, "coordinator-1", {"instruction", "state"}
-        )
-        tracker = opener.role(
-            "state_tracker",
-            embedded_state_tracker,
-            files.state_tracker,
-            "state_tracker-1",
-            {"instruction", "state", "output"},
-        )
+        coordinator = opener.role("coordinator", embedded_coordinator, "coordinator-1", files.coordinator)
+        tracker = opener.role("state_tracker", embedded_state_tracker, "state_tracker-1", files.state_tracker)
 
         def make(query: Query) -> Agent:
             executor = opener.acting("executor", query.platform, "executor")

@@ -47,7 +47,7 @@ class CodaSpec(RolesSpec):
 
         given, own = given_model(model), self.prompts.planner
         opener = RoleOpener(self, given, "trajmill.stages.agents.coda")
-        planner = opener.role("planner", embedded_planner, own, "planner-1", {"instruction", "history"})
+        planner = opener.role("planner", embedded_planner, "planner-1", own)
 
         def make(query: Query) -> Agent:
             executor = opener.acting("executor", query.platform, "executor")

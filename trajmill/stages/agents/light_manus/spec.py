@@ -56,7 +56,7 @@ class LightManusSpec(RolesSpec):
 
         given, own = given_model(model), self.prompts.parser
         opener = RoleOpener(self, given, "trajmill.stages.agents.light_manus")
-        parser = opener.role("parser", embedded_parser, own, "parser-1", {"instruction", "devices"})
+        parser = opener.role("parser", embedded_parser, "parser-1", own)
 
         def make(query: Query) -> Agent:
             devices = dict.fromkeys((query.platform, *self.devices))

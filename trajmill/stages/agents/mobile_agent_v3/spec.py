@@ -66,27 +66,11 @@ class MobileAgentV3Spec(RolesSpec):
 
         given, files = given_model(model), self.prompts
         opener = RoleOpener(self, given, "trajmill.stages.agents.mobile_agent_v3")
-        plans = opener.role(
-            "manager", embedded.embedded_manager, files.manager_plan, "manager_plan-1", {"instruction", "knowledge"}
-        )
-        revises = opener.role(
-            "manager",
-            embedded.embedded_manager,
-            files.manager_update,
-            "manager_update-1",
-            {"instruction", "completed", "plan", "action", "description", "outcome", "feedback", "notes"},
-        )
+        plans = opener.role("manager", embedded.embedded_manager, "manager_plan-1", files.manager_plan)
+        revises = opener.role("manager", embedded.embedded_manager, "manager_update-1", files.manager_update)
         manager = ManagerRoles(plans, revises) if plans and revises else None
-        reflector = opener.role(
-            "reflector",
-            embedded.embedded_reflector,
-            files.reflector,
-            "reflector-1",
-            {"instruction", "action", "expectation"},
-        )
-        notetaker = opener.role(
-            "notetaker", embedded.embedded_notetaker, files.notetaker, "notetaker-1", {"instruction", "plan", "notes"}
-        )
+        reflector = opener.role("reflector", embedded.embedded_reflector, "reflector-1", files.reflector)
+        notetaker = opener.role("notetaker", embedded.embedded_notetaker, "notetaker-1", files.notetaker)
         retrieve = self._retriever(given)
 
         def make(query: Query) -> Agent:

@@ -15,7 +15,7 @@ from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
-from trajmill.stages.models.prompts import FilledPrompt, Prompt, Sampling, on_lines, own_or_packaged, prompt_request
+from trajmill.stages.models.prompts import FilledPrompt, Prompt, Sampling, load_prompt, on_lines, prompt_request
 from trajmill.stages.models.structured import AnswerFailure, ask, ask_several
 
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -136,10 +136,10 @@ def critic_prompts(
         BadInputError: a file cannot be read, or misses a section or a field.
     """
     return CriticPrompts(
-        own_or_packaged(step, _PACKAGE, "critic_step-1", frozenset({"instruction", "history", "number", "action"})),
-        own_or_packaged(text, _PACKAGE, "critic_text-2", frozenset({"instruction", "left_out", "report"})),
-        own_or_packaged(multimodal, _PACKAGE, "critic_multimodal-2", frozenset({"instruction", "left_out"})),
-        own_or_packaged(describer, _PACKAGE, "describer_screen-1", frozenset()),
+        load_prompt(_PACKAGE, "critic_step-1", step),
+        load_prompt(_PACKAGE, "critic_text-2", text),
+        load_prompt(_PACKAGE, "critic_multimodal-2", multimodal),
+        load_prompt(_PACKAGE, "describer_screen-1", describer),
     )
 
 

@@ -38,7 +38,7 @@ from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, Lesson, Maker, is_walk
 from trajmill.stages.derive.conversation import unfit_text
 from trajmill.stages.derive.end_to_end import LEARNED_FROM
-from trajmill.stages.models.prompts import FilledPrompt, Prompt, packaged_prompt
+from trajmill.stages.models.prompts import FilledPrompt, load_prompt
 
 COORDINATOR, STATE_TRACKER = "coordinator", "state_tracker"
 _PACKAGE = "trajmill.stages.agents.ces"
@@ -111,7 +111,7 @@ def _coordinator_row(episode: Episode, step: Step, contexts: Mapping[int, str]) 
     if instruction is None:
         return "element_without_name"
     reply = f"<think>{one_line(step.thought)}</think><answer>{instruction}</answer>"
-    asked = _prompt(COORDINATOR, "instruction", "state").fill(
+    asked = load_prompt(_PACKAGE, f"{COORDINATOR}-1").fill(
         instruction=one_line(episode.query.instruction), state=contexts[step.index] or NONE
     )
     return _lesson(episode, step, asked, reply, COORDINATOR, with_screen=True)
@@ -119,7 +119,7 @@ def _coordinator_row(episode: Episode, step: Step, contexts: Mapping[int, str]) 
 
 def _tracker_row(episode: Episode, step: Step, after: Step, contexts: Mapping[int, str]) -> Lesson | str:
     """The context of the next step, from that of this one and the Executor's output."""
-    asked = _prompt(STATE_TRACKER, "instruction", "output", "state").fill(
+    asked = load_prompt(_PACKAGE, f"{STATE_TRACKER}-1").fill(
         instruction=one_line(episode.query.instruction),
         output=executor_output(step.thought, action_from_json(step.action) if step.action else None, step.conclusion),
         state=contexts[step.index] or NONE,
@@ -157,10 +157,6 @@ def _contexts(episode: Episode) -> dict[int, str]:
         if step.conclusion:
             said.append(step.conclusion)
     return found
-
-
-def _prompt(role: str, *fields: str) -> Prompt:
-    return packaged_prompt(_PACKAGE, f"{role}-1", frozenset(fields))
 
 
 def _collect(collected: Collected, made: Lesson | str, step: Step, variant: str) -> None:

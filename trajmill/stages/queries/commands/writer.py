@@ -19,7 +19,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.commands.places import CommandPlace
 from trajmill.stages.queries.proposals.propose import why_no_task
 from trajmill.stages.queries.templates import one_line
@@ -33,7 +33,6 @@ _MOST_PATHWAYS = 40
 _LONGEST = 120
 _MAX_TOKENS = 3072
 _PACKAGE = "trajmill.stages.queries.commands"
-_FIELDS = frozenset({"app", "platform", "elements", "pathways", "exemplars", "known", "count"})
 _OPERATIONS = frozenset({"tap", "double_tap", "right_tap", "type", "replace", "key", "drag", "select", "scroll"})
 _NEEDS_TARGET = _OPERATIONS - {"type", "replace", "key"}
 _NAMED_KEYS = "enter|tab|escape|space|backspace|delete|home|end|up|down|left|right|f[1-9]|f1[0-2]"
@@ -74,7 +73,7 @@ def command_prompt(own: Path | None = None) -> Prompt:
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, _PACKAGE, "writer_commands-1", _FIELDS)
+    return load_prompt(_PACKAGE, "writer_commands-1", own)
 
 
 @dataclass(frozen=True, slots=True)

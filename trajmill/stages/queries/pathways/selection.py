@@ -15,7 +15,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.base import failure
 from trajmill.stages.queries.pathways.navigator import Navigator, OutOfBounds
 from trajmill.stages.queries.pathways.programs import (
@@ -30,7 +30,6 @@ from trajmill.stages.queries.pathways.search import deep_search
 
 TREE = "tree"
 ROLE = "writer"
-_FIELDS = frozenset({"program", "way", "kind"})
 _MAX_TOKENS = 300
 
 
@@ -139,7 +138,7 @@ def selection_prompt(own: Path | None = None) -> Prompt:
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
     """
-    return own_or_packaged(own, "trajmill.stages.queries.pathways", "writer_selection-1", _FIELDS)
+    return load_prompt("trajmill.stages.queries.pathways", "writer_selection-1", own)
 
 
 async def needs_by_model(

@@ -12,7 +12,7 @@ from pydantic import Field
 from trajmill.schemas.record import Record, content_id
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, own_or_packaged
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.proposals.starts import StartingPoint, TaskSuccess
 
 ROLE = "writer"
@@ -28,8 +28,6 @@ _MOST_LISTED = 30
 _LONGEST_LISTED = 300
 _MAX_TOKENS = 2048
 _PACKAGE = "trajmill.stages.queries.proposals"
-_SCREEN_FIELDS = frozenset({"apps", "platform", "examples", "known", "count"})
-_CURRICULUM_FIELDS = _SCREEN_FIELDS | {"reliable", "sometimes", "failing"}
 
 
 class ProposedTask(Record):
@@ -59,8 +57,8 @@ def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None)
         BadInputError: a file cannot be read, or misses a section or a field.
     """
     return ProposalPrompts(
-        own_or_packaged(curriculum, _PACKAGE, "writer_curriculum-1", _CURRICULUM_FIELDS),
-        own_or_packaged(screen, _PACKAGE, "writer_screen-1", _SCREEN_FIELDS),
+        load_prompt(_PACKAGE, "writer_curriculum-1", curriculum),
+        load_prompt(_PACKAGE, "writer_screen-1", screen),
     )
 
 

@@ -18,7 +18,7 @@ from trajmill.stages.agents.coda.agent import CodaAgent
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.roles import EmbeddedRole, Role
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompts import packaged_prompt
+from trajmill.stages.models.prompts import load_prompt
 from trajmill.stages.training.execution_feedback.spec import CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
 from trajmill.stages.training.execution_feedback.tasks import FeedbackTask
 
@@ -61,12 +61,12 @@ class ExecutionChain:
             max_tokens=recipe.executor_tokens,
         )
         if isinstance(recipe, CodaSpecialistSpec):
-            return CodaAgent(executor, _role("planner", said, _CODA, "instruction", "history"))
+            return CodaAgent(executor, _role("planner", said, _CODA))
         if isinstance(recipe, CesStage2Spec):
             frozen, tokens = self.models["coordinator"], recipe.coordinator_tokens
-            asked = _role("coordinator", frozen, _CES, *_FIELDS, max_tokens=tokens)
-            return CesAgent(executor, asked, _role("state_tracker", said, _CES, *_FIELDS, "output"))
-        return CesAgent(executor, _role("coordinator", said, _CES, *_FIELDS), None)
+            asked = _role("coordinator", frozen, _CES, tokens)
+            return CesAgent(executor, asked, _role("state_tracker", said, _CES))
+        return CesAgent(executor, _role("coordinator", said, _CES), None)
 
     def _view(self, task: FeedbackTask) -> EpisodeView:
         seen = [Observation(screen, None, "") for screen in task.screens]
@@ -78,13 +78,10 @@ class ExecutionChain:
         return EpisodeView(task.instruction, None, seen[-1], before, 0)
 
 
-_FIELDS = ("instruction", "state")
-
-
 def chain_of(recipe: FeedbackRecipe, models: Mapping[str, ChatModel], family: Family) -> ExecutionChain:
     """The chain of a recipe, whose Executor is shown at most one past screen."""
     return ExecutionChain(recipe, models, family._replace(past_screens=min(family.past_screens, 1)))
 
 
-def _role(role: str, model: ChatModel, package: str, *fields: str, max_tokens: int = 1024) -> Role:
-    return Role(role, model, packaged_prompt(package, f"{role}-1", frozenset(fields)), max_tokens=max_tokens)
+def _role(role: str, model: ChatModel, package: str, max_tokens: int = 1024) -> Role:
+    return Role(role, model, load_prompt(package, f"{role}-1"), max_tokens=max_tokens)
