@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.stages.models.fault_server import running_server
-from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.derive.kinds import DERIVE_KINDS
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=160)
     parser.add_argument("--copies", type=int, default=0)
     parser.add_argument("--workers", type=int, nargs="+", default=(1, 2))
-    parser.add_argument("--kinds", nargs="+", default=tuple(DERIVED_KINDS), choices=tuple(DERIVED_KINDS))
+    parser.add_argument("--kinds", nargs="+", default=DERIVE_KINDS.kinds(), choices=DERIVE_KINDS.kinds())
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as made, running_server() as server:
         server.writes = answer

@@ -63,7 +63,7 @@ def test_a_batch_that_was_interrupted_before_its_commit_is_finished(
 
 
 def test_an_unknown_kind_gives_one_error_line_with_the_nearest(copied: Config) -> None:
-    with pytest.raises(BadInputError, match="there is no kind 'stepp' of derived data; did you mean step"):
+    with pytest.raises(BadInputError, match="there is no derived data of kind 'stepp'; did you mean step"):
         derive_kind(copied, "stepp")
 
 

@@ -17,8 +17,8 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.derive.kind_spec import KindSpec, Tools
+from trajmill.stages.derive.kinds import DERIVE_KINDS
 from trajmill.stages.derive.planning.task_sources import TaskSources
 from trajmill.stages.derive.prompt_files import derive_prompts
 
@@ -37,7 +37,7 @@ class DerivedRow(NamedTuple):
 def derived_rows(walks: Sequence[Episode], screens: SeenScreens, each: int) -> list[DerivedRow]:
     """At most so many rows of each variant of each kind; screens that derivers make are added to `screens`."""
     found: list[DerivedRow] = []
-    for kind in DERIVED_KINDS:
+    for kind in DERIVE_KINDS.kinds():
         source = "step" if kind == _NEEDS_A_MODEL else kind
         seen: dict[str | None, int] = {}
         for row in _of_kind(source, walks, screens):
@@ -57,7 +57,7 @@ def _of_kind(kind: str, walks: Sequence[Episode], screens: SeenScreens) -> Itera
     for walk in map(_with_roles, walks):
         maker = Maker(kind, "test", ORIGIN)
         tools = Tools(maker, screens, keep, derive_prompts(), of_tasks=_alone(asked))
-        made = asyncio.run(DERIVED_KINDS[kind]().open(tools).derive(walk, None))
+        made = asyncio.run(DERIVE_KINDS.default_spec(kind, KindSpec).open(tools).derive(walk, None))
         yield from (DerivedRow(walk, example) for example in made.examples)
 
 

@@ -12,7 +12,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.nearest import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.derive.kind_spec import KindSpec
-from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.derive.kinds import DERIVE_KINDS
 from trajmill.stages.derive.prompt_files import derive_prompts
 
 _ID_DIGITS = 8
@@ -40,8 +40,6 @@ def kind_named(config: Config, name: str) -> KindOfRun:
     Raises:
         BadInputError: there is no such kind, an endpoint is not defined, or a model is missing that it needs.
     """
-    if name not in DERIVED_KINDS:
-        raise BadInputError(f"there is no kind {name!r} of derived data; {instead_of(name, tuple(DERIVED_KINDS))}")
     spec = config.derive.kind(name)
     usual = {"writer": config.models.writer, "describer": config.models.describer}
     models = {role: getattr(config.derive, role) or usual[role] for role in spec.roles}
@@ -60,7 +58,7 @@ def kind_named(config: Config, name: str) -> KindOfRun:
 def kinds_in_force(config: Config) -> frozenset[str]:
     """The versions on the rows of all kinds, as the configuration describes them now; a release takes only these."""
     found = set()
-    for name in DERIVED_KINDS:
+    for name in DERIVE_KINDS.kinds():
         try:
             found.add(kind_named(config, name).made_by)
         except BadInputError:

@@ -1,27 +1,23 @@
-"""The kinds of derived data, by name."""
+"""The kinds of derived data: the built-in ones and those that installed packages add."""
 
 from __future__ import annotations
 
-from typing import Final
+from trajmill.stages.parts import PartGroup
 
-from trajmill.stages.derive.grounding.spec import GroundingSpec
-from trajmill.stages.derive.kind_spec import KindSpec
-from trajmill.stages.derive.planning.spec import PlanningSpec
-from trajmill.stages.derive.reasoning.spec import ReasoningSpec
-from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
-from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
-from trajmill.stages.derive.step_data import StepDataSpec
+_HERE = __package__
 
-_SPECS: Final[tuple[type[KindSpec], ...]] = (
-    StepDataSpec,
-    GroundingSpec,
-    ActionSemanticsSpec,
-    ReasoningSpec,
-    PlanningSpec,
-    RolesSpec,
-    CesDataSpec,
-    CodaDataSpec,
-    RftDataSpec,
+DERIVE_KINDS = PartGroup(
+    "trajmill.derive_kinds",
+    "derived data",
+    {
+        "step": f"{_HERE}.step_data:StepDataSpec",
+        "grounding": f"{_HERE}.grounding.spec:GroundingSpec",
+        "action_semantics": f"{_HERE}.semantics.spec:ActionSemanticsSpec",
+        "reasoning": f"{_HERE}.reasoning.spec:ReasoningSpec",
+        "planning": f"{_HERE}.planning.spec:PlanningSpec",
+        "roles": f"{_HERE}.roles.spec:RolesSpec",
+        "ces": f"{_HERE}.roles.spec:CesDataSpec",
+        "coda": f"{_HERE}.roles.spec:CodaDataSpec",
+        "rft": f"{_HERE}.roles.spec:RftDataSpec",
+    },
 )
-DERIVED_KINDS: Final[dict[str, type[KindSpec]]] = {spec.name: spec for spec in _SPECS}
-"""The specs of all kinds that `trajmill derive KIND` makes."""

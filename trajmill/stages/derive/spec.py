@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.derive.grounding.spec import GroundingSpec
 from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.kinds import DERIVE_KINDS
 from trajmill.stages.derive.planning.spec import PlanningSpec
 from trajmill.stages.derive.prompt_files import DerivePromptFiles
 from trajmill.stages.derive.reasoning.spec import ReasoningSpec
@@ -66,8 +67,16 @@ class DeriveSpec(Spec):
     action_semantics: ActionSemanticsSpec = ActionSemanticsSpec()
     reasoning: ReasoningSpec = ReasoningSpec()
     planning: PlanningSpec = PlanningSpec()
+    kinds: dict[str, dict[str, Any]] = {}
+    """By a kind of your own package, its settings, e.g. `[derive.kinds.my_kind]`."""
 
     def kind(self, name: str) -> KindSpec:
-        """The spec of a kind. Raises AttributeError for a name that is none."""
-        spec: KindSpec = getattr(self, name)
-        return spec
+        """The spec of a kind.
+
+        Raises:
+            BadInputError: there is no such kind, its package cannot be imported, or a setting is wrong.
+        """
+        if name in DERIVE_KINDS.built_in:
+            spec: KindSpec = getattr(self, name)
+            return spec
+        return DERIVE_KINDS.default_spec(name, KindSpec, self.kinds.get(name))

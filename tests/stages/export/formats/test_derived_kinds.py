@@ -15,7 +15,7 @@ from tests.stages.export.walks import SeenScreens, walks
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
-from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.derive.kinds import DERIVE_KINDS
 from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
@@ -36,7 +36,7 @@ class Made(NamedTuple):
 def made() -> Made:
     screens = SeenScreens()
     rows = derived_rows(walks(screens, each=1), screens, each=1)
-    assert {row.example.kind for row in rows} == set(DERIVED_KINDS)
+    assert {row.example.kind for row in rows} == set(DERIVE_KINDS.kinds())
     return Made(rows, screens)
 
 
@@ -58,7 +58,7 @@ def written(form: str, family: Family, made: Made, folder: Path) -> list[tuple[D
 def test_a_format_takes_all_kinds_that_it_can(form: str, made: Made, tmp_path: Path) -> None:
     rows = written(form, family_named("qwen3-vl"), made, tmp_path / "out")
     taken = {row.example.kind for row, _ in rows}
-    assert taken == (ACTION_KINDS if format_spec(form).rl_columns else set(DERIVED_KINDS))
+    assert taken == (ACTION_KINDS if format_spec(form).rl_columns else set(DERIVE_KINDS.kinds()))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_supervised
-from trajmill.stages.derive.kinds import DERIVED_KINDS
+from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.kinds import DERIVE_KINDS
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.rows import supervised_rows
@@ -35,7 +36,7 @@ def test_rft_has_the_settings_of_the_paper() -> None:
 @pytest.mark.parametrize("kind", ["rft", "coda-generalist", "role-rejection", "ces-stage1", "coda-specialist"])
 def test_a_recipe_trains_on_a_kind_that_can_be_derived_without_a_model(kind: str) -> None:
     settings = {"executor": "gui-r1"} if kind in ("ces-stage1", "coda-specialist") else {}
-    assert DERIVED_KINDS[RECIPES.default_spec(kind, RecipeSpec, settings).learns_kind].needs == ()
+    assert DERIVE_KINDS.default_spec(RECIPES.default_spec(kind, RecipeSpec, settings).learns_kind, KindSpec).needs == ()
 
 
 @pytest.mark.slow

@@ -1,0 +1,75 @@
+"""A package outside this repository adds a kind of derived data."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
+from tests.stages.derive.screens import BlankScreens
+from trajmill.schemas.errors import BadInputError
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.kinds import DERIVE_KINDS
+from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.spec import DeriveSpec
+
+LENGTHS = """
+from typing import ClassVar
+
+from trajmill.schemas.tables.example import Message
+from trajmill.stages.derive.collected import Collected, Lesson
+from trajmill.stages.derive.kind_spec import KindSpec
+
+
+class Lengths:
+    def __init__(self, spec, tools):
+        self.spec, self.tools = spec, tools
+
+    async def derive(self, episode, only):
+        collected = Collected(self.tools.maker, episode)
+        messages = (
+            Message(role="user", content=self.spec.question),
+            Message(role="assistant", content=str(len(episode.steps))),
+        )
+        collected.add(Lesson(messages, (), "length", "template"), None)
+        return collected.rows()
+
+
+class LengthsSpec(KindSpec):
+    name: ClassVar[str] = "lengths"
+    question: str = "How many steps?"
+
+    def open(self, tools):
+        return Lengths(self, tools)
+"""
+
+
+@pytest.fixture
+def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "length_rows.py").write_text(LENGTHS)
+    metadata = tmp_path / "length_rows-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: length-rows\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[trajmill.derive_kinds]\nlengths = length_rows:LengthsSpec\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("other_package")
+def test_a_kind_of_another_package_derives_rows_with_its_settings() -> None:
+    assert DERIVE_KINDS.kinds()[-1] == "lengths"
+    spec = DeriveSpec(kinds={"lengths": {"question": "How long?"}}).kind("lengths")
+    tools = Tools(Maker("lengths", "test", ORIGIN), BlankScreens(), lambda screen: None, derive_prompts())
+    given = episode([step(0, TAP), step(1, DONE)])
+    (row,) = asyncio.run(spec.open(tools).derive(given, None)).examples
+    assert (row.kind, [message.content for message in row.messages]) == ("lengths", ["How long?", "2"])
+
+
+@pytest.mark.usefixtures("other_package")
+def test_a_wrong_kind_or_setting_is_one_line() -> None:
+    with pytest.raises(BadInputError, match="no derived data of kind 'length'"):
+        DeriveSpec().kind("length")
+    with pytest.raises(BadInputError, match="lengths: queston"):
+        DeriveSpec(kinds={"lengths": {"queston": "?"}}).kind("lengths")
