@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("flows",), 14_570),
     Budget(("stages/environments",), 16_900),
     Budget(("stages/queries",), 7_110),
-    Budget(("stages/critics",), 6_200),
+    Budget(("stages/critics",), 5_900),
     Budget(("stages/models",), 5_300),
     Budget(("stages/export", "stages/curate", "stages/importing"), 6_200),
     Budget(("stages/derive", "stages/guidance"), 5_250),

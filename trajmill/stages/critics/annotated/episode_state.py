@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Slot
-from trajmill.stages.critics.annotated.slots import holds, same_value, slots_on, wanted
+from trajmill.stages.critics.annotated.wording import holds, same_value, slots_on, wanted
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.critics.trees.screen_state import Control, ScreenState
 

@@ -15,7 +15,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Slot
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.annotated.episode_state import EpisodeState
-from trajmill.stages.critics.annotated.slots import holds, same_value, slots_on, wanted
+from trajmill.stages.critics.annotated.problems import find_problems, is_asked
 from trajmill.stages.critics.annotated.task import (
     AnnotatedTask,
     TaskPart,
@@ -29,11 +29,10 @@ from trajmill.stages.critics.annotated.task import (
     submits,
 )
 from trajmill.stages.critics.annotated.trail import Place, places_of
-from trajmill.stages.critics.annotated.tree_channel import find_problems
-from trajmill.stages.critics.annotated.wording import shared_stems
+from trajmill.stages.critics.annotated.wording import holds, same_value, shared_stems, slots_on, wanted
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.critics.trees.screen_state import Control, ControlChange
+from trajmill.stages.critics.trees.screen_state import ControlChange
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
@@ -238,7 +237,7 @@ class _StepJudge:
         if missing:
             return Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
         for page, control in self._state.changed_controls():
-            if page in part.pages and not self._asked(page, control, part):
+            if page in part.pages and not is_asked(page, control, self._task, part):
                 return Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
         return Opinion(GOOD, "Everything stood as asked when it went ahead.")
 
@@ -261,10 +260,6 @@ class _StepJudge:
         if element is not None and "editable" in element.states and (asked or page in self._task.pages):
             return Opinion(GOOD, "It made ready to type.")
         return Opinion(NEUTRAL, "It only looked.")
-
-    def _asked(self, page: str, control: Control, part: TaskPart) -> bool:
-        slot = wanted(control, slots_on(page, self._task.slots))
-        return holds(control, slot) if slot is not None else asked_in_words(control, page, self._task, part)
 
     def _open(self, part: TaskPart) -> list[str]:
         """Names of the constraints of a part that are known to be unmet."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Slot
-from trajmill.stages.critics.annotated.slots import same_value, slots_on, wanted
 from trajmill.stages.critics.annotated.task import AnnotatedTask, TaskPart, app_of
+from trajmill.stages.critics.annotated.wording import same_value, slots_on, wanted
 from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep
 from trajmill.stages.critics.trees.screen_state import ScreenState
 

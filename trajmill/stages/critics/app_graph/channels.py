@@ -17,9 +17,9 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, StepLabel
+from trajmill.stages.critics.annotated.problems import find_problems
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
-from trajmill.stages.critics.annotated.tree_channel import find_problems
 from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphStep, follow
 from trajmill.stages.critics.app_graph.problems import GraphProblem, problems_of, way_problems
 from trajmill.stages.critics.base import StepResult, Vote, at_most_words, vote_of

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.annotated.episode_state import EpisodeState
-from trajmill.stages.critics.annotated.slots import holds, same_value, slots_on, wanted
 from trajmill.stages.critics.annotated.task import (
     AnnotatedTask,
     TaskPart,
@@ -23,7 +22,16 @@ from trajmill.stages.critics.annotated.task import (
     replaces_value,
     submits,
 )
-from trajmill.stages.critics.annotated.wording import is_said, mentions, repeats_harmlessly, says_no
+from trajmill.stages.critics.annotated.wording import (
+    holds,
+    is_said,
+    mentions,
+    repeats_harmlessly,
+    same_value,
+    says_no,
+    slots_on,
+    wanted,
+)
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.critics.trees.screen_state import OFF, ON, Control
 
