@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.flows.cli.app import give_memory_back
-from trajmill.pipelines.reading.candidates import supervised
+from trajmill.pipelines.reading.examples import supervised
 from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.sft import LINEAGE

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from benchmarks.judge_populations import ORIGIN, Seen, walk
 from benchmarks.policy_queries import benchmark_queries
 from tests.stages.critics.calibration.known_rates import Rates, SilentStepCritic, repeated
+from trajmill.schemas.coordinates import QWEN2_5_VL
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.pixel_budget import QWEN2_5_VL
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote

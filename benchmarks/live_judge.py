@@ -26,9 +26,9 @@ from typing import NamedTuple
 from benchmarks.live_attempts import ATTEMPTS, PathWalker, attempted_path
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
+from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episodes

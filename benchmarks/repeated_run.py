@@ -20,7 +20,7 @@ from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.release import RELEASE
-from trajmill.pipelines.work.lists import MOST_IN_RANGE
+from trajmill.pipelines.fan_out import MOST_IN_SHARD
 from trajmill.schemas.record import Origin, content_id
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage
@@ -78,7 +78,7 @@ def fill_one_round(warehouse: Warehouse, source: Warehouse, copies: int, without
         rows = pa.concat_tables(_renamed(one, copy, at.round) for copy in range(copies)).sort_by("trajectory_id")
         names = rows["trajectory_id"].to_pylist()
         # The shards of all tables have the same trajectories.
-        ends = ends or sorted(set(names))[MOST_IN_RANGE::MOST_IN_RANGE]
+        ends = ends or sorted(set(names))[MOST_IN_SHARD::MOST_IN_SHARD]
         cuts = [0, *(bisect_left(names, end) for end in ends), len(names)]
         shards = [
             write_shard(warehouse, table, at, rows.slice(start, end - start), f"{number:05d}")

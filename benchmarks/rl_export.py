@@ -21,12 +21,11 @@ from time import perf_counter
 from benchmarks.process_tree import peak_mib
 from benchmarks.repeated_run import fill_one_round, newest_round
 from trajmill.flows.cli.app import give_memory_back
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared, stored_place
-from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, stored_place
+from trajmill.pipelines.executors.beam import BeamSettings
 from trajmill.pipelines.export import ExportRequest, export_release_to
-from trajmill.pipelines.fan_out import WrittenFiles
+from trajmill.pipelines.fan_out import WrittenFiles, divide, fan_out
 from trajmill.pipelines.release import ReleaseRequest, make_release
-from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
@@ -89,13 +88,7 @@ def _derive_rl(warehouse: Warehouse) -> WrittenFiles:
     compared = RLRound(origin.run_id, origin.round, ids, (origin.round,), {}, {}, frozenset(), frozenset())
     job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
     planned = plan_round(warehouse, compared, spec, seed=0).trajectories
-    return fan_out_listed(
-        *(warehouse, at, planned, job, BeamSettings()),
-        workers=1,
-        encode=json.dumps,
-        decode=read_compared,
-        near=stored_place,
-    )
+    return fan_out(warehouse, at, divide(planned, 1, near=stored_place), job, BeamSettings())
 
 
 def _release(warehouse: Warehouse, origin: Origin) -> None:

@@ -34,10 +34,9 @@ from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.engine.settings import BeamSettings
-from trajmill.pipelines.fan_out import ShardWork
+from trajmill.pipelines.executors.beam import BeamSettings
+from trajmill.pipelines.fan_out import ShardWork, divide, fan_out
 from trajmill.pipelines.judge import JudgeTrajectories
-from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.query import Query
@@ -139,9 +138,8 @@ def _do(warehouse: Warehouse, what: str, way: str) -> None:
     if way == "plain":
         rows = plain(of)
     else:
-        made = fan_out_listed(
-            *(warehouse, of.at, of.trajectory_ids, stage(of), BeamSettings()), workers=int(way), decode=str
-        )
+        payloads = divide(of.trajectory_ids, int(way))
+        made = fan_out(warehouse, of.at, payloads, stage(of), BeamSettings(), int(way))
         rows = sum(map(made.rows, made.files))
     seconds, spent = perf_counter() - start, sum(os.times()[:4]) - cpu
     print(json.dumps([len(of.trajectory_ids), rows, seconds, spent, peak_mib()]))

@@ -26,8 +26,7 @@ from moto.server import ThreadedMotoServer
 from rich.console import Console
 from rich.table import Table
 
-from trajmill.pipelines.reading.candidates import supervised
-from trajmill.pipelines.reading.examples import StoredExamples
+from trajmill.pipelines.reading.examples import StoredExamples, supervised
 from trajmill.pipelines.release_shards import SharedRelease, share_rows
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
@@ -45,8 +44,7 @@ from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import stored_screen_journal
+from trajmill.warehouse.staged_screens import stored_screen_journal, write_screens
 from trajmill.warehouse.upkeep.compact import compact
 
 _RUN = "benchmark"

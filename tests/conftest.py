@@ -21,7 +21,7 @@ from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
 
 if TYPE_CHECKING:
-    from tests.pipelines.engine.machines import Cluster
+    from tests.pipelines.executors.machines import Cluster
 
 # How long an example takes says nothing on a machine that is busy.
 settings.register_profile("untimed", deadline=None)
@@ -111,7 +111,7 @@ def s3_endpoint() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Cluster]:
     """Machines that have only an S3 server in common; some for each file, whose `s3_endpoint` is theirs."""
-    from tests.pipelines.engine.machines import cluster
+    from tests.pipelines.executors.machines import cluster
 
     with cluster() as running:
         yield running

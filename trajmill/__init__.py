@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from trajmill.schemas.episode import Episode
     from trajmill.schemas.errors import TrajmillError
     from trajmill.schemas.geometry import Size
-    from trajmill.schemas.observed_screens import ObservedScreens
     from trajmill.schemas.record import Origin
     from trajmill.schemas.spec import OPERATIONAL, Spec
     from trajmill.schemas.tables.query import Platform, Query
     from trajmill.schemas.tables.registry import rows_to_arrow
+    from trajmill.schemas.tables.screen import ObservedScreens
     from trajmill.schemas.tables.trajectory import Purpose, Trajectory
     from trajmill.stages.agents.base import AgentModel
     from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec, ReferenceSpec

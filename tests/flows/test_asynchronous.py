@@ -28,7 +28,8 @@ from trajmill.flows.tasks.queries.propose import PROPOSE
 from trajmill.flows.tasks.queries.try_proposals import TRY_PROPOSALS
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
-from trajmill.pipelines.rollout import JournaledAttempt, attempt_counter
+from trajmill.pipelines.journaled import JournaledAttempt
+from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.layout import create_warehouse

@@ -20,7 +20,7 @@ from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.flows.tasks.train import TRAIN, train
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.episodes import guidance_texts
-from trajmill.pipelines.reading.releases import compare_releases
+from trajmill.pipelines.reading.examples import compare_releases
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split

@@ -14,7 +14,7 @@ import pytest
 
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, tiny_config
-from tests.pipelines.engine.machines import Cluster, Machine
+from tests.pipelines.executors.machines import Cluster, Machine
 from trajmill.flows.configuration.config import BeamSection
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.store.address import BucketUrl
@@ -45,7 +45,7 @@ def cut_off_in_the_middle(
         # Before the stage begins, its folder on this machine says so without a request.
         begun = any(warehouse.root.glob("staging/*/*-rollout"))
         names = [file.name for file in warehouse.store.files("staging")] if begun else []
-        return any("-rollout/signs/" in name and "/alive/" in name for name in names)
+        return any("-rollout/heartbeats/" in name and "/alive/" in name for name in names)
 
     def cut_off() -> None:
         wait_for(at_work)

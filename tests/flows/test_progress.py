@@ -10,7 +10,7 @@ from rich.console import Console
 from trajmill.flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
 from trajmill.flows.tasks.watched import StageCounter, watched_work
 from trajmill.warehouse.layout import StageRun, create_warehouse
-from trajmill.warehouse.staged.tally import Progress, ShardTally, plan
+from trajmill.warehouse.staging import Progress, ShardProgress, plan_items
 
 
 def test_progress_is_hidden_by_default() -> None:
@@ -74,8 +74,8 @@ def test_a_total_that_becomes_known_is_shown_and_all_is_done_when_the_files_go(t
         watched_by(ConsoleWatcher(Console(file=words, width=100, force_terminal=True))),
         watched_work(warehouse, at, "judge"),
     ):
-        plan(folder, 12)
-        ShardTally(folder, "00000").fill(11)
+        plan_items(folder, 12)
+        ShardProgress(folder, "00000").fill(11)
         assert counter.progress() == Progress(11, 12)
     # The last one is counted, and the files are removed, between two looks.
     shutil.rmtree(folder)

@@ -10,11 +10,11 @@ from typing import Annotated
 from unittest.mock import patch
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+from trajmill.pipelines import drawing
 from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.executors.beam import BeamSettings
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
-from trajmill.pipelines.work import screens_beside
 from trajmill.schemas.actions import Action
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL
@@ -24,9 +24,9 @@ from trajmill.stages.agents.base import AgentMaker, AgentModel
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.warehouse import staged_screens
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
-from trajmill.warehouse.staged import new_screens
 
 AT = StageRun(ORIGIN.run_id, ORIGIN.round, "rollout")
 ATTEMPTS = tuple(Attempt(toy_query(f"q{number:02d}"), Purpose.TRAIN, 0, number) for number in range(20))
@@ -53,7 +53,7 @@ def roll_out(root: Path, workers: int, kill_at: int = 0, victim: int = 0) -> Wri
         create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
     )
     # Many files of screens, written all the time.
-    with patch.object(new_screens, "_LEAST_BYTES", 1), patch.object(screens_beside, "_LOOK_SECONDS", 0.001):
+    with patch.object(staged_screens, "_LEAST_BYTES", 1), patch.object(drawing, "_LOOK_SECONDS", 0.001):
         return run_in_shards(work, ATTEMPTS, workers, BeamSettings())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 
 from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, failure, query, step, success
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.fan_out import split_evenly
 from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
-from trajmill.pipelines.reading.rewards import look_up_rl_attempts, read_rl_attempts
+from trajmill.pipelines.reading.verdicts import look_up_rl_attempts, read_rl_attempts
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
@@ -21,7 +20,6 @@ from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.rewards import moments
-from trajmill.stages.derive.rl_plan import ComparedTrajectory
 from trajmill.stages.derive.spec import RLSpec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
@@ -70,11 +68,6 @@ def test_trajectories_that_are_looked_up_are_those_that_are_read_with_their_roun
     attempts = read_rl_attempts(warehouse, RUN, rounds_of, (1, ROUND), ROUND)
     assert sorted(look_up_rl_attempts(warehouse, RUN, rounds_of, ROUND)) == sorted(attempts)
     assert {attempt.correct for attempt in attempts} == {True, False}
-
-
-def test_a_planned_trajectory_is_read_from_its_line_as_it_was() -> None:
-    one = ComparedTrajectory("t", 2, "a", 3, 1.0, -0.5 / 3, 0.1 + 0.2, True)
-    assert read_compared(json.dumps(one)) == one
 
 
 def test_an_attempt_that_was_judged_a_round_later_is_compared_with_one_that_was_judged_now(tmp_path: Path) -> None:

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.pipelines.engine.settings import BeamSettings
-from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
-from trajmill.pipelines.work.lists import fan_out_listed
+from trajmill.pipelines.executors.beam import BeamSettings
+from trajmill.pipelines.fan_out import WrittenFiles, divide, fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.tally import Progress, progress_of
+from trajmill.warehouse.staging import Progress, progress_of
 
 pytestmark = pytest.mark.slow
 
@@ -117,9 +116,6 @@ def test_progress_counts_the_items_of_the_shards(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="bad"):
         fan_out(warehouse, AT, [["a", "b"], ["bad"]], work, BeamSettings())
     assert progress_of(AT.staging(warehouse)) == Progress(2, 3)
-    (tmp_path / "mended").touch()
-    fan_out_listed(warehouse, AT, ["a", "b", "bad"], work, BeamSettings(), workers=1, decode=str)
-    assert progress_of(AT.staging(warehouse)).total == 3
 
 
 def test_without_payloads_there_is_nothing(tmp_path: Path) -> None:
@@ -162,3 +158,9 @@ def test_an_error_for_the_user_arrives_as_it_was_raised(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
     with pytest.raises(BadInputError, match=r"\Aone line\Z"):
         fan_out(warehouse, AT, [-1], DropSome(), BeamSettings())
+
+
+def test_items_are_divided_by_what_lies_near_and_keep_their_order() -> None:
+    assert divide(["b3", "a1", "b1", "a3"], 2, near=lambda item: item[1]) == [["a1", "b1"], ["b3", "a3"]]
+    assert [len(part) for part in divide(list(range(25)), 2, most=10)] == [9, 8, 8]
+    assert divide([], 3) == []

@@ -28,8 +28,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
-from trajmill.pipelines.rollout import JournaledAttempt
+from trajmill.pipelines.journaled import Journaled, JournaledAttempt
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import rows_to_arrow
@@ -67,10 +67,8 @@ def roll(text: str, action: Action | None) -> FinishedAttempt:
 
 def journalled(rollout: FinishedAttempt) -> Mapping[str, Sequence[Row]]:
     """The rows as they come out of a journal."""
-    episode = rollout.episode
-    row = JournaledAttempt(trajectory=episode.trajectory, steps=episode.steps, calls=episode.calls, failure=None)
-    read = JournaledAttempt.model_validate_json(row.model_dump_json().encode())
-    return {"trajectories": [read.trajectory], "steps": read.steps, "model_calls": read.calls}
+    record = JournaledAttempt.of(rollout).model_dump_json().encode()
+    return Journaled([JournaledAttempt.model_validate_json(record)]).rows()
 
 
 @settings(max_examples=60, deadline=None)

@@ -22,7 +22,7 @@ from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged.new_screens import write_screens
+from trajmill.warehouse.staged_screens import write_screens
 
 
 def finished(seed: int, number: int = 0) -> FinishedAttempt:

@@ -13,7 +13,7 @@ from datasets import load_dataset
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
-from trajmill.pipelines.reading.releases import compare_releases
+from trajmill.pipelines.reading.examples import compare_releases
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.training_set import digests_of

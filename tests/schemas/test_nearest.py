@@ -1,6 +1,6 @@
 """The advice that messages about unknown names end with."""
 
-from trajmill.schemas.nearest import instead_of, nearest
+from trajmill.schemas.names import instead_of, nearest
 
 
 def test_the_nearest_known_name_is_proposed() -> None:

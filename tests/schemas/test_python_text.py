@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trajmill.schemas.python_text import parse_expression, parse_python
+from trajmill.schemas.text import parse_expression, parse_python
 
 _TEXT = "print(1 + 2 * (3 - 4))\n" * 200
 

@@ -14,8 +14,8 @@ from tokenizers import AddedToken
 from transformers import PretrainedConfig, Qwen2_5_VLConfig, Qwen2Tokenizer, Qwen3VLConfig
 
 from tests.stages.models.transformers_local.tiny_vlm import tiny_vocabulary
+from trajmill.schemas.coordinates import QWEN3_VL
 from trajmill.schemas.dialects.families import Family
-from trajmill.schemas.pixel_budget import QWEN3_VL
 
 _FIRST_SPECIAL: Final = 151_643
 """Published id of the first special token: trainers know some of the ids by heart."""

@@ -16,10 +16,10 @@ from typing import Any, Final
 from PIL import Image
 
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.vllm_offline.model import VllmModel
 from trajmill.stages.models.vllm_offline.spec import VllmSpec

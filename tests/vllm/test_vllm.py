@@ -22,10 +22,10 @@ from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.server_requests import ask_server, load_adapter, served_models, unload_adapter
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.schemas.record import Record
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel

@@ -16,8 +16,7 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
 from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key
 
 EPISODES = 12

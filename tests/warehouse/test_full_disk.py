@@ -16,7 +16,7 @@ from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged.screen_journal import ScreenJournal
+from trajmill.warehouse.staged_screens import ScreenJournal
 from trajmill.warehouse.staging import Journal
 
 ONE_LINE = r"\Adisk full while writing [^\n]+ run the same command again\Z"

@@ -21,8 +21,7 @@ from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 

@@ -20,8 +20,7 @@ from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
 
 ORIGIN = Origin(round=1, run_id="run-a", code_version="test")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from trajmill.flows.configuration.config import Config
-from trajmill.pipelines.engine.settings import BeamSettings
-from trajmill.pipelines.reading.queries import attemptable, queries_of
+from trajmill.pipelines.executors.beam import BeamSettings
+from trajmill.pipelines.reading.episodes import attemptable, queries_of
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.spec import EnvironmentSpec

@@ -23,13 +23,13 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.warehouse.checks.unreadable import damage_as_error
-from trajmill.warehouse.checks.weights import checked_weights, stored_versions
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.store.address import local_folder, store_at
 from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.store.connection import damage_as_error
+from trajmill.warehouse.weights import checked_weights, stored_versions
 
 _MEND = "restore it from a copy; what a killed process left is no damage"
 _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")

@@ -22,7 +22,7 @@ from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import OnlineRecorder
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.openenv.spec import read_token

@@ -41,7 +41,7 @@ from trajmill.flows.tasks.release import RELEASE, release
 from trajmill.flows.tasks.rollout import ROLLOUT, rollout
 from trajmill.flows.tasks.train import TRAIN, train
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker

@@ -24,7 +24,7 @@ from trajmill.flows.tasks.queries.sources import pathway_source, queries_of
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory

@@ -17,7 +17,7 @@ from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.tally import ShardTally
+from trajmill.warehouse.staging import ShardProgress
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DeriveExamples:
         screens = WarehouseScreens(self.warehouse)
         rows: list[Example] = []
         dropped: Counter[str] = Counter()
-        for episode in ShardTally(self.at.staging(self.warehouse), shard).counted(episodes):
+        for episode in ShardProgress(self.at.staging(self.warehouse), shard).counted(episodes):
             trusted = as_trusted(episode, self.trust_judge, self.trust_step_critic)
             curated = curated_episode(trusted, self.curate, screens)
             dropped.update(one.reason for one in curated.dropped)

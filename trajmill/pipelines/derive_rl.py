@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
-from trajmill.pipelines.reading.rewards import look_up_rl_attempts, read_rl_attempts, reward_moments
+from trajmill.pipelines.reading.verdicts import look_up_rl_attempts, read_rl_attempts, reward_moments
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.rl_step import RLStep
@@ -20,7 +19,7 @@ from trajmill.stages.derive.spec import RLSpec, StepWeight
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.tally import ShardTally
+from trajmill.warehouse.staging import ShardProgress
 
 
 class RLRound(NamedTuple):
@@ -90,18 +89,13 @@ class DeriveRLSteps:
         words = PolicyWords(self.family, sizes, self.with_tokens, self.temperature)
         rows: list[RLStep] = []
         dropped: Counter[str] = Counter()
-        for one in ShardTally(self.at.staging(self.warehouse), shard).counted(compared):
+        for one in ShardProgress(self.at.staging(self.warehouse), shard).counted(compared):
             made = rl_steps(episodes[one.trajectory_id], one, self.step_weight, words, self.origin)
             rows.extend(made.rows)
             dropped.update(step.reason for step in made.dropped)
         return WrittenFiles(write_tables(self.warehouse, self.at, {"rl_steps": rows}, shard), dropped)
 
 
-def read_compared(text: str) -> ComparedTrajectory:
-    """Read a trajectory of a plan from its line of a list, which `json.dumps` wrote."""
-    return ComparedTrajectory(*json.loads(text))
-
-
 def stored_place(one: ComparedTrajectory) -> tuple[int, str]:
-    """Tells where the rows of a trajectory are: by round, and in the order of ids."""
+    """Sort key of a trajectory's place in the tables: by round, then by id."""
     return one.round, one.trajectory_id

@@ -1,26 +1,29 @@
-"""Writes the screens of finished episodes to a journal, each once; other processes draw simulated screens.
+"""Draws and writes the screens of finished episodes, each once, beside the episodes.
 
-Drawing a simulated screen costs more than the rest of a step, and only the end of its episode waits for it.
+Drawing a simulated screen costs more than the rest of a step, so other processes do it; only the end of its episode
+waits for it. The files of the table grow in a thread, so that a stage does not wait for all screens at its end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Container, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+import threading
+from collections.abc import Callable, Container, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 
-from trajmill.pipelines.work.children import children_context, end_with
+from trajmill.pipelines.executors.processes import children_context, end_with
 from trajmill.schemas.observation import Observation
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.store.parts import JournalParts
 
 _MOST_PROCESSES = 4
+_LOOK_SECONDS = 0.5
 
 
 @contextmanager
@@ -81,3 +84,34 @@ class ScreenWriter:
     async def _draw(self, observation: Observation, executor: Executor) -> None:
         image = await asyncio.get_running_loop().run_in_executor(executor, observation.screen.encode)
         self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
+
+
+@contextmanager
+def screens_in_background(screens: NewScreens) -> Iterator[Callable[[], None]]:
+    """Write files of screens in a thread whenever the journals have grown enough; the last file is left to the caller.
+
+    Yields:
+        A function to call after the last episode, which writes the rest while the caller goes on.
+
+    Raises:
+        TrajmillError: the disk is full; raised at the end of the block.
+    """
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            screens.write_grown()
+
+    with ThreadPoolExecutor(1) as thread:
+        begun: list[Future[object]] = [thread.submit(follow)]
+
+        def write_now() -> None:
+            ended.set()
+            begun.append(thread.submit(screens.write))
+
+        try:
+            yield write_now
+        finally:
+            ended.set()
+    for each in begun:
+        each.result()

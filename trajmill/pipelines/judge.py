@@ -12,17 +12,17 @@ from typing import TypeVar
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt, JudgeAttempt
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.tally import ShardTally
+from trajmill.warehouse.staging import ShardProgress
 
 R = TypeVar("R", bound=Row)
 
@@ -76,8 +76,8 @@ class JudgeTrajectories:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
         calls: list[ModelCall] = []
         episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds)
-        tally = ShardTally(self.at.staging(self.warehouse), shard)
-        judged = asyncio.run(self._judge(episodes, calls.append, tally))
+        progress = ShardProgress(self.at.staging(self.warehouse), shard)
+        judged = asyncio.run(self._judge(episodes, calls.append, progress))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "step_verdicts": [verdict for episode in judged.episodes for verdict in episode.step_verdicts],
@@ -91,7 +91,9 @@ class JudgeTrajectories:
     def _stamped(self, rows: Sequence[Row]) -> Sequence[Row]:
         return rows if self.rejudge is None else [self.rejudge.stamped(row) for row in rows]
 
-    async def _judge(self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None], tally: ShardTally) -> Judged:
+    async def _judge(
+        self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None], progress: ShardProgress
+    ) -> Judged:
         screens, judged = WarehouseScreens(self.warehouse), Judged([], [])
         by_tries: dict[int, list[Episode]] = defaultdict(list)
         for episode in episodes:
@@ -102,7 +104,7 @@ class JudgeTrajectories:
             async with self.judge.open(critics, self.origin, sink) as judge:
                 async for one in judge_each(same_tries, judge, screens, self.origin, self.judge.concurrency):
                     judged.add(one)
-                    tally.add()
+                    progress.add()
         return judged
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from trajmill.pipelines.rollout import JournaledAttempt, judged_attempt_rows, read_attempts
+from trajmill.pipelines.journaled import JournaledAttempt, read_attempts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.trajectory import Purpose
@@ -21,8 +21,7 @@ from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, journal_path
+from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
 from trajmill.warehouse.staging import Journal, mark_done, sweep
 from trajmill.warehouse.store.parts import JournalParts
 
@@ -159,7 +158,7 @@ class OnlineRecorder:
     def _commit_batch(self, batch: _Batch) -> None:
         at = batch.at
         journaled = read_attempts(self._warehouse, at, self._origin, batch.episodes.read())
-        files = write_tables(self._warehouse, at, judged_attempt_rows(journaled))
+        files = write_tables(self._warehouse, at, journaled.rows())
         screens = write_screens(self._warehouse, at, self._origin, made_by=self._environment)
         commit_stage(self._warehouse, at, {**files, "screens": [screens]})
         folder = at.staging(self._warehouse)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
-from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.executors.beam import BeamSettings
 from trajmill.pipelines.fan_out import WrittenFiles, fan_out
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Origin, Row
@@ -21,7 +21,7 @@ from trajmill.stages.queries.pathways.programs import CollectedPathways, Pathway
 from trajmill.stages.queries.pathways.selection import collect_pathways
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.new_screens import write_screens
+from trajmill.warehouse.staged_screens import write_screens
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
-from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.executors.beam import BeamSettings
 from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.journaled import Journaled, JournaledAttempt
 from trajmill.pipelines.models import Endpoint
-from trajmill.pipelines.reading.queries import queries_of
-from trajmill.pipelines.rollout import AttemptJudge, Journaled, JournaledAttempt, RunAttempts, judged_attempt_rows
+from trajmill.pipelines.reading.episodes import queries_of
+from trajmill.pipelines.rollout import AttemptJudge, RunAttempts
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
@@ -30,7 +31,7 @@ from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn, sta
 from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.new_screens import write_screens
+from trajmill.warehouse.staged_screens import write_screens
 
 
 class ProposalCounts(NamedTuple):
@@ -164,8 +165,8 @@ class TryProposals:
                 undecided.append(one)
             else:
                 decided.append((one, decision))
-        rows = judged_attempt_rows(Journaled([one for one, _ in decided], journaled.unreadable))
-        left = judged_attempt_rows(Journaled(undecided, ()))
+        rows = Journaled([one for one, _ in decided], journaled.unreadable).rows()
+        left = Journaled(undecided).rows()
         refusals = [decision.refusal for _, decision in decided if decision.refusal]
         failures = [row.model_copy(update={"stage": TRIAL_STAGE}) for row in (*rows["failures"], *left["failures"])]
         rows |= {

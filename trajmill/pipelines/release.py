@@ -18,10 +18,8 @@ from trajmill.pipelines.deriving.release_kinds import (
     derived_rows,
     write_kinds,
 )
-from trajmill.pipelines.reading.candidates import leaks_of, read_candidates, supervised
-from trajmill.pipelines.reading.examples import StoredExamples, shown_screens
-from trajmill.pipelines.reading.hints import hints_of
-from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.episodes import hints_of
+from trajmill.pipelines.reading.examples import StoredExamples, leaks_of, read_candidates, shown_screens, supervised
 from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
@@ -43,7 +41,7 @@ from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import read_release, release_names, write_release
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged.tally import ShardTally, plan
+from trajmill.warehouse.staging import ShardProgress, plan_items
 
 _RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
 NO_GROUPS = (
@@ -114,17 +112,17 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     folder = _emptied(warehouse, request.name)
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in request.formats if is_rl or each.table != "rl_steps"]
-    tally = ShardTally(staging, ONLY_SHARD)
+    progress = ShardProgress(staging, ONLY_SHARD)
     for_examples = [each for each in exporters if each.table == "examples"]
     for_rl = [each for each in exporters if each.table == "rl_steps"]
     rows = curated.examples.num_rows * len(for_examples) + rl_steps.rows.num_rows * len(for_rl)
-    plan(staging, rows + sum(kind.rows.num_rows for kind in kinds))
-    of_round = _write_of_round(warehouse, origin, folder, for_rl, rl_steps.leaking, tally.add)
+    plan_items(staging, rows + sum(kind.rows.num_rows for kind in kinds))
+    of_round = _write_of_round(warehouse, origin, folder, for_rl, rl_steps.leaking, progress.add)
     stored = partial(StoredExamples, warehouse, origin.run_id, sort.bounds)
     shown = partial(shown_screens, warehouse, origin.run_id, sort.bounds)
     wanted = SharedRelease(origin.run_id, origin.round, curated.examples, stored, shown=shown)
-    shared = _write_supervised(warehouse, folder, origin, wanted, for_examples, tally.add)
-    released = _write_kinds(warehouse, folder, origin, kinds, tally.add) if shared.files else []
+    shared = _write_supervised(warehouse, folder, origin, wanted, for_examples, progress.add)
+    released = _write_kinds(warehouse, folder, origin, kinds, progress.add) if shared.files else []
     files = [*of_round, *shared.exported(warehouse, folder)]
     files += [file for kind in released for file in kind.shared.exported(warehouse, folder)]
     leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
@@ -255,9 +253,7 @@ def _hints(warehouse: Warehouse, origin: Origin, folder: Path, exporters: Sequen
     """By trajectory id, the hints that the run gave the trajectories of exported rows."""
     columns = [pq.read_table(folder / each.file, columns=["trajectory_id"]).column(0) for each in exporters]
     ids = {trajectory_id for column in columns for trajectory_id in column.unique().to_pylist()}
-    # A remembered success may be of any round.
-    remembered = read_history(warehouse, origin.run_id, origin.round).rounds_of(ids)
-    return hints_of(warehouse, origin, ids, {origin.round, *remembered.values()})
+    return hints_of(warehouse, origin.run_id, ids)
 
 
 def _card_contents(

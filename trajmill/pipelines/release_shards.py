@@ -22,10 +22,10 @@ from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.screens import SCREENS_FILE
 from trajmill.stages.export.selection import SelectedRow
 from trajmill.stages.export.write import RowsWritten, export_release
-from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import named_shards, read_release, release_names
 from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.store.connection import damage_as_error
 
 _KEYS = pa.schema([("example_id", pa.string()), ("trajectory_id", pa.string())])
 

@@ -4,52 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
 from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.drawing import ScreenWriter, screen_writer
-from trajmill.pipelines.engine.settings import BeamSettings
-from trajmill.pipelines.fan_out import WrittenFiles, fan_out
+from trajmill.pipelines.attempt_queue import AttemptKey, AttemptQueue, QueuedAttempts, attempt_key, queue_attempts
+from trajmill.pipelines.drawing import ScreenWriter, screen_writer, screens_in_background
+from trajmill.pipelines.executors.beam import BeamSettings
+from trajmill.pipelines.fan_out import MOST_IN_SHARD, WrittenFiles, divide, fan_out
+from trajmill.pipelines.journaled import (
+    Journaled,
+    JournaledAttempt,
+    journaled_ids,
+    journaled_records,
+    read_attempts,
+)
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.reading.slots import shown_slots
-from trajmill.pipelines.work.attempts import (
-    AttemptQueue,
-    QueuedAttempts,
-    attempt_from_text,
-    attempt_key,
-    attempt_to_text,
-    queue_attempts,
-)
-from trajmill.pipelines.work.journals import journaled_id, journaled_ids, journaled_records
-from trajmill.pipelines.work.lists import MOST_IN_RANGE, fan_out_listed
-from trajmill.pipelines.work.screens_beside import written_beside
-from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.record import Origin, Record, Row, content_id
+from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import identity_of
-from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.environments.tasks import first_mistake
-from trajmill.stages.rollout.base import Attempt, AttemptSource, AttemptVerdicts, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.new_screens import NewScreens
-from trajmill.warehouse.staged.screen_journal import journal_path
+from trajmill.warehouse.staged_screens import NewScreens, journal_path
 from trajmill.warehouse.staging import Journal, RecordCounter
 from trajmill.warehouse.store.parts import USUAL, Durability, JournalParts, stored_in_time, stored_journals
 
@@ -57,97 +47,6 @@ _JOURNALS = "episodes-*.jsonl"
 
 PlatformAttempts = tuple[Platform, Sequence[Attempt] | AttemptSource]
 """Attempts at queries of one platform."""
-
-
-class JournaledAttempt(Record):
-    """A finished attempt in a journal, with its verdicts if it was judged at once."""
-
-    trajectory: Trajectory
-    steps: tuple[Step, ...]
-    calls: tuple[ModelCall, ...]
-    failure: Failure | None
-    earlier_failure: Failure | None = None
-    step_verdicts: tuple[StepVerdict, ...] = ()
-    trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()
-    judgement: Judgement | None = None
-    judge_calls: tuple[ModelCall, ...] = ()
-    judge_failures: tuple[Failure, ...] = ()
-
-    @property
-    def trajectory_id(self) -> str:
-        """The id of its trajectory."""
-        return self.trajectory.trajectory_id
-
-    @classmethod
-    def of(cls, rollout: FinishedAttempt, judged: AttemptVerdicts | None = None) -> Self:
-        """What the journal keeps of a finished attempt; its screens have a journal of their own."""
-        episode = rollout.episode if judged is None else judged.episode
-        return cls(
-            trajectory=rollout.episode.trajectory,
-            steps=rollout.episode.steps,
-            calls=rollout.episode.calls,
-            failure=rollout.failure,
-            earlier_failure=rollout.earlier_failure,
-            step_verdicts=episode.step_verdicts,
-            trajectory_verdicts=episode.trajectory_verdicts,
-            judgement=episode.judgement,
-            judge_calls=judged.calls if judged else (),
-            judge_failures=judged.failures if judged else (),
-        )
-
-
-class Journaled(NamedTuple):
-    """What journals hold."""
-
-    finished: Sequence[JournaledAttempt]
-    unreadable: Sequence[Failure]
-    """A row for each record that cannot be read; it says where the record is."""
-
-
-def read_attempts(warehouse: Warehouse, at: StageRun, origin: Origin, records: Iterable[bytes]) -> Journaled:
-    """Parse the records of a stage's journals; one that cannot be read is moved to the folder of the run."""
-    finished, unreadable = [], []
-    for record in records:
-        try:
-            finished.append(JournaledAttempt.model_validate_json(record))
-        except ValidationError as error:
-            mistake = first_mistake(error, "the record")[:200]
-            place = warehouse.run(at.run_id) / "unreadable" / f"{at.stage}-{content_id(record.hex())}.json"
-            warehouse.store.put(warehouse.name(place), record + b"\n")
-            failure = Failure(
-                stage=at.stage,
-                input_id=journaled_id(record),
-                failure_class=FailureClass.RECORD,
-                message=f"an episode's record cannot be read: {mistake}; it is {place}",
-                attempts=1,
-                **origin.common(made_by=at.stage),
-            )
-            unreadable.append(failure)
-    return Journaled(finished, unreadable)
-
-
-def attempt_rows(journaled: Journaled) -> dict[str, list[Row]]:
-    """The rows of finished attempts, by table."""
-    finished = journaled.finished
-    failures = [failure for one in finished for failure in (one.earlier_failure, one.failure) if failure]
-    return {
-        "trajectories": [one.trajectory for one in finished],
-        "steps": [step for one in finished for step in one.steps],
-        "model_calls": [call for one in finished for call in one.calls],
-        "failures": [*failures, *journaled.unreadable],
-    }
-
-
-def judged_attempt_rows(journaled: Journaled) -> dict[str, list[Row]]:
-    """The rows of attempts that were judged as soon as they were finished, by table."""
-    rows, finished = attempt_rows(journaled), journaled.finished
-    return rows | {
-        "step_verdicts": [verdict for one in finished for verdict in one.step_verdicts],
-        "trajectory_verdicts": [verdict for one in finished for verdict in one.trajectory_verdicts],
-        "judgements": [one.judgement for one in finished if one.judgement],
-        "model_calls": [*rows["model_calls"], *(call for one in finished for call in one.judge_calls)],
-        "failures": [*rows["failures"], *(failure for one in finished for failure in one.judge_failures)],
-    }
 
 
 @dataclass(frozen=True)
@@ -256,21 +155,8 @@ class RunAttempts:
                     of_platform, make_agent, factory, self.limits, self.origin, record, self.concurrency, board
                 )
 
-    def left(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """The attempts that are in no journal of the stage."""
-        finished = self._ids()
-        return [attempt for attempt in attempts if attempt_key(attempt) not in finished]
-
-    def ordered(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """The attempts in the order of their trajectories' ids; those that are in no journal of the stage come first.
-
-        Files of such neighbours have bounds that tell readers of some trajectories which of them to open.
-        """
-        ids = self._ids()
-        return sorted(attempts, key=lambda attempt: ids.get(attempt_key(attempt), ""))
-
-    def _ids(self) -> dict[tuple[str, Purpose, int, int, str | None], str]:
-        """By the key of a finished attempt, the id of its trajectory."""
+    def finished(self) -> dict[AttemptKey, str]:
+        """The trajectory ids of the attempts in the stage's journals."""
         made = (_trajectory_of(record) for path in self._journals() for record in Journal(path).read())
         return {_key_of(one): one.trajectory_id for one in made if one is not None}
 
@@ -279,9 +165,10 @@ class RunAttempts:
         return stored_journals(self.warehouse, self.at, _JOURNALS)
 
     def _write(self, shard: str, journaled: Journaled) -> WrittenFiles:
-        files = write_tables(self.warehouse, self.at, attempt_rows(journaled), shard)
-        failures = [*(one.failure for one in journaled.finished if one.failure), *journaled.unreadable]
-        return WrittenFiles(files, Counter(failure.failure_class.value for failure in failures))
+        files = write_tables(self.warehouse, self.at, journaled.rows(), shard)
+        void = [one.trajectory.failure_class for one in journaled.finished if one.trajectory.status == "failed"]
+        lost = [failure.failure_class for failure in journaled.unreadable]
+        return WrittenFiles(files, Counter(cause.value for cause in (*void, *lost) if cause))
 
 
 class Lane(NamedTuple):
@@ -293,56 +180,50 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True)
 class RollLane:
-    """Runs what a lane takes into journals; no slot of it waits for others to end as long as there are attempts."""
+    """Runs what a lane takes into journals; its slots never idle while attempts are queued."""
 
     work: RunAttempts
 
     def identity(self, lane: Lane) -> object:
-        """The lane of this call: its queues have a name that no other call's have."""
-        return list(lane)
+        """The number of the lane and its queues, which are those of one call."""
+        return [lane.number, [queue.folder for queue in lane.queues]]
 
     def __call__(self, shard: str, lane: Lane) -> WrittenFiles:
         """Run attempts; their rows are written later, from the journals of all lanes."""
-
-        def taken(make_agent: AgentMaker) -> list[PlatformAttempts]:
-            of = self.work
-            return [(queue.platform, QueuedAttempts(of.warehouse, of.at, queue)) for queue in lane.queues]
-
-        self.work.roll(shard, taken)
+        self.work.roll(shard, lambda _: [(queue.platform, QueuedAttempts(queue)) for queue in lane.queues])
         return WrittenFiles({})
 
 
 def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, beam: BeamSettings) -> WrittenFiles:
     """Run attempts with some workers and return the files; a screen of several attempts is written once.
 
-    Where there is more than one worker or range, the workers first take attempts from a common queue. A shard then
-    finds its attempts finished, except those of a worker that died, and writes their rows.
+    With several workers or shards, the workers first take attempts from a common queue. A shard then finds its
+    attempts finished, except those of a worker that died, and writes their rows.
     """
     screens = NewScreens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
-    with written_beside(screens) as write_screens:
-        if workers > 1 or len(attempts) > MOST_IN_RANGE:
+    with screens_in_background(screens) as write_screens:
+        if workers > 1 or len(attempts) > MOST_IN_SHARD:
             _roll_in_lanes(work, attempts, workers, beam)
             write_screens()
-            attempts = work.ordered(attempts)
-        made = fan_out_listed(
-            work.warehouse,
-            work.at,
-            attempts,
-            work,
-            beam,
-            workers=workers,
-            encode=attempt_to_text,
-            decode=attempt_from_text,
-        )
+            # Sorted by trajectory id, the files have disjoint bounds: readers of some trajectories open few of them.
+            ids = work.finished()
+            attempts = sorted(attempts, key=lambda attempt: ids.get(attempt_key(attempt), ""))
+        made = fan_out(work.warehouse, work.at, divide(attempts, workers), work, beam, workers)
     return WrittenFiles({**made.files, "screens": screens.write()}, made.dropped)
 
 
 def _roll_in_lanes(work: RunAttempts, attempts: Sequence[Attempt], workers: int, beam: BeamSettings) -> None:
-    left = work.left(attempts)
-    claims = f"claims-{uuid4().hex[:12]}"
+    finished = work.finished()
+    left = [attempt for attempt in attempts if attempt_key(attempt) not in finished]
+    folder = work.warehouse.name(work.at.staging(work.warehouse) / f"queue-{uuid4().hex[:12]}")
     queues = tuple(
         queue_attempts(
-            work.warehouse, work.at, platform, of_platform, claims, workers=workers, concurrency=work.concurrency
+            work.warehouse,
+            f"{folder}-{platform}",
+            platform,
+            of_platform,
+            workers=workers,
+            concurrency=work.concurrency,
         )
         for platform, of_platform in _by_platform(left).items()
     )
@@ -363,7 +244,7 @@ def _trajectory_of(record: bytes) -> Trajectory | None:
         return None
 
 
-def _key_of(made: Trajectory) -> tuple[str, Purpose, int, int, str | None]:
+def _key_of(made: Trajectory) -> AttemptKey:
     return made.query_id, made.purpose, made.attempt, made.seed, made.guidance_id
 
 

@@ -32,7 +32,9 @@ class Record(BaseModel):
 
 
 class Row(Record):
-    """A record that is one row of a warehouse table."""
+    """A record that is one row of a warehouse table; the docstrings of its fields describe the columns."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     round: int
     """Round of the loop that made the row, from 1; 0 for rows that were made before the first round."""

@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, PostCommitHookProperties
+from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import delta_table, kept_table, newest_table
+from trajmill.warehouse.delta_log import delta_table, make_log_durable, newest_table
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed
@@ -77,7 +76,7 @@ def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: 
                     raise
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
-        kept_table(warehouse, table).keep(delta, make_log_durable(warehouse, table))
+        make_log_durable(warehouse, table)
         return int(delta.version())
 
 
@@ -89,6 +88,30 @@ def _add(delta: DeltaTable, files: Sequence[DataFile], at: StageRun) -> None:
         commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
         post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
     )
+
+
+def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int], joined: Sequence[DataFile]) -> None:
+    """Commit files with the same rows in place of others, and write a checkpoint; the caller holds the table's lock.
+
+    Args:
+        warehouse: where the table is.
+        table: its name.
+        replaced: names of committed files with their sizes in bytes.
+        joined: the new files.
+    """
+    delta, now = newest_table(warehouse, table), int(time.time() * 1000)
+    assert delta is not None, "it has files"
+    removed = [RemoveAction(name, False, now, size, {}) for name, size in replaced.items()]
+    delta.create_write_transaction(
+        [*removed, *(_add_action(file, changes=False) for file in joined)],
+        mode="append",
+        schema=delta.schema(),
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+    )
+    delta.update_incremental()
+    # Otherwise every reader goes through the entries that added the small files.
+    delta.create_checkpoint()
+    make_log_durable(warehouse, table)
 
 
 def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
@@ -121,6 +144,6 @@ def _add_missing_columns(delta: DeltaTable, table: str) -> None:
         delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
 
 
-def _add_action(file: DataFile) -> AddAction:
+def _add_action(file: DataFile, changes: bool = True) -> AddAction:
     no_partition: dict[str, Any] = {}
-    return AddAction(file.path, file.size, no_partition, int(time.time() * 1000), True, file.stats)
+    return AddAction(file.path, file.size, no_partition, int(time.time() * 1000), changes, file.stats)

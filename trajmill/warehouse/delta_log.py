@@ -1,4 +1,7 @@
-"""Reads the log of a Delta table: its version, its files and its columns.
+"""The logs of the Delta tables: versions, files and columns, and damage that Delta would not report.
+
+Delta reads an emptied entry as one that added nothing, and cannot notice that the newest one is lost: rows would be
+missing silently. So each commit writes the sizes of all entries into a file beside the log.
 
 Paths are made from the relative ones in the log: `DeltaTable.file_uris` percent-encodes the folder's own name, and
 `to_pyarrow_dataset` brings its own file system and threads.
@@ -7,8 +10,11 @@ Paths are made from the relative ones in the log: `DeltaTable.file_uris` percent
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +26,13 @@ from deltalake.exceptions import DeltaError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.checks.log_entries import LOG, LogEntry, first_unreadable_entry, log_entries
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.connection import DELTA_RETRIES, CredentialsKey, ask_again, credentials_key
 
-_FIRST_ENTRY = f"{LOG}/{0:020d}.json"
-_MOST_BEHIND = 10
-"""New entries that are read one by one; there is a checkpoint in more of them."""
+_LOG = "_delta_log"
+_SIZES = "_log_sizes.json"
+"""Delta's own tools leave files alone whose names begin with `_`."""
+_ENTRY = re.compile(r"\d{20}\.json")
 
 
 class Between(NamedTuple):
@@ -41,7 +47,7 @@ class Snapshot(NamedTuple):
     """The committed state of a table."""
 
     log_entry: str
-    """Tells the newest entry of the table's log, see `newest_log_entry`."""
+    """Identifies the newest entry of the table's log, see `newest_log_entry`."""
     files: Sequence[str]
     """Names of the files, sorted, relative to the table's folder."""
     columns: Sequence[str]
@@ -49,59 +55,108 @@ class Snapshot(NamedTuple):
     """Whether columns were added since the first commit, so that some files may lack them."""
 
 
-class KeptTable:
-    """A Delta table at its newest version, as far as this process knows.
+class LogEntry(NamedTuple):
+    """One entry of the log of a table; each is one version."""
 
-    Opening a table is some requests to a bucket for each entry since the last checkpoint, so that only what was added
-    to its log since is read.
+    name: str
+    size: int
+    """Bytes."""
+    modified: float
+    """When it was stored, in seconds since the epoch."""
+
+
+def log_entries(warehouse: Warehouse, table: str) -> list[LogEntry]:
+    """The entries of the log of a table, oldest first; empty if nothing was committed.
+
+    Raises:
+        BadInputError: an entry is missing, empty, or has another size than when it was committed.
     """
-
-    def __init__(self) -> None:
-        """Nothing is kept."""
-        self._entries: Sequence[LogEntry] = ()
-        self._table: DeltaTable | None = None
-        self._lock = threading.Lock()
-
-    def at(self, entries: Sequence[LogEntry], opened: Callable[[], DeltaTable]) -> DeltaTable:
-        """The table whose log has such entries, of which none is damaged; callers share the object.
-
-        Args:
-            entries: the entries of the log, oldest first.
-            opened: opens the table anew, which is done where what is kept is of another log or long ago.
-        """
-        with self._lock:
-            if self._table is None or not self._follows(self._table, entries):
-                self._table = opened()
-            self._entries = entries
-            return self._table
-
-    def keep(self, table: DeltaTable, entries: Sequence[LogEntry]) -> None:
-        """Keep a table that this process has committed to; its log has such entries."""
-        with self._lock:
-            self._entries, self._table = entries, table
-
-    def _follows(self, table: DeltaTable, entries: Sequence[LogEntry]) -> bool:
-        """Read the entries that are new; False if that does not give the table with such entries."""
-        known = len(self._entries)
-        if entries[:known] != self._entries or len(entries) > known + _MOST_BEHIND:
-            return False
-        if len(entries) > known:
-            try:
-                table.update_incremental()
-            except (DeltaError, OSError):
-                # Whoever opens it says what is wrong.
-                return False
-        return int(table.version()) >= len(entries) - 1
+    entries = _listed(warehouse, table)
+    if _damage(warehouse, table, entries, _sizes(warehouse, table)):
+        # Another process may have committed while the folder was listed.
+        entries = _listed(warehouse, table)
+        if damage := _damage(warehouse, table, entries, _sizes(warehouse, table)):
+            raise BadInputError(f"{damage}; restore the file from a copy")
+    return entries
 
 
-def kept_table(warehouse: Warehouse, table: str) -> KeptTable:
-    """What this process keeps of a table; with other credentials or another endpoint it is another table."""
-    return _kept_table(warehouse, table, credentials_key())
+def make_log_durable(warehouse: Warehouse, table: str) -> None:
+    """Bring the entries that were added since the last call to the disk, and store the sizes of all.
+
+    Raises:
+        BadInputError: see `log_entries`.
+    """
+    store, entries = warehouse.store, log_entries(warehouse, table)
+    fresh = {Path(entry.name).stem for entry in entries[len(_sizes(warehouse, table)) :]}
+    if not fresh:
+        return
+    # What a bucket has is durable. A checkpoint of an entry has its number.
+    names = [file.name for file in store.files(_log(table))] if store.is_local else []
+    store.sync([name for name in names if _last(name).partition(".")[0] in fresh or _last(name) == "_last_checkpoint"])
+    store.put(f"tables/{table}/{_SIZES}", (json.dumps([entry.size for entry in entries]) + "\n").encode())
+
+
+def _log(table: str) -> str:
+    return f"tables/{table}/{_LOG}"
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _listed(warehouse: Warehouse, table: str) -> list[LogEntry]:
+    files = (LogEntry(_last(file.name), file.size, file.modified) for file in warehouse.store.files(_log(table)))
+    return sorted(entry for entry in files if _ENTRY.fullmatch(entry.name))
+
+
+def _sizes(warehouse: Warehouse, table: str) -> list[int]:
+    """The sizes of the entries at the last commit; empty for a table of an earlier trajmill."""
+    name = f"tables/{table}/{_SIZES}"
+    data = warehouse.store.get(name)
+    try:
+        sizes = json.loads(data or b"[]")
+    except ValueError:
+        sizes = None
+    if not isinstance(sizes, list) or not all(isinstance(size, int) for size in sizes):
+        where = warehouse.store.uri(name)
+        raise BadInputError(f"{where}:1: not the sizes of the log's entries; restore it from a copy, or delete it")
+    return sizes
+
+
+def _damage(warehouse: Warehouse, table: str, entries: Sequence[LogEntry], known: Sequence[int]) -> str:
+    """The oldest entry that is missing or damaged, and how; empty without one. `known` are the committed sizes."""
+    found = [entry.size for entry in entries]
+    newest = int(Path(entries[-1].name).stem) if entries else -1
+    if newest == len(found) - 1 and all(found) and found[: len(known)] == known:
+        return ""
+    sizes = {entry.name: entry.size for entry in entries}
+    for version in range(max(len(known), newest + 1)):
+        name = f"{version:020d}.json"
+        size, path = sizes.get(name), warehouse.store.uri(f"{_log(table)}/{name}")
+        if not size:
+            return f"{path}: {'missing' if size is None else 'empty'}; its rows would not be read"
+        if version < len(known) and size != known[version]:
+            return f"{path}: has {size} of the {known[version]} bytes that were committed"
+    return ""
+
+
+@dataclass
+class _SharedTable:
+    """A Delta table that all callers of this process share: opening one is several requests to a bucket."""
+
+    delta: DeltaTable | None = None
+    entries: Sequence[LogEntry] = ()
+    """The log when it was last read."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @lru_cache(maxsize=4 * len(TABLES))
-def _kept_table(warehouse: Warehouse, table: str, credentials: CredentialsKey) -> KeptTable:
-    return KeptTable()
+def _shared(warehouse: Warehouse, table: str, credentials: CredentialsKey) -> _SharedTable:
+    return _SharedTable()
+
+
+def _open(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable:
+    return DeltaTable(warehouse.store.uri(f"tables/{table}"), version=version, storage_options=DELTA_RETRIES)
 
 
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
@@ -113,11 +168,16 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
     """
     if not log_entries(warehouse, table):
         return None
-    return ask_again(warehouse.store, lambda: _opened(warehouse, table, version))
+
+    def opened() -> DeltaTable:
+        with _damage_named(warehouse, table):
+            return _open(warehouse, table, version)
+
+    return ask_again(warehouse.store, opened)
 
 
 def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
-    """The Delta table at its newest version; the next caller gets the same object, which goes on to newer versions.
+    """The Delta table at its newest version; callers share the object, which moves on to newer versions.
 
     Raises:
         BadInputError: entries of its log are missing or damaged.
@@ -126,19 +186,45 @@ def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
     entries = log_entries(warehouse, table)
     if not entries:
         return None
-    kept = kept_table(warehouse, table)
-    return kept.at(entries, lambda: ask_again(warehouse.store, lambda: _opened(warehouse, table, None)))
+
+    def newest() -> DeltaTable:
+        with _damage_named(warehouse, table):
+            shared = _shared(warehouse, table, credentials_key())
+            with shared.lock:
+                delta = shared.delta
+                # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
+                if delta is None or entries[: len(shared.entries)] != shared.entries:
+                    delta = shared.delta = _open(warehouse, table)
+                elif int(delta.version()) < len(entries) - 1:
+                    delta.update_incremental()
+                shared.entries = entries
+                return delta
+
+    return ask_again(warehouse.store, newest)
 
 
-def _opened(warehouse: Warehouse, table: str, version: int | None) -> DeltaTable:
-    where = warehouse.store.uri(f"tables/{table}")
+@contextmanager
+def _damage_named(warehouse: Warehouse, table: str) -> Iterator[None]:
+    """Turn an error of Delta about the log into one line that names the damaged entry."""
     with warehouse.store.one_line(f"tables/{table}"):
         try:
-            return DeltaTable(where, version=version, storage_options=DELTA_RETRIES)
+            yield
         except DeltaError as error:
-            path = first_unreadable_entry(warehouse, table) or f"{where}/{LOG}"
+            path = _unreadable_entry(warehouse, table) or warehouse.store.uri(_log(table))
             reason = str(error).splitlines()[0]
             raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
+
+
+def _unreadable_entry(warehouse: Warehouse, table: str) -> str | None:
+    """The path of the oldest entry that is not JSON; None if all are."""
+    for entry in log_entries(warehouse, table):
+        name = f"{_log(table)}/{entry.name}"
+        try:
+            for line in (warehouse.store.get(name) or b"").splitlines():
+                json.loads(line)
+        except ValueError:
+            return warehouse.store.uri(name)
+    return None
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
@@ -180,7 +266,7 @@ def committed_files(
 
 
 def newest_log_entry(warehouse: Warehouse, table: str) -> str:
-    """Tells the newest entry of a table's log; empty without any commit, and equal as long as nothing changes.
+    """Identify the newest entry of a table's log; empty without any commit, and equal as long as nothing changes.
 
     Its size and time belong to it: a warehouse that was made anew at the same address has entries of the same names.
 
@@ -211,6 +297,6 @@ def table_versions(warehouse: Warehouse) -> dict[str, int]:
 
 def _first_column_count(warehouse: Warehouse, table: str) -> int:
     # The first entry is parsed here, because opening a second DeltaTable takes longer than everything else.
-    actions = map(json.loads, (warehouse.store.get(f"tables/{table}/{_FIRST_ENTRY}") or b"").splitlines())
+    actions = map(json.loads, (warehouse.store.get(f"{_log(table)}/{0:020d}.json") or b"").splitlines())
     [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     return len(json.loads(schema)["fields"])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
 from itertools import takewhile
-from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
-from trajmill.schemas.tables.descriptions import describe_table
-from trajmill.schemas.tables.registry import TABLES
+from trajmill.schemas.tables.registry import TABLES, TableDescription, describe_table
 from trajmill.warehouse.columns import WRITTEN_AT, stored_schema
 
 _WRITTEN_AT = "UTC time at which the row's file was written; null on rows of an earlier trajmill."
@@ -20,19 +18,11 @@ _COLUMN = "-- column "
 _COLUMNS_OF = "-- columns of "
 
 
-class Description(NamedTuple):
-    """The meaning of a table or a view."""
-
-    text: str
-    columns: Mapping[str, str]
-    """The meaning of each column."""
-
-
 @cache
-def table_description(table: str) -> Description:
+def table_description(table: str) -> TableDescription:
     """The meaning of a table as it is stored. Raises KeyError for an unknown table."""
     described = describe_table(table)
-    return Description(described.text, {**described.columns, WRITTEN_AT.name: _WRITTEN_AT})
+    return TableDescription(described.text, {**described.columns, WRITTEN_AT.name: _WRITTEN_AT})
 
 
 @cache
@@ -41,7 +31,7 @@ def view_query(name: str) -> str:
     return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
-def view_description(name: str) -> Description:
+def view_description(name: str) -> TableDescription:
     """The meaning of a ready-made view, from the comment above its query.
 
     A line `-- column NAME: ...` describes a column; `-- columns of TABLE` takes those of a table.
@@ -56,10 +46,10 @@ def view_description(name: str) -> Description:
             columns |= table_description(line.removeprefix(_COLUMNS_OF)).columns
         else:
             text.append(line.removeprefix("--").strip())
-    return Description(" ".join(text), columns)
+    return TableDescription(" ".join(text), columns)
 
 
-def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: Description) -> None:
+def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: TableDescription) -> None:
     """Set the comments of a view and its columns."""
     comments = [f"COMMENT ON VIEW {view} IS {_quoted(description.text)}"]
     for column, meaning in description.columns.items():
@@ -88,7 +78,7 @@ def _page_lines(views: Iterable[str]) -> Iterator[str]:
         yield from _section(view, view_description(view))
 
 
-def _section(name: str, description: Description, schema: pa.Schema | None = None) -> Iterator[str]:
+def _section(name: str, description: TableDescription, schema: pa.Schema | None = None) -> Iterator[str]:
     yield from ("", f"## `{name}`", "", description.text)
     if description.columns:
         types = {field.name: _type_name(field) for field in schema or ()}

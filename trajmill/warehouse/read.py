@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow
-from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import Between, committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import DataFile, rows_per_group
+from trajmill.warehouse.store.connection import damage_as_error
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

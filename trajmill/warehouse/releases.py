@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
-from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.weights import file_hash
 
 MANIFEST = "manifest.json"
 _DIGITS = re.compile(r"([0-9]+)")

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import DataFile, replace_shard
 from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.store.connection import damage_as_error
 
 _DECODED_TREES = 4096
 

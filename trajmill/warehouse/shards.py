@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.atomic import replacing
-from trajmill.warehouse.checks.sealed import file_hash
 from trajmill.warehouse.columns import WRITTEN_AT, file_schema
 from trajmill.warehouse.delta_log import logged_names, newest_table
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
+from trajmill.warehouse.weights import file_hash
 
 _ROWS_PER_GROUP = 16_384
 _SCREENS_PER_GROUP = 64

@@ -17,8 +17,8 @@ import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import connect, fresh_views, quoted
 
 Format = Literal["table", "csv", "json"]

@@ -1,7 +1,7 @@
-"""Stores the progress of a stage: append-only journals, and markers that are written after the work.
+"""Stores the progress of a stage: append-only journals, markers that are written after the work, and counts.
 
 A journal survives `kill -9`: the operating system has each record before `append` returns, and incomplete records are
-ignored.
+ignored. Counts only show progress to other processes: a file of one byte per item, so that an increment is one write.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
@@ -23,6 +23,10 @@ from trajmill.warehouse.store.base import StoredFile
 
 _MARKER = "done.json"
 _BLOCK = 1 << 20
+_PLANNED = "progress.total"
+_COUNTED = "progress-{}.done"
+
+T = TypeVar("T")
 
 
 class Journal:
@@ -83,6 +87,64 @@ class RecordCounter:
                         self._records += block.count(b"\n")
                     start += len(block)
         return self._records
+
+
+class Progress(NamedTuple):
+    """How far a stage has come."""
+
+    done: int
+    total: int | None
+    """None if it is not known yet."""
+
+
+class ShardProgress:
+    """Counts the finished items of one shard; a shard that is done again starts at 0."""
+
+    def __init__(self, folder: Path, shard: str) -> None:
+        """Count in the staging folder of a stage."""
+        self._file = folder / _COUNTED.format(shard)
+        self._write("wb", 0)
+
+    def add(self, items: int = 1) -> None:
+        """Count more finished items."""
+        self._write("ab", items)
+
+    def fill(self, items: int) -> None:
+        """Set the number of finished items."""
+        self._write("wb", items)
+
+    def counted(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield the items; each counts once the next one is requested."""
+        for item in items:
+            yield item
+            self.add()
+
+    def _write(self, mode: str, items: int) -> None:
+        # A full disk ends the stage where it writes rows, not here.
+        with suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open(mode) as file:
+                file.write(b"." * items)
+
+
+def plan_items(folder: Path, total: int) -> None:
+    """Store the number of items of a stage."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _PLANNED).write_text(str(total))
+
+
+def progress_of(folder: Path) -> Progress:
+    """How far the stage of a staging folder has come."""
+    total = None
+    with suppress(OSError, ValueError):
+        total = int((folder / _PLANNED).read_text())
+    done = 0
+    for file in folder.glob(_COUNTED.format("*")):
+        with suppress(OSError):
+            done += file.stat().st_size
+    # A shard that two workers have begun counts twice.
+    return Progress(done if total is None else min(done, total), total)
 
 
 def stage_key(stage: str, configuration: object, inputs: object) -> str:

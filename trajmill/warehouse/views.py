@@ -21,11 +21,11 @@ import pyarrow as pa
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import is_disk_full, replacing
-from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.columns import WRITTEN_AT, stored_schema
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from trajmill.warehouse.descriptions import comment_on, table_description, view_description, view_query
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.connection import unreadable
 
 OFFLINE: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,

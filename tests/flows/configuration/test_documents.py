@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.flows.configuration.file import load_config
-from trajmill.pipelines.engine.check import runner_mistake
-from trajmill.pipelines.engine.settings import BeamSettings
+from trajmill.pipelines.executors.beam import BeamSettings, runner_mistake
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.spec import AGENTS
 from trajmill.stages.environments.kinds import ENVIRONMENTS

@@ -34,7 +34,7 @@ from trajmill.stages.importing.base import layout_spec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged.tally import progress_of
+from trajmill.warehouse.staging import progress_of
 from trajmill.warehouse.store.address import BucketUrl
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.tasks.derive import DERIVE_RL
 from trajmill.flows.terminal.show import find_trajectory
-from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure

@@ -33,7 +33,7 @@ from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import drop_release, read_release, release_names, verify_release
-from trajmill.warehouse.staged.tally import progress_of
+from trajmill.warehouse.staging import progress_of
 from trajmill.warehouse.upkeep.vacuum import vacuum
 
 if TYPE_CHECKING:

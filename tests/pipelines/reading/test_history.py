@@ -8,8 +8,7 @@ import pytest
 
 from tests.stages.derive.samples import TAP, step
 from tests.warehouse.samples import commit_rows, judgement, stage_run, trajectory
-from trajmill.pipelines.reading.history import read_history, read_judged
-from trajmill.pipelines.reading.rewards import reward_moments
+from trajmill.pipelines.reading.verdicts import read_history, read_judged, reward_moments
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.upkeep.compact import compact_table

@@ -9,10 +9,10 @@ import random
 import pytest
 from PIL import Image, ImageDraw
 
+from trajmill.schemas.coordinates import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.pixel_budget import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
 from trajmill.stages.models.images import sent_image, sent_size
 
 _BUDGETS = (QWEN2_5_VL, GUI_OWL, QWEN3_VL, PixelBudget(factor=28, min_pixels=100 * 28 * 28, max_pixels=600 * 28 * 28))

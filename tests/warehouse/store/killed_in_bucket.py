@@ -22,15 +22,13 @@ from tests.warehouse.samples import observation, stage_run, step_verdicts
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse import releases
-from trajmill.warehouse.checks.log_entries import make_log_durable
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.delta_log import table_versions
+from trajmill.warehouse.delta_log import make_log_durable, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import stored_screen_journal
+from trajmill.warehouse.staged_screens import stored_screen_journal, write_screens
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import LeaseLostError
 from trajmill.warehouse.store.bucket import BucketStore

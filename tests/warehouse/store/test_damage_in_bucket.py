@@ -10,11 +10,11 @@ import pytest
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.checks.weights import checked_weights, keep_weights
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.weights import checked_weights, keep_weights
 
 pytestmark = pytest.mark.slow
 

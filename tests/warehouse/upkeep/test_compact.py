@@ -20,8 +20,7 @@ from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.upkeep.compact import compact, compact_table
-from trajmill.warehouse.upkeep.retention import maintain
-from trajmill.warehouse.upkeep.vacuum import vacuum
+from trajmill.warehouse.upkeep.vacuum import maintain, vacuum
 
 pytestmark = pytest.mark.slow
 

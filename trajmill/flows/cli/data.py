@@ -92,7 +92,7 @@ def diff(
     root: Root = None,
 ) -> None:
     """Count the supervised rows that two releases share, and those that only one of them has."""
-    from trajmill.pipelines.reading.releases import compare_releases
+    from trajmill.pipelines.reading.examples import compare_releases
 
     found = compare_releases(warehouse_of(config, root), first, second)
     print(f"{found.both:,} rows in both\n{found.only_first:,} only in {first}\n{found.only_second:,} only in {second}")

@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.known_name import UNKNOWN_KIND
+from trajmill.schemas.names import UNKNOWN_KIND
 from trajmill.schemas.spec import Spec
 from trajmill.stages.parts import PartGroup
 

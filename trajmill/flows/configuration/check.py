@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trajmill.flows.configuration.config import OWN_JUDGE, BeamSection, Config
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, tables_in
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import decisive_fields
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.simulated.spec import AppFilesSpec
@@ -163,8 +163,7 @@ def missing_runner(config: Config) -> list[Missing]:
     beam, usual = config.beam, BeamSection()
     if (beam.runner, beam.options) == (usual.runner, usual.options):
         return []
-    from trajmill.pipelines.engine.check import options_mistake, runner_mistake
-    from trajmill.pipelines.engine.settings import BeamSettings
+    from trajmill.pipelines.executors.beam import BeamSettings, options_mistake, runner_mistake
 
     if mistake := runner_mistake(beam.runner):
         return [Missing(("beam", "runner"), f"beam.runner: {mistake}")]

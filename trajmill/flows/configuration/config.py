@@ -17,7 +17,7 @@ from trajmill.flows.configuration.models import POLICY_ROLE, ModelsSection, Prom
 from trajmill.flows.configuration.pathways import PathwaysSection
 from trajmill.flows.configuration.serve import NotifySection, ServeSection
 from trajmill.flows.configuration.tables import KeyPath
-from trajmill.schemas.known_name import known_by
+from trajmill.schemas.names import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.secrets import Secrets
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec

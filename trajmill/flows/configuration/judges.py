@@ -11,7 +11,7 @@ from trajmill.flows.configuration.models import CriticRoles
 from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.pipelines.judge import RejudgeIdentity
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec

@@ -12,8 +12,7 @@ from pydantic_core import ErrorDetails
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at
-from trajmill.schemas.known_name import UNKNOWN_KIND
-from trajmill.schemas.nearest import nearest
+from trajmill.schemas.names import UNKNOWN_KIND, nearest
 
 _LARGEST = 2**63 - 1
 

@@ -25,7 +25,7 @@ from trajmill.flows.deriving.task_sources import tasks_of_round
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.tasks.watched import watched_work
 from trajmill.pipelines.deriving.kind import DerivedFrom, DeriveKind
-from trajmill.pipelines.work.lists import fan_out_listed
+from trajmill.pipelines.fan_out import divide, fan_out
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.planning.spec import PlanningSpec
@@ -36,7 +36,7 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.staged.new_screens import write_screens
+from trajmill.warehouse.staged_screens import write_screens
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 from trajmill.warehouse.views import refresh_views
 
@@ -164,17 +164,9 @@ class _Batches:
         )
         watching = watched_work(context.warehouse, at, f"derive {self.kind.spec.name}")
         with disk_full_as_error(context.warehouse.root), watching:
-            made = fan_out_listed(
-                context.warehouse,
-                at,
-                sources,
-                job,
-                context.beam,
-                workers=context.config.rollout.workers,
-                most=_MOST_IN_SHARD,
-                encode=json.dumps,
-                decode=_read_source,
-            )
+            workers = context.config.rollout.workers
+            payloads = divide(sources, workers, _MOST_IN_SHARD)
+            made = fan_out(context.warehouse, at, payloads, job, context.beam, workers)
             if isinstance(self.kind.spec, PlanningSpec) and self.kind.spec.trials:
                 made = with_tried_manuals(context, at, made, self.kind.spec.trials)
             crops = write_screens(context.warehouse, at, context.origin, self.kind.made_by)
@@ -200,10 +192,6 @@ class _Batches:
 
 def _read_batch(stored: bytes) -> list[DerivedFrom]:
     return [_source(*values) for values in json.loads(stored)]
-
-
-def _read_source(text: str) -> DerivedFrom:
-    return _source(*json.loads(text))
 
 
 def _source(

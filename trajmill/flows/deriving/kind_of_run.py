@@ -9,7 +9,7 @@ from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.models import EMBEDDED
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.kinds import DERIVE_KINDS

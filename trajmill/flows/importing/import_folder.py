@@ -32,7 +32,7 @@ from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.staged.tally import ShardTally, plan
+from trajmill.warehouse.staging import ShardProgress, plan_items
 from trajmill.warehouse.views import refresh_views
 
 IMPORT = "import"
@@ -100,12 +100,12 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
 def _watched_import(context: RoundContext, number: int, kilobytes: int) -> Iterator[Advance]:
     """Show how much is read, here and to `trajmill status`."""
     folder = context.at(_name(IMPORT, number)).staging(context.warehouse)
-    plan(folder, kilobytes)
-    tally = ShardTally(folder, ONLY_SHARD)
+    plan_items(folder, kilobytes)
+    counted = ShardProgress(folder, ONLY_SHARD)
     with progress().stage(context.round, IMPORT, kilobytes, "KB") as advance_bar:
 
         def advance(more: int, *, total: int | None = None) -> None:
-            tally.add(more)
+            counted.add(more)
             advance_bar(more, total=total)
 
         yield advance

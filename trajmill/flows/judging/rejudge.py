@@ -18,9 +18,9 @@ from trajmill.flows.configuration.judges import NamedJudge, judge_named
 from trajmill.flows.context import RoundContext
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.tasks.watched import watched_work
+from trajmill.pipelines.fan_out import divide, fan_out
 from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
 from trajmill.pipelines.reading.verdicts import read_verdicts
-from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.critics.judge import still_to_judge
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -161,7 +161,7 @@ class _Batches:
         key = self._key(at.attempt)
         watching = watched_work(context.warehouse, at, f"{AGAIN} {judge.name}")
         with disk_full_as_error(context.warehouse.root), watching:
-            made = fan_out_listed(context.warehouse, at, list(batch), job, context.beam, workers=workers, decode=str)
+            made = fan_out(context.warehouse, at, divide(list(batch), workers), job, context.beam, workers)
             commit_stage(context.warehouse, at, made.files)
         unjudged = sorted(set(batch) - _judged(context, judge))
         mark_done(self._context.warehouse, self._folder(at.attempt), key, {"unjudged": unjudged})

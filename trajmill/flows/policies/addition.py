@@ -34,11 +34,10 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import folder_version, model_folder
 from trajmill.stages.training.admission import admit
 from trajmill.warehouse.atomic import replacing_folder
-from trajmill.warehouse.checks.sealed import seal_folder
-from trajmill.warehouse.checks.weights import publish_weights
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.releases import read_release
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.weights import publish_weights, seal_folder
 
 
 class Addition(NamedTuple):

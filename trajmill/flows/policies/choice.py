@@ -22,7 +22,7 @@ from trajmill.flows.tasks.guide import GUIDED
 from trajmill.flows.tasks.measure import measure, version_without_parent
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.training.admission import NOT_ADMITTED
 from trajmill.warehouse.layout import StageRun

@@ -30,9 +30,9 @@ from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED
-from trajmill.warehouse.checks.weights import checked_weights
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.weights import checked_weights
 
 PROMOTE = "promote"
 """The stage that decides which policy the next round starts with."""

@@ -10,8 +10,8 @@ import duckdb
 
 from trajmill.flows.report.charts import Bar, Segment, Series, Share
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import connect
 
 SPLIT_NAMES = {

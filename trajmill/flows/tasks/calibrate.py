@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import ceil
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round
-from trajmill.pipelines.fan_out import split_evenly
+from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.pipelines.reading.verdicts import read_verdicts
-from trajmill.pipelines.work.lists import MOST_IN_RANGE
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.round_summary import JudgeQuality
@@ -49,7 +47,7 @@ def calibrate_judge(context: RoundContext) -> StageReport:
 
 def _episodes(context: RoundContext, trajectories: Sequence[str]) -> Iterator[Episode]:
     """The episodes of some trajectories of the round, read a range at a time."""
-    for part in split_evenly(trajectories, ceil(len(trajectories) / MOST_IN_RANGE)):
+    for part in divide(trajectories, workers=1):
         yield from read_episodes(context.warehouse, context.run_id, part, rounds=[context.round], with_verdicts=True)
 
 

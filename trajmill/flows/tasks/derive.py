@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 
@@ -14,10 +13,9 @@ from trajmill.flows.policies.policy import stale_versions
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, read_compared, stored_place
-from trajmill.pipelines.reading.history import read_history
-from trajmill.pipelines.reading.verdicts import read_verdicts
-from trajmill.pipelines.work.lists import fan_out_listed
+from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, stored_place
+from trajmill.pipelines.fan_out import divide, fan_out
+from trajmill.pipelines.reading.verdicts import read_history, read_verdicts
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import TRIED_AT_MOST, Unjudged
 from trajmill.warehouse.layout import StageRun
@@ -55,7 +53,7 @@ def derive(context: RoundContext) -> StageReport:
             curate=context.config.curate,
         )
         workers = context.config.rollout.workers
-        made = fan_out_listed(context.warehouse, at, chosen, job, context.beam, workers=workers, decode=str)
+        made = fan_out(context.warehouse, at, divide(chosen, workers), job, context.beam, workers)
         dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
         return StageOutcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
@@ -93,17 +91,9 @@ def derive_rl(context: RoundContext) -> StageReport:
             with_tokens=policy_gives_tokens(context.config),
             temperature=context.config.rollout.temperature,
         )
-        made = fan_out_listed(
-            context.warehouse,
-            at,
-            plan.trajectories,
-            job,
-            context.beam,
-            workers=context.config.rollout.workers,
-            encode=json.dumps,
-            decode=read_compared,
-            near=stored_place,
-        )
+        workers = context.config.rollout.workers
+        payloads = divide(plan.trajectories, workers, near=stored_place)
+        made = fan_out(context.warehouse, at, payloads, job, context.beam, workers)
         rows_out = len(_trajectories_in(context, made.files.get("rl_steps", [])))
         dropped = Counter(made.dropped) + Counter(each.reason for each in plan.dropped)
         return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(dropped)})

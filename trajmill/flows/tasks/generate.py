@@ -13,9 +13,9 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Split
-from trajmill.warehouse.checks.weights import keep_weights
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.weights import keep_weights
 
 GENERATE = "generate"
 

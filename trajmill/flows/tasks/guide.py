@@ -15,9 +15,9 @@ from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
 from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.rollout import attempt_all, training_queries
 from trajmill.pipelines.agents import ActingAgent
+from trajmill.pipelines.fan_out import divide, fan_out
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
-from trajmill.pipelines.reading.history import read_history
-from trajmill.pipelines.work.lists import fan_out_listed
+from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
@@ -77,7 +77,7 @@ def guide(context: RoundContext) -> StageReport:
             context.config.judge.concurrency,
         )
         workers = context.config.rollout.workers
-        made = fan_out_listed(context.warehouse, at, unwritten, job, context.beam, workers=workers, decode=str)
+        made = fan_out(context.warehouse, at, divide(unwritten, workers), job, context.beam, workers)
         return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
 
     return run_once(context, GUIDE, work)

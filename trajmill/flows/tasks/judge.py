@@ -13,9 +13,9 @@ from typing import Any
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.pipelines.fan_out import divide, fan_out
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.pipelines.reading.verdicts import read_verdicts
-from trajmill.pipelines.work.lists import fan_out_listed
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE, Unjudged, to_judge_again
 from trajmill.warehouse.layout import StageRun
@@ -68,7 +68,7 @@ def judge_all(
             tried={one.trajectory_id: one.tried for one in late},
         )
         workers = context.config.rollout.workers
-        made = fan_out_listed(context.warehouse, at, trajectories, job, context.beam, workers=workers, decode=str)
+        made = fan_out(context.warehouse, at, divide(trajectories, workers), job, context.beam, workers)
         return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
 
     return run_once(context, stage, work)

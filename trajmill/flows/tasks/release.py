@@ -12,7 +12,7 @@ from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
 from trajmill.flows.tasks.derive import left_out
 from trajmill.flows.tasks.watched import watched_work
-from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.release import Released, ReleaseRequest, make_release
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.exporter import exporter_spec

@@ -9,7 +9,7 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split

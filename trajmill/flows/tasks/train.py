@@ -22,11 +22,11 @@ from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import reason_not_to_train
-from trajmill.warehouse.checks.weights import keep_weights
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import release_folder, verify_release
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.tally import ShardTally, plan
+from trajmill.warehouse.staging import ShardProgress, plan_items
+from trajmill.warehouse.weights import keep_weights
 
 TRAIN = "train"
 ADAPTER_FILE = "adapter_config.json"
@@ -157,13 +157,13 @@ def _trained(context: RoundContext, at: StageRun, parent: Policy) -> TrainingRep
 
 def _counted(folder: Path) -> Progress:
     """Counts the updates in the staging folder of the stage, where `trajmill status` and the terminal look."""
-    tally, counted = ShardTally(folder, "updates"), 0
+    progress, counted = ShardProgress(folder, "updates"), 0
 
     def tell(done: int, updates: int) -> None:
         nonlocal counted
         if not counted:
-            plan(folder, updates)
-        tally.add(done - counted)
+            plan_items(folder, updates)
+        progress.add(done - counted)
         counted = done
 
     return tell

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from trajmill.flows.progress import Advance, progress
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.staged.tally import Progress, progress_of
+from trajmill.warehouse.staging import Progress, progress_of
 
 _POLL_SECONDS = 0.5
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trajmill.flows.terminal.roles import call_lines, role_lines
-from trajmill.pipelines.reading.role_calls import read_role_calls
+from trajmill.pipelines.reading.episodes import read_role_calls
 from trajmill.pipelines.reading.trajectory import places_of, read_trajectory
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
-from trajmill.pipelines.reading.episodes import read_episodes
-from trajmill.pipelines.reading.queries import queries_of
+from trajmill.pipelines.reading.episodes import queries_of, read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.model_call import ModelCall
@@ -26,8 +25,8 @@ from trajmill.stages.derive.prompt_files import DerivePrompts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, stored_screen_journal
-from trajmill.warehouse.staged.tally import ShardTally
+from trajmill.warehouse.staged_screens import ScreenJournal, stored_screen_journal
+from trajmill.warehouse.staging import ShardProgress
 
 
 class DerivedFrom(NamedTuple):
@@ -68,8 +67,8 @@ class DeriveKind:
         """Write the examples of the trajectories, and what was refused or failed."""
         calls: list[ModelCall] = []
         with stored_screen_journal(self.warehouse, self.at, shard) as journal:
-            tally = ShardTally(self.at.staging(self.warehouse), shard)
-            made = asyncio.run(self._derive(sources, calls.append, journal, tally))
+            progress = ShardProgress(self.at.staging(self.warehouse), shard)
+            made = asyncio.run(self._derive(sources, calls.append, journal, progress))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "examples": [row for one in made for row in one.examples],
@@ -86,7 +85,7 @@ class DeriveKind:
         sources: Sequence[DerivedFrom],
         sink: Callable[[ModelCall], None],
         journal: ScreenJournal,
-        tally: ShardTally,
+        progress: ShardProgress,
     ) -> list[DerivedRows]:
         wanted = {source.trajectory_id: source.steps for source in sources}
         read = read_episodes(
@@ -108,7 +107,7 @@ class DeriveKind:
                 steps = wanted[episodes[position].trajectory.trajectory_id]
                 async with free:
                     rows = await deriver.derive(episodes[position], None if steps is None else frozenset(steps))
-                tally.add()
+                progress.add()
                 return rows
 
             return await side_by_side(derived(position) for position in range(len(episodes)))

@@ -11,8 +11,14 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.reading.candidates import Sort, derived, leaks_of, read_candidates
-from trajmill.pipelines.reading.examples import StoredExamples, shown_screens
+from trajmill.pipelines.reading.examples import (
+    ExampleSet,
+    StoredExamples,
+    derived,
+    leaks_of,
+    read_candidates,
+    shown_screens,
+)
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
 from trajmill.schemas.record import Origin
 from trajmill.stages.curate.leaks import LeakCheck, without_leaks
@@ -63,14 +69,14 @@ def derived_rows(warehouse: Warehouse, origin: Origin, versions: Collection[str]
         TrajmillError: held-out data is in the rows.
     """
     found = []
-    for sort in map(derived, sorted(versions)):
-        rows = read_candidates(warehouse, origin, sort, check).rows
+    for wanted in map(derived, sorted(versions)):
+        rows = read_candidates(warehouse, origin, wanted, check).rows
         for kind in rows["kind"].unique().to_pylist():
-            found.append(_of_kind(rows.filter(pc.equal(rows["kind"], kind)), kind, sort))
+            found.append(_of_kind(rows.filter(pc.equal(rows["kind"], kind)), kind, wanted))
     return sorted(found, key=lambda each: each.kind)
 
 
-def _of_kind(rows: pa.Table, kind: str, sort: Sort) -> KindRows:
+def _of_kind(rows: pa.Table, kind: str, wanted: ExampleSet) -> KindRows:
     by = [("query_id", "ascending"), ("trajectory_id", "ascending"), ("step_index", "ascending")]
     distinct = without_duplicates(rows.sort_by([*by, ("example_id", "ascending")]))
     clean = without_leaks(distinct, "example_id", leaks_of(distinct))
@@ -79,7 +85,7 @@ def _of_kind(rows: pa.Table, kind: str, sort: Sort) -> KindRows:
         duplicate=rows.num_rows - distinct.num_rows,
         unequal_reflections=clean.rows.num_rows - balanced.num_rows,
     )
-    return KindRows(kind, balanced, sort.bounds, left_out)
+    return KindRows(kind, balanced, wanted.bounds, left_out)
 
 
 def authors_of(examples: pa.Table, kinds: Iterable[KindRows]) -> list[AuthoredRows]:

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin, Row
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.text import storable
 from trajmill.stages.importing.base import BadRecording, BadRecordingError, ReadRecording, Recording
 from trajmill.stages.importing.held_out import HeldOut
 from trajmill.stages.importing.rows import ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import DataFile, write_tables
-from trajmill.warehouse.staged.new_screens import write_screens
-from trajmill.warehouse.staged.screen_journal import ScreenJournal, stored_screen_journal
+from trajmill.warehouse.staged_screens import ScreenJournal, stored_screen_journal, write_screens
 
 STAGE = "import"
 """Stage on the failures of recordings that cannot be read."""

@@ -1,34 +1,71 @@
-"""Reads committed trajectories with their steps and verdicts as episodes."""
+"""Reads queries, and committed trajectories with their steps and verdicts as episodes.
+
+Workers look queries and hints up by id, so none are sent to them.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.reading.queries import queries_named, queries_of
 from trajmill.pipelines.reading.verdicts import of_judge
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import Between
+from trajmill.warehouse.delta_log import Between, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.read import read_batches, read_rows, read_table
 
 R = TypeVar("R", bound=Row)
 _FEW_QUERIES = 10
+_NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
+_CRITIC: Final = "critic"
+"""Prefix of the roles of critics, which are no roles of an agent."""
+_ORDER: Final = ("reflector", "notetaker", "state_tracker", "manager", "coordinator", "planner")
+"""Order of these roles within a step; the role that acts is last."""
 _JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
 """No judge of a run is asked about other attempts."""
 _FEW_OF_ROUND = 100
 """So many trajectories of one round, of a thousand or more, are found one by one."""
+
+
+def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
+    """The committed queries of a run by id, in order of id.
+
+    A round may add queries, so they are read again after each commit. Keep the mapping to look up many queries.
+    """
+    return _as_of(warehouse, run_id, newest_log_entry(warehouse, "queries"))
+
+
+def attemptable(queries: Mapping[str, Query]) -> Mapping[str, Query]:
+    """The queries that an environment can start: all but those of imported recordings and refused proposals."""
+    if all(query.validation not in _NOT_ATTEMPTED for query in queries.values()):
+        return queries
+    return {query_id: query for query_id, query in queries.items() if query.validation not in _NOT_ATTEMPTED}
+
+
+def queries_named(warehouse: Warehouse, run_id: str, query_ids: Collection[str]) -> Mapping[str, Query]:
+    """Some committed queries of a run by id; for a few, this is faster than `queries_of`."""
+    rows = read_table(warehouse, "queries", run_id=run_id)
+    chosen = rows.filter(pc.is_in(rows["query_id"], pa.array(sorted(query_ids), pa.string())))
+    return {row.query_id: row for row in rows_from_arrow("queries", chosen) if isinstance(row, Query)}
+
+
+@lru_cache(maxsize=4)
+def _as_of(warehouse: Warehouse, run_id: str, log_entry: str) -> Mapping[str, Query]:
+    rows = read_rows(warehouse, Query, run_id=run_id)
+    return {query.query_id: query for query in sorted(rows, key=lambda query: query.query_id)}
 
 
 def read_episodes(
@@ -171,16 +208,50 @@ def _rollout_calls(warehouse: Warehouse, chosen: _Chosen) -> Iterator[ModelCall]
     stored = read_batches(warehouse, "model_calls", rounds=chosen.rounds, run_id=chosen.run_id, between=chosen.bounds)
     for batch in stored:
         wanted = pc.and_(
-            pc.is_in(batch["trajectory_id"], chosen.ids), pc.invert(pc.starts_with(batch["role"], "critic"))
+            pc.is_in(batch["trajectory_id"], chosen.ids), pc.invert(pc.starts_with(batch["role"], _CRITIC))
         )
         found = pa.Table.from_batches([batch.filter(wanted)])
         yield from _records("model_calls", ModelCall, found)
+
+
+def read_role_calls(
+    warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int] | None = None
+) -> Mapping[str, tuple[ModelCall, ...]]:
+    """The answered calls of an agent's roles by trajectory, in the order of steps and, in a step, of the roles.
+
+    Args:
+        warehouse: where to read.
+        run_id: the run of the trajectories.
+        trajectory_ids: the trajectories.
+        rounds: rounds of these trajectories, to read less; None reads all rounds.
+    """
+    calls: dict[str, list[ModelCall]] = defaultdict(list)
+    for call in _rollout_calls(warehouse, _Chosen(run_id, pa.array(sorted(trajectory_ids), pa.string()), rounds)):
+        if call.response is not None and call.trajectory_id is not None and call.step_index is not None:
+            calls[call.trajectory_id].append(call)
+    return {name: tuple(sorted(found, key=_place)) for name, found in calls.items()}
+
+
+def _place(call: ModelCall) -> tuple[int, int]:
+    order = _ORDER.index(call.role) if call.role in _ORDER else len(_ORDER)
+    return call.step_index or 0, order
 
 
 def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
     """Read all hints of a run, by guidance id."""
     rows = read_table(warehouse, "guidance", ["guidance_id", "text"], run_id=run_id)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def hints_of(warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str]) -> Mapping[str, str]:
+    """The hints of some trajectories, by trajectory id; a trajectory without guidance has none."""
+    made = read_table(warehouse, "trajectories", ["trajectory_id", "guidance_id"], run_id=run_id)
+    wanted = pc.and_(
+        pc.is_in(made["trajectory_id"], pa.array(sorted(trajectory_ids), pa.string())), pc.is_valid(made["guidance_id"])
+    )
+    given = zip(*(column.to_pylist() for column in made.filter(wanted).columns), strict=True)
+    texts = guidance_texts(warehouse, run_id)
+    return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in given}
 
 
 class _Chosen(NamedTuple):

@@ -15,10 +15,10 @@ from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
-from trajmill.warehouse.checks.unreadable import unreadable
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table, table_of
+from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import OFFLINE
 
 R = TypeVar("R", bound=Row)

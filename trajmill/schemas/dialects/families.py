@@ -7,25 +7,26 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects.base import Dialect
-from trajmill.schemas.dialects.gui_owl_1_5 import GuiOwl15Desktop, GuiOwl15Mobile
-from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
-from trajmill.schemas.dialects.qwen_vl import Qwen3Desktop, Qwen3Mobile, Qwen25Desktop, Qwen25Mobile
-from trajmill.schemas.dialects.read_aloud import ReadAloud
-from trajmill.schemas.dialects.ui_tars.dialect import UiTarsDesktop, UiTarsMobile
-from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.nearest import instead_of
-from trajmill.schemas.pixel_budget import (
+from trajmill.schemas.coordinates import (
     ANY_SIZE,
     GUI_OWL,
     QWEN2_5_VL,
     QWEN3_VL,
     SMALL_QWEN2_5_VL,
     UI_TARS,
+    CoordinateFrame,
+    CoordinateSpace,
     PixelBudget,
 )
+from trajmill.schemas.dialects.base import Dialect
+from trajmill.schemas.dialects.gui_owl_1_5 import GuiOwl15Desktop, GuiOwl15Mobile
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.dialects.qwen_vl import Qwen3Desktop, Qwen3Mobile, Qwen25Desktop, Qwen25Mobile
+from trajmill.schemas.dialects.read_aloud import ReadAloud
+from trajmill.schemas.dialects.ui_tars import UiTarsDesktop, UiTarsMobile
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.query import Platform
 
 

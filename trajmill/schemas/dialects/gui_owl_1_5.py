@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trajmill.schemas.dialects.published_calls import COMPUTER_USE, MOBILE_USE, PublishedToolDialect
+from trajmill.schemas.dialects.base import GUI_OWL_1_5
 from trajmill.schemas.dialects.published_tools import (
     COMPUTER_ACTIONS,
+    COMPUTER_USE,
     MOBILE_ACTIONS,
+    MOBILE_USE,
+    PublishedToolDialect,
     computer_message,
     mobile_message,
 )
-from trajmill.schemas.dialects.signs import GUI_OWL_1_5
 from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
 _LABEL = "Action:"

@@ -14,9 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trajmill.schemas.dialects.published_calls import COMPUTER_USE, MOBILE_USE, PublishedToolDialect
-from trajmill.schemas.dialects.published_tools import computer_message, mobile_message
-from trajmill.schemas.dialects.signs import QWEN2_5_VL, QWEN3_VL
+from trajmill.schemas.dialects.base import QWEN2_5_VL, QWEN3_VL
+from trajmill.schemas.dialects.published_tools import (
+    COMPUTER_USE,
+    MOBILE_USE,
+    PublishedToolDialect,
+    computer_message,
+    mobile_message,
+)
 from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
 _MOBILE_2_5 = ("key", "click", "long_press", "swipe", "type", "system_button", "open", "wait", "terminate")

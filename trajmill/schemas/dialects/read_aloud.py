@@ -16,8 +16,7 @@ from typing import Final
 
 from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
 from trajmill.schemas.coordinates import CoordinateFrame
-from trajmill.schemas.dialects.base import ParseFailure, Reply
-from trajmill.schemas.dialects.signs import READ_ALOUD, dialect_seen_in
+from trajmill.schemas.dialects.base import READ_ALOUD, ParseFailure, Reply, dialect_seen_in
 from trajmill.schemas.dialects.tool_call import one_line, refusal, storable, written_extent, written_position
 from trajmill.schemas.geometry import Point
 

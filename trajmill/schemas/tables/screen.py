@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import pyarrow as pa
 
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Row, arrow_type
 
 IMAGE = pa.struct([pa.field("bytes", pa.binary()), pa.field("path", pa.string())])
@@ -34,3 +35,31 @@ class Screen(Row):
     """The encoded image (PNG); stored as the struct that Hugging Face datasets read."""
     elements: tuple[UIElement, ...]
     """The accessibility tree in reading order; empty without one."""
+
+
+class ObservedScreens:
+    """Reads the screens of observations in memory, e.g. those of a finished attempt."""
+
+    def __init__(self, observations: Mapping[str, Observation]) -> None:
+        """Read from observations by screen id."""
+        self._observations = observations
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for an unknown id."""
+        return self._observations[screen_id].screen.encode()
+
+    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """The ids with their encoded images, one after the other. Raises KeyError for an unknown id."""
+        return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""
+        return self._observations[screen_id].elements or ()
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for an unknown id."""
+        return self._observations[screen_id].screen.size
+
+    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
+        """The accessibility trees in the order of the ids, lists of `ELEMENT`. Raises KeyError for an unknown id."""
+        return tree_column([self.elements(screen_id) for screen_id in screen_ids])

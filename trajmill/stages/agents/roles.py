@@ -16,8 +16,8 @@ from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import AgentCall, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import Malformed, one_line, read_sections

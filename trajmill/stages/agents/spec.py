@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from pydantic import AfterValidator, PositiveInt
 from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.known_name import UNKNOWN_KIND
+from trajmill.schemas.names import UNKNOWN_KIND
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.parts import PartGroup
 

@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_v
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.known_name import known_by
+from trajmill.schemas.names import known_by
 from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.schemas.tables.model_call import ModelCall

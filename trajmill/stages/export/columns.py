@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.export.base import ImageReader

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.stages.environments.simulated.app_files.loader import (
     Mistake,
     WritersGuide,

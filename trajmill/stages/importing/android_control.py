@@ -28,8 +28,8 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.text import storable
 from trajmill.stages.importing.base import (
     BadRecording,
     BadRecordingError,

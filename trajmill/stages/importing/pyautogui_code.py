@@ -22,7 +22,7 @@ from trajmill.schemas.actions import (
     Wait,
 )
 from trajmill.schemas.geometry import Point, Size
-from trajmill.schemas.python_text import parse_python
+from trajmill.schemas.text import parse_python
 
 _LONGEST: Final = 20_000
 """Most characters of an action; longer ones are not parsed."""

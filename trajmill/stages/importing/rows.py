@@ -11,10 +11,10 @@ from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.query import RECORDED, Query, Source, Split
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
 from trajmill.stages.importing.base import BadRecordingError, RecordedScreen, RecordedStep, Recording
 from trajmill.stages.rollout.episode import storable_decision, target_element

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.pixel_budget import PixelBudget
 
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 """Pillow's errors for bytes that are no image, or a broken or far too large one."""

@@ -6,8 +6,8 @@ import json
 
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.text import storable
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 
 

@@ -13,7 +13,7 @@ from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.known_name import known_by
+from trajmill.schemas.names import known_by
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.models.base import ContextBudget, budget_of
 from trajmill.stages.parts import PartGroup

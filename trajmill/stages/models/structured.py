@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.record import Record, content_id
-from trajmill.schemas.storable import storable
+from trajmill.schemas.text import storable
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, forget_answer
 

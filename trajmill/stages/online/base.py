@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split

@@ -19,8 +19,8 @@ from starlette.websockets import WebSocketClose
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.text import storable
 from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, WireScreen, WireTask, to_screen
 from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.online.base import AGENT, EndedEpisode, EpisodeOrder, ShownStep

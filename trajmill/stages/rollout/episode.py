@@ -28,11 +28,11 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import StopReason, Trajectory
+from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Agent, AgentCall, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks

@@ -1,4 +1,4 @@
-"""Asks a store in a bucket again for a while, and says in one line why it does not answer."""
+"""Retries requests to a bucket, and turns errors of stores and of damaged files into one line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar
+
+import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
@@ -116,6 +119,28 @@ def is_unanswered(error: Exception) -> bool:
 def is_of_store(error: Exception) -> bool:
     """Whether an error of Delta, DuckDB or pyarrow that read a bucket says nothing about the file."""
     return is_unanswered(error) or any(sign in str(error) for sign in (*_NO_BUCKET, *_DENIED))
+
+
+@contextmanager
+def damage_as_error(where: Path | str) -> Iterator[None]:
+    """Turn the error of pyarrow about a missing or damaged Parquet file into one line.
+
+    Raises:
+        BadInputError: a file at `where`, a path or an URL, cannot be read.
+        StoreError: the store does not answer.
+    """
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        raise unreadable(where, error) from error
+
+
+def unreadable(where: Path | str, error: Exception) -> BadInputError | StoreError:
+    """The line about an error of pyarrow or DuckDB that reads committed files at `where`."""
+    if is_of_store(error):
+        return store_error(str(where), error)
+    reason = str(error).splitlines()[0]
+    return BadInputError(f"{where}: a committed file is missing or damaged ({reason}); restore it from a copy")
 
 
 def credentials_key() -> CredentialsKey:

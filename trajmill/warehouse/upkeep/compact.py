@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,17 +9,16 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.checks.log_entries import LOG, log_entries, make_log_durable
-from trajmill.warehouse.checks.unreadable import damage_as_error
 from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import committed_files, delta_table
+from trajmill.warehouse.commit import replace_files
+from trajmill.warehouse.delta_log import committed_files, newest_table
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.shards import DataFile, replace_shard
+from trajmill.warehouse.store.connection import damage_as_error
 
 _SMALL_BYTES = 32 << 20
 _FULL_BYTES = 128 << 20
@@ -55,7 +52,7 @@ def compact(warehouse: Warehouse) -> list[CompactedTable]:
 def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> CompactedTable:
     """Join neighbours among the small files of a table, if that saves at least `fewest` files; see `compact`."""
     folder, store = warehouse.table(table), warehouse.store
-    if not log_entries(warehouse, table):
+    if newest_table(warehouse, table) is None:
         return CompactedTable(table, 0, 0)
     with (
         sole_writer(warehouse, table),
@@ -69,12 +66,11 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
         if saved < fewest:
             return CompactedTable(table, len(files), len(files))
         joined = [_join(warehouse, table, group) for group in groups]
-        _commit(warehouse, table, [path for group in groups for path in group], joined)
-        # Otherwise every reader goes through the entries that added the small files.
-        delta = delta_table(warehouse, table)
-        assert delta is not None, "it has an entry now"
-        delta.create_checkpoint()
-        make_log_durable(warehouse, table)
+        replaced = [path for group in groups for path in group]
+        for path in replaced:
+            # `vacuum` counts the days from now: somebody may still be reading the version before.
+            store.touch(warehouse.name(path))
+        replace_files(warehouse, table, {path.name: _size(warehouse, path) for path in replaced}, joined)
     return CompactedTable(table, len(files), len(files) - saved)
 
 
@@ -108,27 +104,6 @@ def _rows(warehouse: Warehouse, table: str, files: Sequence[Path]) -> Iterator[p
         dataset = ds.dataset(names, schema=schema.remove_metadata(), format="parquet", filesystem=system)
         for batch in dataset.to_batches():
             yield pa.Table.from_batches([batch])
-
-
-def _commit(warehouse: Warehouse, table: str, replaced: Sequence[Path], joined: Sequence[DataFile]) -> None:
-    """Add a version to the log; deltalake's own commits can only add files, or replace all of them.
-
-    Nobody else adds one meanwhile: the caller holds the table's lock.
-    """
-    now = int(time.time() * 1000)
-    actions: list[dict[str, object]] = [{"commitInfo": {"timestamp": now, "operation": "OPTIMIZE"}}]
-    for path in replaced:
-        remove = {"path": path.name, "deletionTimestamp": now, "dataChange": False, "partitionValues": {}}
-        actions.append({"remove": remove | {"extendedFileMetadata": True, "size": _size(warehouse, path)}})
-        # `vacuum` counts the days from now: somebody may still be reading the version before.
-        warehouse.store.touch(warehouse.name(path))
-    for file in joined:
-        add = {"path": file.path, "size": file.size, "partitionValues": {}, "modificationTime": now}
-        actions.append({"add": add | {"dataChange": False, "stats": file.stats}})
-    entry = f"tables/{table}/{LOG}/{len(log_entries(warehouse, table)):020d}.json"
-    data = "".join(json.dumps(action) + "\n" for action in actions).encode()
-    if not warehouse.store.create(entry, data):
-        raise TrajmillError(f"{warehouse.store.uri(entry)}: another process has written to the table; run it again")
 
 
 def _size(warehouse: Warehouse, path: Path) -> int:

@@ -10,9 +10,9 @@ import pytest
 from tests.stages.queries.samples import drafted
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.observed_screens import ObservedScreens
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Query
+from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent

@@ -7,9 +7,9 @@ import io
 import pytest
 from PIL import Image
 
+from trajmill.schemas.coordinates import ANY_SIZE, QWEN2_5_VL
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.pixel_budget import ANY_SIZE, QWEN2_5_VL
 from trajmill.stages.models.local.chat import RecentPictures, rgb_pictures
 
 SIZE = Size(56, 84)

@@ -12,12 +12,11 @@ import pytest
 from tests.stages.models.fault_server import Fault, FaultReply, running_server
 from tests.stages.models.openai_api.asking import VARIABLES, asked, asked_all, request, settings
 from tests.stages.models.test_images import handle, picture
-from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.coordinates import QWEN3_VL, CoordinateFrame
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.pixel_budget import QWEN3_VL
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens, TokenLogprob
 from trajmill.stages.models.openai_api.model import OpenAiModel
 

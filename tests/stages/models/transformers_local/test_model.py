@@ -16,11 +16,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, GenerationMixin, Qwen2Config, Qwen2ForCausalLM
 
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS, build_tiny_vlm
-from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.coordinates import CoordinateSpace, PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.local.chat import render_chat, use_template
 from trajmill.stages.models.transformers_local.model import TransformersModel

@@ -9,7 +9,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.queries.sources import graph_sources, source_context
-from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import StageCount

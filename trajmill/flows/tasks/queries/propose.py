@@ -12,7 +12,7 @@ from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, propose_new_tasks
-from trajmill.pipelines.reading.history import read_history
+from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.registry import rows_from_arrow

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
 from trajmill.stages.environments.desktop.metrics import METRICS

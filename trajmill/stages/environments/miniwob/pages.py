@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Record
 from trajmill.stages.environments.miniwob.spec import SuiteName
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import (
     AnyWidget,

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import yaml
 
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.export.formats.llamafactory import SETTINGS_FILE
 
 _PREPROCESSOR, _PROCESSOR = "preprocessor_config.json", "processor_config.json"

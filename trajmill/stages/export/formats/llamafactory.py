@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 import yaml
 
+from trajmill.schemas.coordinates import QWEN3_VL
 from trajmill.schemas.dialects.families import Family
-from trajmill.schemas.pixel_budget import QWEN3_VL
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.messages import in_one_prompt, in_strings
 from trajmill.stages.export.formats.parquet import DATA_FOLDER

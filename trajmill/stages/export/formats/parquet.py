@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from trajmill.schemas.pixel_budget import PixelBudget
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.record import arrow_type
 from trajmill.stages.export.base import BulkScreenReader
 from trajmill.stages.export.columns import BOUNDED_IMAGES, IMAGES, with_features, with_images, without_images

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, PositiveInt, ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.tasks import first_mistake

@@ -14,10 +14,10 @@ from jinja2 import TemplateError
 from PIL import Image
 from transformers import PreTrainedTokenizerBase
 
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatMessage, MessagePart
 from trajmill.stages.models.images import sent_image
 

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
-from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.coordinates import CoordinateFrame, PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.images import sent_image

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from transformers import AutoImageProcessor, PreTrainedTokenizerBase
 
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.pixel_budget import PixelBudget
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.local.chat import RecentPictures, render_chat
 

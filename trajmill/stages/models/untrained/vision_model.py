@@ -15,8 +15,8 @@ from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.utils.logging import disable_progress_bar
 
+from trajmill.schemas.coordinates import SMALL_QWEN2_5_VL
 from trajmill.schemas.dialects.read_aloud import ACTION_WORDS, DO, FIND, MOST_PLACES, MOST_ROWS
-from trajmill.schemas.pixel_budget import SMALL_QWEN2_5_VL
 
 END: Final = "<|im_end|>"
 PADDING: Final = "<|endoftext|>"

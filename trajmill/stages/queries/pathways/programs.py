@@ -10,7 +10,7 @@ import yaml
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.failure import Failure

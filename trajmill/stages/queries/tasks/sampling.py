@@ -10,7 +10,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from trajmill.schemas.errors import BadInputError, FailureClass, StageError
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.query import Slot, Source
 from trajmill.stages.environments.simulated.annotations import PathMetadata, known_slots, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar

@@ -9,8 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, PositiveFloat
 from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.known_name import UNKNOWN_KIND, known_by
-from trajmill.schemas.nearest import instead_of
+from trajmill.schemas.names import UNKNOWN_KIND, instead_of, known_by
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.export.formats.base import TrainerFormat, format_spec
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport

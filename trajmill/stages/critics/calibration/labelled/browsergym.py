@@ -23,7 +23,7 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.geometry import Box, Point
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.python_text import parse_expression
+from trajmill.schemas.text import parse_expression
 
 Boxes = Mapping[str, Box]
 """The box of each element, by its BrowserGym id."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.text import storable
 from trajmill.stages.critics.base import vote_in
 from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of
 from trajmill.stages.critics.calibration.labelled.trajectories import (

@@ -27,10 +27,10 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.storable import storable
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.text import storable
 from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
 
 _PLACES = ("annotations.csv", "data/annotations.csv")

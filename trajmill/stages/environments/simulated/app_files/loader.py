@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trajmill.schemas.nearest import nearest
+from trajmill.schemas.names import nearest
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import EFFECT_KINDS, AppSpec, ErrandSpec
 

@@ -1,0 +1,193 @@
+"""Machines that have only an S3 server in common: Beam's job service, and worker pools with a disk of their own.
+
+Each is a session of processes with an empty home, working folder and folder for caches, so that killing it leaves
+nothing behind; in a network, each has a namespace of its own, too. A dispatcher hands each new worker to the next pool
+that answers, as a load balancer would.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+from tests.bucket_server import bucket_server, environment_for
+from tests.pipelines.executors.network import NAMESPACE, Link, network_if_possible
+from trajmill.pipelines.executors.beam import BeamSettings
+
+_ANSWER_SECONDS = 10.0
+"""Time after which a pool that does not answer is taken for dead."""
+_LOOPBACK = "127.0.0.1"
+_REPOSITORY = Path(__file__).parents[3]
+
+
+class Machine:
+    """One machine: a program, and the processes that it starts."""
+
+    def __init__(self, disk: Path, s3_endpoint: str, program: str, link: Link | None) -> None:
+        """Start a program on an empty disk, and wait until it serves; without a link it is on loopback."""
+        self.disk, self._link = disk, link
+        host = link.address if link else _LOOPBACK
+        for name in ("home", "tmp", "work", "caches"):
+            (disk / name).mkdir(parents=True)
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(_REPOSITORY),
+            "HOME": str(disk / "home"),
+            "TMPDIR": str(disk / "tmp"),
+            **environment_for(s3_endpoint, disk / "caches"),
+        }
+        self._log = (disk / "log").open("wb")
+        command = [sys.executable, "-m", f"tests.pipelines.executors.{program}", host]
+        self._process = subprocess.Popen(
+            [*NAMESPACE, *command] if link else command,
+            env=environment,
+            cwd=disk / "work",
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        self.address = f"{host}:{int(self._process.stdout.readline())}"
+        """Where its program serves."""
+        if link:
+            link.make(self._process.pid)
+
+    @property
+    def session(self) -> int:
+        """What all its processes call their session."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was not killed."""
+        return self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to all processes of the machine."""
+        os.killpg(self._process.pid, number)
+
+    def cut_off(self) -> None:
+        """Nothing comes from it any more: its link is taken down. On loopback, where there is none, it stands still."""
+        if self._link:
+            self._link.set_state("down")
+        else:
+            self.send(signal.SIGSTOP)
+
+    def come_back(self) -> None:
+        """It is there again, and goes on with what it did."""
+        if self._link:
+            self._link.set_state("up")
+        else:
+            self.send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End all its processes at once; killing twice is fine."""
+        if self._process.poll() is None:
+            self.send(signal.SIGKILL)
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._log.close()
+
+
+class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Hands each request for a worker to the next pool that answers."""
+
+    def __init__(self, pools: list[Machine]) -> None:
+        """Hand out to the pools that are in the list at the time."""
+        self._pools, self._turn = pools, count()
+
+    def StartWorker(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 (Beam's name)
+        """Start a worker at the next pool."""
+        for _ in range(len(self._pools)):
+            pool = self._pools[next(self._turn) % len(self._pools)]
+            try:
+                with grpc.insecure_channel(pool.address) as channel:
+                    return beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel).StartWorker(
+                        request, timeout=_ANSWER_SECONDS
+                    )
+            except grpc.RpcError:
+                continue
+        return beam_fn_api_pb2.StartWorkerResponse(error="no worker pool answers")
+
+
+@contextmanager
+def dispatched(pools: list[Machine], host: str) -> Iterator[str]:
+    """Serve a dispatcher of pools at an address of this process; gives it with the port."""
+    server = grpc.server(ThreadPoolExecutor(4))
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(Dispatcher(pools), server)
+    port = server.add_insecure_port(f"{host}:0")
+    server.start()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.stop(None)
+
+
+class Cluster:
+    """A job service and two worker pools, and the S3 server that they have in common."""
+
+    def __init__(
+        self,
+        s3_endpoint: str,
+        service: Machine,
+        pools: list[Machine],
+        dispatcher: str,
+        new_pool: Callable[[], Machine],
+    ) -> None:
+        self.s3_endpoint, self.service, self.pools, self._new_pool = s3_endpoint, service, pools, new_pool
+        self.options = (
+            f"--job_endpoint={service.address}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config={dispatcher}",
+        )
+
+    def replace_killed(self) -> None:
+        """Start a pool for each that was killed: the next test may cut one of two off."""
+        for place, pool in enumerate(self.pools):
+            if not pool.is_running:
+                self.pools[place] = self._new_pool()
+
+    def settings(self, restarts: int = 5, silent_seconds: float = 300.0) -> BeamSettings:
+        """What leads a pipeline here."""
+        return BeamSettings("PortableRunner", self.options, restarts, silent_seconds)
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Run a job service and two worker pools, each in a network namespace of its own where such can be made."""
+    with TemporaryDirectory(prefix="machines-") as temporary, ExitStack() as running:
+        # Sockets need a short path, so this is no folder of pytest's.
+        folder = Path(temporary)
+        network = running.enter_context(network_if_possible())
+        here = network.addresses[0] if network else _LOOPBACK
+        s3_endpoint = running.enter_context(bucket_server(here))
+
+        def started(number: int, program: str) -> Machine:
+            link = Link(network, number) if network else None
+            machine = Machine(folder / str(number), s3_endpoint, program, link)
+            running.callback(machine.kill)
+            return machine
+
+        with ThreadPoolExecutor() as starting:
+            service, *pools = starting.map(started, (1, 2, 3), ("job_service", "worker_pool", "worker_pool"))
+        numbers = count(4)
+        yield Cluster(
+            s3_endpoint,
+            service,
+            pools,
+            running.enter_context(dispatched(pools, here)),
+            lambda: started(next(numbers), "worker_pool"),
+        )

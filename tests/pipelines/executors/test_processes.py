@@ -1,0 +1,138 @@
+"""Worker processes side by side: they overlap, replace one that was killed, and tell errors as they are."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from trajmill.pipelines.drawing import drawing_processes
+from trajmill.pipelines.executors.processes import WorkerDiedError, WorkerLane, side_by_side
+from trajmill.schemas.errors import BadInputError
+
+pytestmark = pytest.mark.slow
+
+
+def meet(folder: Path, shard: str) -> None:
+    """Wait until two processes are at work at the same time."""
+    (folder / f"{os.getpid()}").touch()
+    while len(list(folder.iterdir())) < 2:
+        time.sleep(0.01)
+
+
+def die_once(folder: Path, shard: str) -> None:
+    """Kill this process at the first try of shard b."""
+    tries = folder / shard
+    tries.write_text(f"{tries.read_text() if tries.exists() else ''}x")
+    if shard == "b" and tries.read_text() == "x":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_always(shard: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refuse(shard: str) -> None:
+    raise BadInputError(f"{shard}: is wrong")
+
+
+def hold(shard: str) -> None:
+    """Keep a semaphore as long as this process lives, as progress bars of libraries do."""
+    vars(multiprocessing)[shard] = multiprocessing.Lock()
+
+
+def test_processes_that_end_with_their_owner_leave_nothing_behind() -> None:
+    code = f"from {__name__} import hold, side_by_side; side_by_side(hold, ['a', 'b'], 2)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+
+
+def draw(shard: str) -> None:
+    """Start processes that draw, as a rollout does."""
+    assert drawing_processes().submit(len, shard).result() == 1
+
+
+def test_processes_do_not_wait_at_their_end_for_those_that_draw() -> None:
+    code = (
+        f"import time; from {__name__} import draw, side_by_side; side_by_side(draw, ['a', 'b'], 2)\n"
+        "began = time.monotonic()\n"
+        "def tell(): print(time.monotonic() - began < 8)\n"
+        "import multiprocessing.util; multiprocessing.util.Finalize(None, tell, exitpriority=0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
+
+
+def hold_until_another_fails(shard: str) -> None:
+    hold(shard)
+    if shard == "a":
+        time.sleep(0.5)
+        raise BadInputError("a: is wrong")
+    time.sleep(60)
+
+
+def test_a_process_that_is_ended_at_its_work_leaves_nothing_behind() -> None:
+    code = (
+        f"from {__name__} import BadInputError, hold_until_another_fails, side_by_side\n"
+        "try: side_by_side(hold_until_another_fails, ['a', 'b'], 2)\n"
+        "except BadInputError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=40)
+    assert (ended.stdout, ended.stderr) == ("a: is wrong\n", "")
+
+
+def fail_or_work(shard: str) -> None:
+    if shard == "a":
+        raise BadInputError("a: is wrong")
+    time.sleep(60)
+
+
+def test_a_process_that_starts_after_another_has_failed_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    class LateLane(WorkerLane):
+        def _start(self) -> Connection:
+            assert ended.wait(60)
+            return super()._start()
+
+        def end(self) -> int | None:
+            code = super().end()
+            ended.set()
+            return code
+
+    lanes = [WorkerLane(), LateLane()]
+    monkeypatch.setattr("trajmill.pipelines.executors.processes._lane", lanes.__getitem__)
+    began = time.monotonic()
+    with pytest.raises(BadInputError, match="a: is wrong"):
+        side_by_side(fail_or_work, ["a", "b"], 2)
+    assert time.monotonic() - began < 50
+
+
+def test_two_processes_work_at_the_same_time(tmp_path: Path) -> None:
+    side_by_side(partial(meet, tmp_path), ["a", "b"], 2)
+    assert str(os.getpid()) not in {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_killed_process_is_replaced_and_its_shard_done_again(tmp_path: Path) -> None:
+    side_by_side(partial(die_once, tmp_path), ["a", "b", "c", "d"], 2)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "x", "b": "xx", "c": "x", "d": "x"}
+
+
+def test_processes_that_die_at_a_shard_again_and_again_end_the_stage_with_one_line() -> None:
+    with pytest.raises(WorkerDiedError, match=r"died again and again \(exit code -9\)"):
+        side_by_side(die_always, ["a", "b"], 2)
+
+
+def test_an_error_of_the_work_is_raised_as_it_is_and_ends_the_others() -> None:
+    with pytest.raises(BadInputError, match=r"^a: is wrong$"):
+        side_by_side(refuse, ["a"], 2)
+    side_by_side(print, ["after an error there are processes again"], 2)

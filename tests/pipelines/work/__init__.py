@@ -1,1 +1,0 @@
-"""Tests of how work is named and divided."""

@@ -1,0 +1,163 @@
+"""Damaged files of a warehouse: each is one line that names the file, and never fewer rows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.warehouse.samples import commit_rows, observation, stage_run, step_verdicts
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Origin
+from trajmill.warehouse.commit import commit
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staging import mark_done, read_marker
+
+TABLE = "step_verdicts"
+COUNT = f"SELECT count(*) AS n FROM {TABLE}"
+
+
+@pytest.fixture(scope="module")
+def undamaged(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    warehouse = create_warehouse(tmp_path_factory.mktemp("undamaged") / "a warehouse")
+    for number in (1, 2, 3):
+        at = stage_run("judge", number)
+        commit_rows(warehouse, at, *step_verdicts(5, at))
+    return warehouse
+
+
+@pytest.fixture
+def three_rounds(undamaged: Warehouse, tmp_path: Path) -> Warehouse:
+    shutil.copytree(undamaged.root, tmp_path / "a warehouse")
+    return open_warehouse(tmp_path / "a warehouse")
+
+
+def log_of(warehouse: Warehouse) -> list[Path]:
+    return sorted((warehouse.table(TABLE) / "_delta_log").glob("*.json"))
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut_at_a_line(path: Path) -> None:
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("damage", "says"), [(emptied, "empty"), (Path.unlink, "missing"), (cut_at_a_line, r"has \d+ of the \d+ bytes")]
+)
+@pytest.mark.parametrize("version", [0, 2, 3])
+def test_a_damaged_log_entry_is_named(
+    three_rounds: Warehouse, version: int, damage: Callable[[Path], None], says: str
+) -> None:
+    entry = log_of(three_rounds)[version]
+    damage(entry)
+    reads: list[Callable[[], object]] = [lambda: read_table(three_rounds, TABLE), lambda: run_sql(three_rounds, COUNT)]
+    for read in reads:
+        with pytest.raises(BadInputError, match=rf"\A[^\n]*{entry.name}: {says}[^\n]*; restore[^\n]*\Z"):
+            read()
+
+
+@pytest.mark.slow
+def test_nothing_is_committed_on_top_of_a_damaged_log(three_rounds: Warehouse) -> None:
+    emptied(log_of(three_rounds)[-1])
+    with pytest.raises(BadInputError, match="empty"):
+        commit(three_rounds, TABLE, [], stage_run("judge", 4))
+    assert len(log_of(three_rounds)) == 4
+
+
+def test_a_table_of_an_earlier_trajmill_is_read_and_its_gaps_are_named(three_rounds: Warehouse) -> None:
+    (three_rounds.table(TABLE) / "_log_sizes.json").unlink()
+    assert read_table(three_rounds, TABLE).num_rows == 15
+    log_of(three_rounds)[2].write_text("{")
+    with pytest.raises(BadInputError, match=r"\A[^\n]*2\.json: not a log of Delta[^\n]*\Z"):
+        read_table(three_rounds, TABLE)
+    log_of(three_rounds)[2].unlink()
+    with pytest.raises(BadInputError, match=r"2\.json: missing"):
+        read_table(three_rounds, TABLE)
+
+
+def test_what_other_programs_commit_is_read(three_rounds: Warehouse) -> None:
+    DeltaTable(str(three_rounds.table(TABLE))).optimize.compact()
+    assert read_table(three_rounds, TABLE).num_rows == 15
+
+
+def test_a_commit_that_was_killed_before_its_sizes_were_written_is_completed(three_rounds: Warehouse) -> None:
+    sizes = three_rounds.table(TABLE) / "_log_sizes.json"
+    before = sizes.read_text()
+    at = stage_run("judge", 4)
+    rows = read_table(three_rounds, TABLE)
+    for _ in range(2):
+        commit(three_rounds, TABLE, [write_shard(three_rounds, TABLE, at, rows)], at)
+        after = sizes.read_text()
+        sizes.write_text(before)
+    assert len(after) > len(before)
+
+
+def flipped_in_the_footer(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-60] + bytes(60))
+
+
+def cut_in_the_middle(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:200])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", [emptied, Path.unlink, cut_in_the_middle, flipped_in_the_footer])
+def test_a_damaged_table_file_is_named(three_rounds: Warehouse, damage: Callable[[Path], None]) -> None:
+    file = three_rounds.table(TABLE) / stage_run("judge", 2).shard_name()
+    damage(file)
+    three_rounds.database.unlink()
+    reads: list[Callable[[], object]] = [
+        lambda: read_table(three_rounds, TABLE),
+        lambda: list(read_batches(three_rounds, TABLE)),
+        lambda: run_sql(three_rounds, COUNT),
+    ]
+    for read in reads:
+        with pytest.raises(BadInputError, match=rf"\A[^\n]*{file.name}[^\n]*; restore[^\n]*\Z"):
+            read()
+
+
+def test_a_table_file_that_is_cut_after_the_views_were_made_is_no_mistake_of_the_query(three_rounds: Warehouse) -> None:
+    file = three_rounds.table(TABLE) / stage_run("judge", 2).shard_name()
+    cut_in_the_middle(file)
+    with pytest.raises(BadInputError, match=rf"\A[^\n]*{file.name}[^\n]*; restore it from a copy\Z"):
+        run_sql(three_rounds, COUNT)
+
+
+def test_a_damaged_file_of_screens_is_named(warehouse: Warehouse) -> None:
+    at = stage_run("rollout")
+    origin = Origin(round=1, run_id=at.run_id, code_version="test")
+    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
+    journal.append(observation(1))
+    file = write_screens(warehouse, at, origin, "draw-v1")
+    commit(warehouse, "screens", [file], at)
+    screens = WarehouseScreens(warehouse)
+    cut_in_the_middle(warehouse.table("screens") / file.path)
+    reads: list[Callable[[], object]] = [
+        lambda: WarehouseScreens(warehouse),
+        lambda: screens.image(observation(1).screen.screen_id),
+    ]
+    for read in reads:
+        with pytest.raises(BadInputError, match=rf"\A[^\n]*{file.path}[^\n]*; restore it from a copy\Z"):
+            read()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"key": "k"}'])
+def test_a_damaged_marker_names_its_file(warehouse: Warehouse, text: str) -> None:
+    folder = stage_run("judge").staging(warehouse)
+    mark_done(warehouse, folder, "k", {})
+    (folder / "done.json").write_text(text)
+    with pytest.raises(BadInputError, match=r"\A[^\n]*done\.json:1: not the marker[^\n]*\Z"):
+        read_marker(warehouse, folder, "k")

@@ -1,1 +1,0 @@
-"""Where pipelines run: the Beam runner, what travels to its workers, and the watch over a job on other machines."""

@@ -1,0 +1,1 @@
+"""Executors: what does the shards of a stage."""

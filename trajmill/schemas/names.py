@@ -1,0 +1,55 @@
+"""Names that a user may mistype: the nearest known one for messages, and fields that accept only known names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+from trajmill.schemas.errors import BadInputError
+
+UNKNOWN_KIND: Final = "unknown_kind"
+"""The pydantic error type of an unknown name; its message proposes the nearest name."""
+CUTOFF = 0.5
+"""Least similarity (difflib's ratio, 0 to 1) at which a known name is proposed."""
+MOST_LISTED = 20
+"""Most known names in a message."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most similar to a mistyped one; None if none is similar."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=CUTOFF)
+    return close[0] if close else None
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: the nearest known name, or all known names."""
+    names = list(known)
+    close = nearest(name, names)
+    if close is not None:
+        return f"did you mean {close}?"
+    if not names:
+        return "there are none"
+    rest = f", ... ({len(names)} in all)" if len(names) > MOST_LISTED else ""
+    return f"there are {', '.join(names[:MOST_LISTED])}{rest}"
+
+
+def known_by(look_up: Callable[[str], object]) -> AfterValidator:
+    """A pydantic annotation of a text field, or a tuple of texts: only names that `look_up` finds are valid.
+
+    Args:
+        look_up: raises `BadInputError` for an unknown name.
+    """
+
+    def known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in (names,) if isinstance(names, str) else names:
+            try:
+                look_up(name)
+            except BadInputError as error:
+                raise PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": str(error)}) from None
+        return names
+
+    return AfterValidator(known)

@@ -1,1 +1,0 @@
-"""Notices lost and damaged files, and names them."""

@@ -1,0 +1,289 @@
+"""Journals of the screens that workers have seen, and the files of table `screens` that are written from them.
+
+A journal has each screen once. A record is a fixed header (lengths of id, tree and image in bytes; width and height in
+pixels), then the id, the tree as JSON and the image. A reader may open a journal while its worker is still writing; it
+sees only complete records.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import pyarrow as pa
+
+from trajmill.schemas import SCHEMA_VERSION
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.registry import arrow_schema
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.shards import DataFile, write_shard
+from trajmill.warehouse.staging import append_whole, open_for_append
+from trajmill.warehouse.store.parts import JournalParts, stored_journals
+
+_HEADER = struct.Struct(">HIIHH")
+_SUFFIX = ".screens"
+_SCREENS_PER_BATCH = 64
+_LEAST_BYTES = 64 << 20
+"""What is smaller is written in less than a second at the end."""
+_LEAST_SHARE = 8
+"""And a file has at least this part of what was written before, so that a large stage has some dozen files."""
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class StagedScreen(NamedTuple):
+    """One screen in a journal."""
+
+    screen_id: str
+    size: Size
+    image: bytes
+    elements: list[tuple[Any, ...]]
+    """As tuples of plain values: most are only written again, so that no `UIElement` is made of them."""
+
+
+def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
+    """Path of the journal of screens of a shard."""
+    return at.staging(warehouse) / f"{shard}{_SUFFIX}"
+
+
+def journal_paths(warehouse: Warehouse, at: StageRun) -> list[Path]:
+    """Paths of the journals of screens of a stage, including those of an earlier division into shards."""
+    return stored_journals(warehouse, at, f"*{_SUFFIX}")
+
+
+class _Record(NamedTuple):
+    """A screen as it is written."""
+
+    name: bytes
+    tree: bytes
+    image: bytes
+    size: Size
+
+    @classmethod
+    def of(cls, seen: Observation) -> Self:
+        screen = seen.screen
+        return cls(screen.screen_id.encode(), _tree_to_json(seen.elements or ()), screen.encode(), screen.size)
+
+    @property
+    def parts(self) -> tuple[bytes, ...]:
+        header = _HEADER.pack(len(self.name), len(self.tree), len(self.image), self.size.width, self.size.height)
+        return header, self.name, self.tree, self.image
+
+
+class _RecordSpan(NamedTuple):
+    """The positions of the parts of a record in the file, in bytes."""
+
+    tree: int
+    image: int
+    end: int
+    size: Size
+
+
+class ScreenJournal:
+    """An append-only file of screens, written by one process at a time; also reads them by id."""
+
+    def __init__(self, path: Path) -> None:
+        """Use the journal at `path` and find its complete records; the first `append` makes the file if missing."""
+        self.path = path
+        self._spans: dict[str, _RecordSpan] = {}
+        self._complete_bytes = 0
+        self._writer: int | None = None
+        self._reader: int | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Find the records that the writer of the file has completed since."""
+        if self.path.exists():
+            self._scan()
+
+    def append(self, *observations: Observation) -> None:
+        """Draw and store the screens of observations, in one write; those that are stored already are not drawn.
+
+        Raises:
+            TrajmillError: the disk is full; the journal is unchanged.
+        """
+        new = {seen.screen.screen_id: seen for seen in observations if seen.screen.screen_id not in self._spans}
+        records = [_Record.of(seen) for seen in new.values()]
+        if not records:
+            return
+        with disk_full_as_error(self.path):
+            if self._writer is None:
+                self._writer = open_for_append(self.path, self._complete_bytes)
+            append_whole(self._writer, b"".join(chain.from_iterable(record.parts for record in records)))
+        for screen_id, record in zip(new, records, strict=True):
+            self._remember(screen_id, len(record.tree), len(record.image), record.size)
+
+    def ids(self) -> Collection[str]:
+        """Ids of the screens in the journal, oldest first."""
+        return self._spans.keys()
+
+    def screen(self, screen_id: str) -> StagedScreen:
+        """A screen, to be written into the table. Raises KeyError for one that is not in the journal."""
+        span = self._spans[screen_id]
+        tree = _plain_tree(self._read(span.tree, span.image))
+        return StagedScreen(screen_id, span.size, self._read(span.image, span.end), tree)
+
+    def image(self, screen_id: str) -> bytes:
+        """The encoded image. Raises KeyError for a screen that is not in the journal."""
+        span = self._spans[screen_id]
+        return self._read(span.image, span.end)
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        """The accessibility tree. Raises KeyError for a screen that is not in the journal."""
+        span = self._spans[screen_id]
+        return _tree_from_json(self._read(span.tree, span.image))
+
+    def size(self, screen_id: str) -> Size:
+        """Width and height in pixels. Raises KeyError for a screen that is not in the journal."""
+        return self._spans[screen_id].size
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        for descriptor in (self._writer, self._reader):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._writer = self._reader = None
+
+    def _scan(self) -> None:
+        with self.path.open("rb") as file:
+            length = file.seek(0, os.SEEK_END)
+            while self._complete_bytes + _HEADER.size <= length:
+                file.seek(self._complete_bytes)
+                id_bytes, tree_bytes, image_bytes, width, height = _HEADER.unpack(file.read(_HEADER.size))
+                if self._complete_bytes + _HEADER.size + id_bytes + tree_bytes + image_bytes > length:
+                    return
+                self._remember(file.read(id_bytes).decode(), tree_bytes, image_bytes, Size(width, height))
+
+    def _remember(self, screen_id: str, tree_bytes: int, image_bytes: int, size: Size) -> None:
+        tree = self._complete_bytes + _HEADER.size + len(screen_id.encode())
+        self._complete_bytes = tree + tree_bytes + image_bytes
+        self._spans[screen_id] = _RecordSpan(tree, tree + tree_bytes, self._complete_bytes, size)
+
+    def _read(self, start: int, end: int) -> bytes:
+        if self._reader is None:
+            self._reader = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(self._reader, end - start, start)
+
+
+@contextmanager
+def stored_screen_journal(warehouse: Warehouse, at: StageRun, shard: str) -> Iterator[ScreenJournal]:
+    """The journal of a shard without another journal: it is stored at the end, also where there is a bucket."""
+    path = journal_path(warehouse, at, shard)
+    parts = JournalParts(warehouse, at, [path])
+    with closing(ScreenJournal(path)) as journal:
+        yield journal
+    parts.publish(parts.sizes())
+
+
+def _tree_to_json(elements: Sequence[UIElement]) -> bytes:
+    # Text on a screen may contain lone surrogates, which no UTF-8 column can store.
+    return _TO_JSON(elements).encode("utf-8", "replace")
+
+
+def _tree_from_json(text: bytes) -> tuple[UIElement, ...]:
+    return tuple(
+        UIElement(role, label, Box(*bounds), tuple(states), value, element_id)
+        for role, label, bounds, states, value, element_id in _plain_tree(text)
+    )
+
+
+def _plain_tree(text: bytes) -> list[tuple[Any, ...]]:
+    """The elements with their fields in the order of `UIElement`, which is that of the column."""
+    return list(map(tuple, json.loads(text)))
+
+
+def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> DataFile:
+    """Write the stage's only shard of `screens`: the screens in its journals that are not committed yet, sorted by id.
+
+    Args:
+        warehouse: where to write.
+        at: the stage run of the journals; a screen may be in several of them.
+        origin: common columns of the rows.
+        made_by: the environment that drew the screens.
+    """
+    [file] = NewScreens(warehouse, at, origin, made_by).write()
+    return file
+
+
+class NewScreens:
+    """The screens in the journals of a stage that are not committed yet, each of which it writes once.
+
+    A process that was killed leaves the journals, and files that nobody commits: the next one begins at the first
+    screen again, and what it writes takes the names of those files.
+    """
+
+    def __init__(self, warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> None:
+        """Read no journal yet; the arguments are those of `write_screens`."""
+        self._warehouse, self._at = warehouse, at
+        self._common = origin.common(made_by) | {"schema_version": SCHEMA_VERSION}
+        self._committed = WarehouseScreens(warehouse)
+        self._journals: dict[Path, ScreenJournal] = {}
+        self._written: set[str] = set()
+        self._seen = 0
+        self._files: list[DataFile] = []
+
+    def write_grown(self) -> None:
+        """Write a file if the journals have grown by enough for one.
+
+        Not where there is a bucket: journals are parts there, which are joined when no more of them come.
+        """
+        if self._warehouse.store.is_local:
+            size = sum(path.stat().st_size for path in journal_paths(self._warehouse, self._at))
+            if size - self._seen >= max(_LEAST_BYTES, self._seen // _LEAST_SHARE):
+                self._seen = size
+                self.write()
+
+    def write(self) -> list[DataFile]:
+        """Write a file of all that no file has yet; returns all files, the last one without rows if there was nothing.
+
+        Raises:
+            TrajmillError: the disk is full.
+        """
+        journals = self._grown_journals()
+        holders = {
+            screen_id: journal
+            for journal in journals
+            for screen_id in journal.ids()
+            if screen_id not in self._written and screen_id not in self._committed
+        }
+        staged = (holders[screen_id].screen(screen_id) for screen_id in sorted(holders))
+        try:
+            shard = f"{len(self._files):05d}"
+            self._files.append(write_shard(self._warehouse, "screens", self._at, self._batches(staged), shard))
+        finally:
+            for journal in journals:
+                journal.close()
+        self._written.update(holders)
+        return self._files
+
+    def _grown_journals(self) -> list[ScreenJournal]:
+        for path in journal_paths(self._warehouse, self._at):
+            if path in self._journals:
+                self._journals[path].refresh()
+            else:
+                self._journals[path] = ScreenJournal(path)
+        return list(self._journals.values())
+
+    def _batches(self, screens: Iterator[StagedScreen]) -> Iterator[pa.RecordBatch]:
+        while batch := list(islice(screens, _SCREENS_PER_BATCH)):
+            rows = [
+                {
+                    "screen_id": screen.screen_id,
+                    "width": screen.size.width,
+                    "height": screen.size.height,
+                    "image": {"bytes": screen.image, "path": None},
+                    "elements": screen.elements,
+                    **self._common,
+                }
+                for screen in batch
+            ]
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema("screens"))
