@@ -98,9 +98,9 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit is lowered as its packages shrink, and never raised.
-    Budget(("schemas",), 4_150),
-    Budget(("warehouse",), 4_950),
-    Budget(("pipelines",), 5_300),
+    Budget(("schemas",), 4_060),
+    Budget(("warehouse",), 4_770),
+    Budget(("pipelines",), 4_740),
     Budget(("flows",), 14_570),
     Budget(("stages/environments",), 16_900),
     Budget(("stages/queries",), 7_110),
@@ -111,9 +111,9 @@ _BUDGETS = (
     Budget(("stages/training",), 3_900),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_270),
     Budget(("stages/graphs", "stages/annotation"), 4_210),
-    Budget(("",), 90_600),
+    Budget(("",), 87_300),
 )
-_MOST_FILES = 1_020
+_MOST_FILES = 690
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
 _COUNT_IMPORTED = """
