@@ -9,7 +9,7 @@ from zlib import crc32
 
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config, JudgeSection, QueriesSection
-from trajmill.flows.configuration.models import CriticRoles, ModelsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 

@@ -19,7 +19,7 @@ from tests.stages.importing import samples
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.importing.import_folder import import_folder
 from trajmill.flows.nights.maintain import keep_small
-from trajmill.flows.policies.commands import list_policies, promote_policy
+from trajmill.flows.policies.addition import list_policies, promote_policy
 from trajmill.stages.importing.base import layout_spec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table

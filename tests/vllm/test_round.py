@@ -11,7 +11,7 @@ from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.models import CriticRoles, ModelsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.stage import report_of

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import PositiveInt, ValidationError
 
-from trajmill.flows.configuration.by_kind import by_kind
-from trajmill.flows.configuration.tables import all_tables, key_paths, spec_at, tables_in
+from trajmill.flows.configuration.tables import all_tables, by_kind, key_paths, spec_at, tables_in
 from trajmill.schemas.names import UNKNOWN_KIND
 from trajmill.schemas.spec import Spec
 from trajmill.stages.parts import PartGroup

@@ -10,9 +10,8 @@ from tests.stages.agents.test_end_to_end import CLICK, Scripted
 from tests.stages.rollout.toy import toy_query
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.judges import own_judge
-from trajmill.flows.configuration.models import PromptsSection
-from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.configuration.judges import own_judge, prompts_of
+from trajmill.flows.configuration.sections import PromptsSection
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.errors import BadInputError

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.models import ModelsSection
+from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.configuration.untrained_policy import make_untrained_policy
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.spec import SimulatedSpec

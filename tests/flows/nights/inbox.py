@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trajmill.flows.configuration.serve import NotifySection
+from trajmill.flows.configuration.sections import NotifySection
 
 
 class Inbox(NotifySection):

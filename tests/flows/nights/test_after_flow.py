@@ -18,8 +18,7 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.flows.nights.log import Ending, FlowEnd, ended_flows
 from trajmill.flows.nights.nightly import nightly
 from trajmill.flows.nights.notices import conclude, end_lost_runs
-from trajmill.flows.report.nights import read_nights
-from trajmill.flows.report.page import render_report
+from trajmill.flows.report.page import read_nights, render_report
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.views import refresh_views
 

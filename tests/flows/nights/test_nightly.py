@@ -15,7 +15,7 @@ from tests.flows.tasks.test_judge_served import served as judged_by_server
 from tests.flows.tasks.test_train import tiny_config
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.serve import ServeSection
+from trajmill.flows.configuration.sections import ServeSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.nights.log import Ending, FlowEnd

@@ -9,7 +9,7 @@ import pytest
 
 from tests.flows.nights.inbox import Inbox
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.serve import NotifySection
+from trajmill.flows.configuration.sections import NotifySection
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.log import Ending, FlowEnd, ended_flows, remember_server
 from trajmill.flows.nights.nightly import nightly

@@ -19,8 +19,8 @@ from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
 from trajmill.flows.report.figures import FunnelCell, JudgeCell, read_figures
 from trajmill.flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
+from trajmill.flows.report.metrics import round_markdown, round_table
 from trajmill.flows.report.page import render_report, runs_to_report, write_report
-from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.verdict import TrajectoryVerdict

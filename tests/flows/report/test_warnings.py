@@ -6,7 +6,7 @@ import pytest
 
 from trajmill.flows.report.charts import Series, Share
 from trajmill.flows.report.figures import Figures, JudgeCell, JudgeColumn, ModelRow, Totals
-from trajmill.flows.report.warnings import warnings
+from trajmill.flows.report.page import warnings
 
 QUIET = Figures("run-a", (1, 2), Totals(0, 0, 0, 0, 0.0), (), (), (), (), (), (), (), (), (), (), (), (), ())
 

@@ -12,7 +12,7 @@ import pytest
 from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config, JudgeSection
-from trajmill.flows.configuration.models import CriticRoles, ModelsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.tasks.judge import JUDGE

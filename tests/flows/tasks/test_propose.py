@@ -15,7 +15,7 @@ from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, run
 from tests.stages.queries.tasks.honest import honest_draft
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.models import ModelsSection, PromptsSection
+from trajmill.flows.configuration.sections import ModelsSection, PromptsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import STAGES, do_stage, stages_of
 from trajmill.flows.stage import report_of

@@ -14,7 +14,7 @@ from tests.flows.tasks.test_try_proposals import WriterAndCritic
 from tests.stages.environments.browser.site import serving
 from tests.stages.models.fault_server import running_server
 from trajmill.flows.configuration.config import EvaluateSection, JudgeSection, QueriesSection
-from trajmill.flows.configuration.models import CriticRoles, ModelsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.queries.propose import PROPOSE
 from trajmill.flows.tasks.queries.try_proposals import TRY_PROPOSALS

@@ -14,7 +14,7 @@ from tests.flows.tasks.test_propose import Writer, config_of, do, proposed, up_t
 from tests.stages.models.fault_server import FaultServer, running_server
 from trajmill.flows.configuration.config import JudgeSection, QueriesSection
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.models import CriticRoles, ModelsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.round import stages_of

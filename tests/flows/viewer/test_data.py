@@ -12,7 +12,7 @@ from tests.flows.viewer.pages import AT, COUNT, HOSTILE, RUN, name, write_hostil
 from tests.warehouse.samples import commit_rows, png, stage_run, trajectory
 from trajmill.flows.viewer.app import viewer_app
 from trajmill.flows.viewer.catalogue import Catalogue
-from trajmill.flows.viewer.images import checked_image
+from trajmill.flows.viewer.trajectory import checked_image
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.selection import released_rows
 from trajmill.stages.export.sft import SFT_FILE

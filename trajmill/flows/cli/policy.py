@@ -17,7 +17,7 @@ app = typer.Typer(help="Show the policy versions of a run, add one, promote one 
 def list_versions(config: ConfigFile = None) -> None:
     """Show the versions of the run, where each came from, and what was decided about it last."""
     from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.policies.commands import list_policies
+    from trajmill.flows.policies.addition import list_policies
 
     for listed in list_policies(load_config(config)):
         row = listed.row
@@ -58,8 +58,7 @@ def add(
 
     settings = load_config(config)
     set_quiet_defaults()
-    from trajmill.flows.policies.addition import Addition
-    from trajmill.flows.policies.commands import add_and_evaluate
+    from trajmill.flows.policies.addition import Addition, add_and_evaluate
 
     report = add_and_evaluate(settings, Addition(model, adapter, release))
     print(report.waiting or _decision(report.result))
@@ -72,7 +71,7 @@ def promote(
 ) -> None:
     """Put a version in force without regard to its measured success; it acts from the next stage on."""
     from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.policies.commands import promote_policy
+    from trajmill.flows.policies.addition import promote_policy
 
     promote_policy(load_config(config), version)
     print(f"{version} is in force")
@@ -82,7 +81,7 @@ def promote(
 def rollback(config: ConfigFile = None) -> None:
     """Replace the version in force by its parent, which acts from the next stage on."""
     from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.policies.commands import roll_back_policy
+    from trajmill.flows.policies.addition import roll_back_policy
 
     report = roll_back_policy(load_config(config))
     print(f"{report.result['policy_row']['model_version']} is in force")

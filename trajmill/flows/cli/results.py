@@ -118,7 +118,7 @@ def view(
     root: Root = None,
 ) -> None:
     """Serve pages of runs, rounds and trajectories for a browser, until Ctrl-C."""
-    from trajmill.flows.viewer.serve import ViewOptions, serve_viewer
+    from trajmill.flows.viewer.app import ViewOptions, serve_viewer
 
     options = ViewOptions(host, port, token_file)
     serve_viewer(warehouse_of(config, root), options, lambda link: print(f"{link} (Ctrl-C ends it)", flush=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import OWN_JUDGE, BeamSection, Config
-from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, tables_in
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import decisive_fields

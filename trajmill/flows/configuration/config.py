@@ -11,12 +11,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from trajmill.flows.configuration.atomic import AtomicSection
-from trajmill.flows.configuration.by_kind import by_kind
-from trajmill.flows.configuration.models import POLICY_ROLE, ModelsSection, PromptsSection
-from trajmill.flows.configuration.pathways import PathwaysSection
-from trajmill.flows.configuration.serve import NotifySection, ServeSection
-from trajmill.flows.configuration.tables import KeyPath
+from trajmill.flows.configuration.sections import (
+    POLICY_ROLE,
+    AtomicSection,
+    ModelsSection,
+    NotifySection,
+    PathwaysSection,
+    PromptsSection,
+    ServeSection,
+)
+from trajmill.flows.configuration.tables import KeyPath, by_kind
 from trajmill.schemas.names import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.secrets import Secrets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.warehouse.store.address import local_folder

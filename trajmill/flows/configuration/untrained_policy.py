@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.spec import AppFilesSpec

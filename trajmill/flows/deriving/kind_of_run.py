@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.models import EMBEDDED
-from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.graphs.explore import GraphFiles, picture_files
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.pipelines.models import OpenEndpoints

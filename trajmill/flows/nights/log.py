@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cronsim import CronSim
 
-from trajmill.flows.configuration.serve import ServeSection
+from trajmill.flows.configuration.sections import ServeSection
 from trajmill.schemas.record import Record
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import worker_of

@@ -39,7 +39,7 @@ from prefect.utilities.urls import url_for
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config, load_config_named
-from trajmill.flows.configuration.serve import NotifySection
+from trajmill.flows.configuration.sections import NotifySection
 from trajmill.flows.nights.log import (
     NIGHTLY,
     EndedFlow,

@@ -12,7 +12,7 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.serve import ServeSection
+from trajmill.flows.configuration.sections import ServeSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.evolve import round_flow
 from trajmill.flows.importing.import_folder import has_imports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
     BASELINE,

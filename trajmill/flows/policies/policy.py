@@ -14,7 +14,7 @@ from PIL import Image
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.serving.policy_servers import RefusedPolicyError, serve_policy
 from trajmill.flows.stage import StageReport, finished, report_of

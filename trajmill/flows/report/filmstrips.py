@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from trajmill.flows.terminal.roles import RoleLine, role_lines
+from trajmill.flows.terminal.show import RoleLine, role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.step import Step

@@ -1,23 +1,28 @@
-"""Writes the report of a run as one HTML file: styles, charts and pictures are inside it."""
+"""The report of a run: one self-contained HTML page, with warnings and the nights of the run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
+from trajmill.flows.nights.log import EndedFlow, ended_flows, needs_person
+from trajmill.flows.report.charts import Series, segment_names, share_chart, stacked_bars
 from trajmill.flows.report.details import read_details
-from trajmill.flows.report.figures import read_figures
+from trajmill.flows.report.figures import Figures, JudgeColumn, ModelRow, read_figures
 from trajmill.flows.report.filmstrips import filmstrips, pick_trajectories
 from trajmill.flows.report.metrics import read_metrics
-from trajmill.flows.report.nights import read_nights
-from trajmill.flows.report.warnings import warnings
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.views import connect, fresh_views, refresh_views
+
+_KAPPA_FALL = 0.1
+"""A smaller fall from one round to another is taken for chance."""
+_MOST_ROWS = 60
 
 
 def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> Path:
@@ -104,3 +109,80 @@ def _plain(number: float | None) -> str:
 def _tail(name: str) -> str:
     """The distinctive part of names like `embedded-3e756bcd0d2167ea`."""
     return name.rpartition("-")[2][:8]
+
+
+def warnings(figures: Figures) -> tuple[str, ...]:
+    """A line for each split that fell while versions were promoted, and each judge that agrees less than before."""
+    return (*_fallen_splits(figures.success, figures.models), *_fallen_kappas(figures.judge, figures.rounds))
+
+
+def _fallen_splits(success: Sequence[Series], models: Sequence[ModelRow]) -> Iterator[str]:
+    """A split has fallen if the 95 % intervals of its best and of its last figure do not meet."""
+    for line in success:
+        best, last = max(line.points, key=lambda point: point.share), line.points[-1]
+        promoted = [row.round for row in models if row.promoted and best.round < row.round <= last.round]
+        if promoted and last.high < best.low:
+            yield (
+                f"Success on {line.name} fell from {best.share:.0%} after round {best.round} to {last.share:.0%} after "
+                f"round {last.round}, while {len(promoted)} {'versions were' if len(promoted) > 1 else 'version was'} "
+                "promoted"
+            )
+
+
+def _fallen_kappas(judge: Sequence[JudgeColumn], rounds: Sequence[int]) -> Iterator[str]:
+    for column in judge:
+        measured = [
+            (number, cell.kappa)
+            for number, cell in zip(rounds, column.cells, strict=True)
+            if cell is not None and cell.kappa is not None
+        ]
+        if not measured:
+            continue
+        (best_round, best), (last_round, last) = max(measured, key=lambda pair: pair[1]), measured[-1]
+        if last < best - _KAPPA_FALL:
+            yield (
+                f"Kappa of the judge's level {column.level!r} fell from {best:.2f} in round {best_round} to {last:.2f} "
+                f"in round {last_round}: look at its verdicts, or calibrate it anew"
+            )
+
+
+class NightRow(NamedTuple):
+    """One flow that has ended."""
+
+    began: str
+    """UTC."""
+    flow: str
+    state: str
+    badge: str
+    """Class of the style sheet for its state."""
+    minutes: float
+    disk_mb: float | None
+    """The warehouse at its end; None for a bucket."""
+    line: str
+    told: bool | None
+    """Whether people were told; None if there was nothing to tell."""
+
+
+def read_nights(warehouse: Warehouse, run_id: str) -> tuple[NightRow, ...]:
+    """The last flows of a run that ran unattended, the oldest first."""
+    return tuple(_row(ended) for ended in ended_flows(warehouse, run_id, _MOST_ROWS))
+
+
+def _row(ended: EndedFlow) -> NightRow:
+    return NightRow(
+        ended.began.strftime("%Y-%m-%d %H:%M"),
+        ended.flow,
+        ended.state,
+        _badge(ended),
+        (ended.ended - ended.began).total_seconds() / 60,
+        None if ended.disk_bytes is None else ended.disk_bytes / 1e6,
+        ended.line,
+        ended.told,
+    )
+
+
+def _badge(ended: EndedFlow) -> str:
+    """Whether it failed, needs a person, or is as it should be."""
+    if ended.failed:
+        return "bad"
+    return "flat" if ended.told is not None or needs_person([ended]) else "good"

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.models import EMBEDDED
-from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.configuration.judges import prompts_of
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.policy_servers import api_key, policy_server
 from trajmill.flows.serving.server_requests import Adapter, load_adapter

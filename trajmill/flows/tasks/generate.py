@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.flows.configuration.models import EMBEDDED
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import Policy, configured_policy, is_embedded, policy_row
 from trajmill.flows.stage import StageOutcome, StageReport, run_once

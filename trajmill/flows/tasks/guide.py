@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
+from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.model_specs import models_of, policy_gives_tokens
-from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import acting, endpoint_of, policy_before
 from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
 from trajmill.pipelines.pathways import WalkPrograms, walk_programs

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.prompts import prompts_of
 from trajmill.flows.context import RoundContext
 from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, propose_new_tasks

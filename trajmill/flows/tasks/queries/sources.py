@@ -6,9 +6,9 @@ import asyncio
 from typing import get_args
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.model_specs import model_of
-from trajmill.flows.configuration.models import EMBEDDED
-from trajmill.flows.configuration.prompts import prompts_of
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.tasks.pathways import found_pathways, programs_of
 from trajmill.schemas.errors import BadInputError
