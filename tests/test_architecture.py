@@ -102,7 +102,7 @@ _BUDGETS = (
     Budget(("warehouse",), 4_770),
     Budget(("pipelines",), 4_740),
     Budget(("flows",), 14_570),
-    Budget(("stages/environments",), 16_900),
+    Budget(("stages/environments",), 16_550),
     Budget(("stages/queries",), 7_110),
     Budget(("stages/critics",), 5_900),
     Budget(("stages/models",), 5_300),
