@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from trajmill.pipelines.deriving.release_kinds import (
+from trajmill.pipelines.reading.episodes import hints_of
+from trajmill.pipelines.reading.examples import StoredExamples, leaks_of, read_candidates, shown_screens, supervised
+from trajmill.pipelines.release_kinds import (
     KindRows,
     ReleasedKind,
     authors_of,
     derived_rows,
     write_kinds,
 )
-from trajmill.pipelines.reading.episodes import hints_of
-from trajmill.pipelines.reading.examples import StoredExamples, leaks_of, read_candidates, shown_screens, supervised
 from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin

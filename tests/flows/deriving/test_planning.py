@@ -5,7 +5,7 @@ import pytest
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.deriving import manual_trials
 from trajmill.flows.deriving.derive_kind import derive_kind
-from trajmill.flows.deriving.task_sources import Attempted, lifts_by_task
+from trajmill.flows.deriving.sources import Attempted, lifts_by_task
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query

@@ -20,11 +20,10 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.deriving.kind_of_run import KindOfRun, kind_named
 from trajmill.flows.deriving.manual_trials import with_tried_manuals
-from trajmill.flows.deriving.sources import sources_of_round
-from trajmill.flows.deriving.task_sources import tasks_of_round
+from trajmill.flows.deriving.sources import sources_of_round, tasks_of_round
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.tasks.watched import watched_work
-from trajmill.pipelines.deriving.kind import DerivedFrom, DeriveKind
+from trajmill.pipelines.derive import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import divide, fan_out
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trajmill.flows.context import RoundContext
-from trajmill.flows.deriving.task_sources import task_of
+from trajmill.flows.deriving.sources import task_of
 from trajmill.flows.policies.policy import acting, policy_before
 from trajmill.flows.stage import StageOutcome, run_once
 from trajmill.flows.tasks.rollout import attempts_of

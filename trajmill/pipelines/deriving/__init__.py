@@ -1,1 +1,0 @@
-"""Derives further kinds of data, and takes them into releases."""
