@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import delta_table, make_log_durable, newest_table
+from trajmill.warehouse.delta_log import delta_table, make_log_durable, newest_table, share_table
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed
@@ -77,6 +77,7 @@ def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: 
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
         make_log_durable(warehouse, table)
+        share_table(warehouse, table, delta)
         return int(delta.version())
 
 

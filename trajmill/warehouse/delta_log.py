@@ -145,7 +145,7 @@ class _SharedTable:
     """A Delta table that all callers of this process share: opening one is several requests to a bucket."""
 
     delta: DeltaTable | None = None
-    entries: Sequence[LogEntry] = ()
+    entries: tuple[LogEntry, ...] = ()
     """The log when it was last read."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -193,14 +193,21 @@ def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
             with shared.lock:
                 delta = shared.delta
                 # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
-                if delta is None or entries[: len(shared.entries)] != shared.entries:
+                if delta is None or tuple(entries[: len(shared.entries)]) != shared.entries:
                     delta = shared.delta = _open(warehouse, table)
                 elif int(delta.version()) < len(entries) - 1:
                     delta.update_incremental()
-                shared.entries = entries
+                shared.entries = tuple(entries)
                 return delta
 
     return ask_again(warehouse.store, newest)
+
+
+def share_table(warehouse: Warehouse, table: str, delta: DeltaTable) -> None:
+    """Let later callers of `newest_table` use a table that this process has committed to."""
+    shared = _shared(warehouse, table, credentials_key())
+    with shared.lock:
+        shared.delta, shared.entries = delta, ()
 
 
 @contextmanager
