@@ -52,11 +52,12 @@ class AnnotatedStepCritic:
         if not steps:
             return []
         if not is_annotated(episode.query):
-            return _without_annotations(steps)
+            # Only steps that surely do not help are not GOOD.
+            return [result_of(step, _opinion_without_task(step, steps[:at])) for at, step in enumerate(steps)]
         task = annotated_task(episode.query)
         judge = _StepJudge(task, steps, places_of(steps, task))
         opinions = _with_menus(steps, [judge.judge(step) for step in steps])
-        return [_result(step, opinion) for step, opinion in zip(steps, opinions, strict=True)]
+        return [result_of(step, opinion) for step, opinion in zip(steps, opinions, strict=True)]
 
 
 class Opinion(NamedTuple):
@@ -233,7 +234,7 @@ class _StepJudge:
         if self._before.is_wrong:
             return Opinion(HARMFUL, "It went ahead in a wrong place.")
         self._submitted.add(part.receipt)
-        missing = self._open(part)
+        missing = [slot.name for slot in part.slots if self._state.evidence(slot, self._task.slots) is False]
         if missing:
             return Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
         for page, control in self._state.changed_controls():
@@ -261,10 +262,6 @@ class _StepJudge:
             return Opinion(GOOD, "It made ready to type.")
         return Opinion(NEUTRAL, "It only looked.")
 
-    def _open(self, part: TaskPart) -> list[str]:
-        """Names of the constraints of a part that are known to be unmet."""
-        return [slot.name for slot in part.slots if self._state.evidence(slot, self._task.slots) is False]
-
 
 def _with_menus(steps: Sequence[SeenStep], opinions: Sequence[Opinion]) -> list[Opinion]:
     """Call it GOOD to open a menu from which the next step picks something GOOD."""
@@ -278,13 +275,9 @@ def _with_menus(steps: Sequence[SeenStep], opinions: Sequence[Opinion]) -> list[
     return found
 
 
-def _result(step: SeenStep, opinion: Opinion) -> StepResult:
+def result_of(step: SeenStep, opinion: Opinion) -> StepResult:
+    """The result of a step: its caption and the reason of the opinion."""
     return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
-
-
-def _without_annotations(steps: Sequence[SeenStep]) -> list[StepResult]:
-    """Judge steps without annotations: only those that surely do not help are not GOOD."""
-    return [_result(step, _opinion_without_task(step, steps[:at])) for at, step in enumerate(steps)]
 
 
 def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise, permutations
+from math import inf
+from typing import Any, ClassVar, NamedTuple
 
 import networkx as nx
 
@@ -18,11 +20,12 @@ from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.annotated.problems import find_problems
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic, Opinion, result_of
 from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
-from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphStep, follow
-from trajmill.stages.critics.app_graph.problems import GraphProblem, problems_of, way_problems
-from trajmill.stages.critics.base import StepResult, Vote, at_most_words, vote_of
+from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphState, GraphStep, follow, names_at
+from trajmill.stages.critics.app_graph.path_on_graph import Act, AskedFor, asked_for, is_act, name_of
+from trajmill.stages.critics.app_graph.problems import GraphProblem, acts_after, problems_of
+from trajmill.stages.critics.base import StepResult, Vote, vote_of
 from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.trees.replay import replay
 from trajmill.stages.critics.voting import FULL, single_vote
@@ -30,66 +33,106 @@ from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.network import walkable
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+_MOST_ORDERED = 4
+"""Of so many acts any order counts; of more, only that of the path."""
 
 
-@dataclass(frozen=True)
-class GraphStepCritic:
-    """Compares each step with the graph."""
+class _Left(NamedTuple):
+    """What is left of a task; an earlier field counts more."""
 
-    graphs: Mapping[str, AppGraph]
-    """By app, its graph."""
-    version: ClassVar[str] = "graph-step-2"
-
-    async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
-        """Judge each step of an episode.
-
-        Raises:
-            JudgeFailure: the query was not made from a graph, or a screen is missing.
-        """
-        if not episode.steps:
-            return []
-        followed = follow(episode, screens, self.graphs)
-        harmful = {problem.step: problem.text for problem in way_problems(followed) if problem.step is not None}
-        return [_result(followed, step, harmful.get(step.seen.index)) for step in followed.steps]
+    unasked: int
+    """Acts that nobody asked for and that were not taken back."""
+    acts: int
+    transitions: float
+    """The fewest on the graph, past each page on which something is left; infinite if it has no such way."""
+    values: int
 
 
-def _result(episode: GraphEpisode, step: GraphStep, harm: str | None) -> StepResult:
-    label, why = (HARMFUL, harm) if harm else _opinion(episode, step)
-    caption = step.seen.caption
-    return StepResult(step.seen.index, f"{caption} {why}", at_most_words(caption), label)
+def _judge_steps(episode: GraphEpisode) -> list[StepResult]:
+    """Judge each step by whether less of the task is left after it, over all ways on the graph."""
+    asked = asked_for(episode.graph, episode.query.path)
+    ways = _ways(episode, {act.name for act in asked.acts})
+    left = [_left_after(episode, at, asked, ways) for at in range(len(episode.states))]
+    return [
+        result_of(step.seen, _opinion(episode, at, left[at], left[at + 1])) for at, step in enumerate(episode.steps)
+    ]
 
 
-def _opinion(episode: GraphEpisode, step: GraphStep) -> tuple[StepLabel, str]:
+def _ways(episode: GraphEpisode, acts: set[str]) -> nx.MultiDiGraph[str]:
+    """Where one can go by no other acts: on the graph, and in ways that only the episode shows, such as a Back key."""
+    ways = walkable(episode.graph)
+    for page, to, key, each in tuple[Any, ...](ways.edges(keys=True, data="transition")):
+        if is_act(page, each) and name_of(each) not in acts:
+            ways.remove_edge(page, to, key)
+    for step in episode.steps:
+        if step.page and step.page_after and (step.transition is None or step.transition.to != step.page_after):
+            ways.add_edge(step.page, step.page_after)
+    return ways
+
+
+def _left_after(episode: GraphEpisode, at: int, asked: AskedFor, ways: nx.MultiDiGraph[str]) -> _Left:
+    """What is left of the task after the first `at` steps."""
+    acts, state, pages = acts_after(episode.steps[:at], asked.acts), episode.states[at], episode.graph.pages
+    wanted = {*asked.settings.items(), *(pair for act in acts.left for pair in act.values.items())}
+    first = {name: value for each in reversed(episode.states) for name, value in each.held.items()}
+    to_do, to_set = list(acts.left), 0
+    for name, value in state.held.items():
+        aims = [each.strip() for slot, each in wanted if slot == name]
+        if not aims and value != first[name] and (name, value.strip()) not in asked.given:
+            there = next(page for page in (state.page, *pages) if page in pages and name in pages[page].slots)
+            to_do.append(Act("", {}, there))
+        aims = aims or [first[name].strip(), *(each for slot, each in asked.given if slot == name)]
+        if value.strip() not in aims:  # a beginning of a value, or none, is nearer to it than another value
+            to_set += 1 if value == first[name] or any(each.startswith(value.strip()) for each in aims) else 2
+    to_set += len({name for name, _ in wanted} - set(state.held))
+    orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, episode.end)
+    way = min(_transitions(episode.graph, ways, state, (*order, end)) for order in orders)
+    return _Left(len(acts.unasked), len(acts.left), way, to_set)
+
+
+def _transitions(graph: AppGraph, ways: nx.MultiDiGraph[str], state: GraphState, acts: Sequence[Act]) -> float:
+    """The fewest transitions past the pages of acts, and before each past the lists whose items it needs open."""
+    ways_in = [(page, each) for page, each in graph.transitions() if not is_act(page, each)]
+    lists = {each.by: page for page, each in ways_in if each.by in graph.pages[page].slots}
+    stops, opened = [state.page or ""], dict(state.opened)
+    for act in acts:
+        other = {name: item for name, item in act.values.items() if name in lists and opened.get(name) != item}
+        stops += [*map(lists.__getitem__, other), act.page]
+        opened |= other
+    try:
+        return float(sum(nx.shortest_path_length(ways, *leg) for leg in pairwise(stops)))
+    except (nx.NetworkXNoPath, nx.NodeNotFound):
+        return inf
+
+
+def _opinion(episode: GraphEpisode, at: int, before: _Left, after: _Left) -> Opinion:
+    step = episode.steps[at]
     if step.seen.action.parsed is None:
-        return HARMFUL, "The reply was no action."
+        return Opinion(HARMFUL, "The reply was no action.")
     if step.seen.action.kind in ("terminate", "answer"):
         return _ending(episode, step)
     if step.seen.outcome.same:
-        return NEUTRAL, "Nothing visible came of it."
-    if step.page == step.page_after or step.act:
-        return GOOD, "It did something of the task."
-    return _going(episode, step)
+        return Opinion(NEUTRAL, "Nothing visible came of it.")
+    if step.destroys:
+        return Opinion(HARMFUL, "It did something destructive.")
+    if after != before:
+        return Opinion(GOOD, "Less is left.") if after < before else Opinion(HARMFUL, "More is left than before.")
+    targets = {each.target for each in episode.query.path if each.page.partition(".")[2] == step.page}
+    if step.page == step.page_after and targets & names_at(episode.screens[at], step.seen):
+        return Opinion(GOOD, "It pressed what the task needs.")
+    return Opinion(NEUTRAL, "It only looked, or the graph does not tell what it is for.")
 
 
-def _going(episode: GraphEpisode, step: GraphStep) -> tuple[StepLabel, str]:
-    """Whether a change of pages leads towards a page of the task."""
-    on_path = {page.partition(".")[2] for page in episode.query.pages}
-    if step.page_after in on_path:
-        return GOOD, "It came to a page of the task."
-    ways = walkable(episode.graph)
-    if step.page_after is not None and nx.has_path(ways, step.page_after, episode.end):
-        return NEUTRAL, "It went to a page from which the task can be done."
-    return NEUTRAL, "The graph does not tell what it is for."
-
-
-def _ending(episode: GraphEpisode, step: GraphStep) -> tuple[StepLabel, str]:
+def _ending(episode: GraphEpisode, step: GraphStep) -> Opinion:
     if not step.seen.action.ends:
-        return HARMFUL, "It gave up."
+        return Opinion(HARMFUL, "It gave up.")
     try:
-        missing = [problem for problem in problems_of(episode) if problem.step is None]
+        problems = problems_of(episode)
     except JudgeFailure:
-        return NEUTRAL, "The graph does not tell whether everything was done."
-    return (HARMFUL, f"It ended though {missing[0].text}.") if missing else (GOOD, "Everything had been done.")
+        return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
+    if problems:
+        return Opinion(HARMFUL, f"It ended though {problems[0].text}.")
+    return Opinion(GOOD, "Everything had been done.")
 
 
 @dataclass(frozen=True)
@@ -142,9 +185,7 @@ class StepCriticByGraph:
     @property
     def version(self) -> str:
         """The versions of both critics."""
-        return (
-            f"{AnnotatedStepCritic.version}|{GraphStepCritic.version}" if self.graphs else AnnotatedStepCritic.version
-        )
+        return f"{AnnotatedStepCritic.version}|graph-step-3" if self.graphs else AnnotatedStepCritic.version
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step of an episode.
@@ -154,7 +195,7 @@ class StepCriticByGraph:
         """
         query = episode.query
         if not is_annotated(query) and any(app in self.graphs for app in query.apps):
-            return await GraphStepCritic(self.graphs).judge(episode, screens)
+            return _judge_steps(follow(episode, screens, self.graphs)) if episode.steps else []
         return await AnnotatedStepCritic().judge(episode, screens)
 
 

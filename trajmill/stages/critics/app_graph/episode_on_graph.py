@@ -19,8 +19,6 @@ from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.operations import OFF, ON
 from trajmill.stages.graphs.recognise import filled, is_on, page_on
 
-_MARKED = frozenset({"checked", "selected"})
-
 
 def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
     """The value of a slot on a screen; None if the screen does not show it.
@@ -52,35 +50,18 @@ def values_on(page: GraphPage, elements: Mapping[str, UIElement]) -> dict[str, s
     return {name: value for name, value in found.items() if value is not None}
 
 
-def pressed_value(slot: GraphSlot, names: set[str]) -> str | None:
-    """The item or option with one of these names in paths; None if it is none that the graph lists."""
-    if slot.kind not in (SlotKind.LIST, SlotKind.CHOICE):
-        return None
-    return next((value for value in slot.values if slot.target_of(value) in names), None)
-
-
 def is_same(one: str, other: str) -> bool:
     """Whether two values are equal; white space at their ends does not count."""
     return one.strip() == other.strip()
 
 
 def _is_marked(element: UIElement) -> bool:
-    return not _MARKED.isdisjoint(element.states)
+    return "checked" in element.states or "selected" in element.states
 
 
 def _chosen(slot: GraphSlot, opener: UIElement) -> str:
     shown = [opener.value, opener.text]
     return next((value for value in slot.values if slot.shown_for(value) in shown), opener.value or opener.text)
-
-
-_FROM_GRAPHS_AT = "."
-
-
-class Setting(NamedTuple):
-    """A slot that a step has given another value, without any further act."""
-
-    slot: str
-    old: str
 
 
 class GraphStep(NamedTuple):
@@ -100,7 +81,22 @@ class GraphStep(NamedTuple):
     """What was done; None for going to a page, or for what changed nothing."""
     undone: bool = False
     """Whether it took back what the act does."""
-    settings: tuple[Setting, ...] = ()
+
+    @property
+    def destroys(self) -> bool:
+        """Whether something destructive was operated and had an effect."""
+        return Mark.DESTRUCTIVE in self.marks and not self.seen.outcome.same
+
+
+class GraphState(NamedTuple):
+    """What has been seen of the app up to a step."""
+
+    page: str | None
+    """The last page that the graph knows; None before the first one."""
+    opened: Mapping[str, str]
+    """By slot of kind list, the item that was opened last."""
+    held: Mapping[str, str]
+    """By slot, the value that was seen last."""
 
 
 class GraphEpisode(NamedTuple):
@@ -111,10 +107,8 @@ class GraphEpisode(NamedTuple):
     steps: tuple[GraphStep, ...]
     screens: tuple[Observation, ...]
     """The first screen, then the screen after each step."""
-    opened: Mapping[str, str]
-    """By slot of kind list, the item that was opened last."""
-    held: Mapping[str, str]
-    """By slot, the value that was seen last."""
+    states: tuple[GraphState, ...]
+    """The state before the first step, then after each step."""
 
     @property
     def last(self) -> Observation:
@@ -124,7 +118,7 @@ class GraphEpisode(NamedTuple):
     @property
     def end(self) -> str:
         """The page on which the query's path ends."""
-        return self.query.pages[-1].partition(_FROM_GRAPHS_AT)[2]
+        return self.query.pages[-1].partition(".")[2]
 
 
 def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGraph]) -> GraphEpisode:
@@ -135,7 +129,8 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
     """
     query = episode.query
     graph = graphs.get(query.apps[0]) if query.apps else None
-    if graph is None or not query.pages or not all(_is_page(graph, page) for page in query.pages):
+    names = {f"{graph.app}.{page}" for page in graph.pages} if graph else set()
+    if graph is None or not query.pages or not names.issuperset(query.pages):
         raise JudgeFailure(f"{query.task}: no graph has its pages; judge it by a model or by its own check")
     replayed = replay(episode, screens)
     if not replayed:
@@ -144,7 +139,7 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
     steps = tuple(map(follower.step, replayed))
     ids = (episode.steps[0].screen_before, *(step.screen_after for step in episode.steps))
     seen = tuple(_observation(screen_id, screens) for screen_id in ids)
-    return GraphEpisode(graph, query, steps, seen, follower.opened, follower.held)
+    return GraphEpisode(graph, query, steps, seen, tuple(follower.states))
 
 
 class _Follower:
@@ -152,56 +147,59 @@ class _Follower:
 
     def __init__(self, graph: AppGraph, screens: ScreenReader) -> None:
         self._graph, self._screens = graph, screens
-        self.held: dict[str, str] = {}
-        self.opened: dict[str, str] = {}
+        self._held: dict[str, str] = {}
+        self._opened: dict[str, str] = {}
+        self.states: list[GraphState] = []
 
     def step(self, step: SeenStep) -> GraphStep:
         """Follow the next step."""
+        found = self._followed(step)
+        last = found.page_after or found.page or self.states[-1].page
+        self.states.append(GraphState(last, dict(self._opened), dict(self._held)))
+        return found
+
+    def _followed(self, step: SeenStep) -> GraphStep:
         before, after = (_observation(s.screen_id, self._screens) for s in (step.outcome.before, step.outcome.after))
         page = page_on(self._graph, before)
         page_after = page if step.outcome.same else page_on(self._graph, after)
         self._look(page, before)
         found = self._operated(step, page, page_after, before)
-        held = dict(self.held)
+        held = dict(self._held)
+        self.states = self.states or [GraphState(page, {}, held)]
         self._look(page_after, after)
-        if step.outcome.same or page is None:
+        if step.outcome.same or page is None or found.transition is None:
             return found
-        if found.transition is None:
-            changed = [name for name, value in held.items() if self.held[name] != value]
-            return found._replace(settings=tuple(Setting(name, held[name]) for name in changed if page == page_after))
         return self._with_act(found, page, held, before, after)
 
     def _look(self, page: str | None, observation: Observation) -> None:
         if page is not None:
-            self.held |= values_on(self._graph.pages[page], targets(observation.elements or ()))
+            self._held |= values_on(self._graph.pages[page], targets(observation.elements or ()))
 
     def _with_act(
         self, step: GraphStep, page: str, held: Mapping[str, str], before: Observation, after: Observation
     ) -> GraphStep:
         transition = step.transition
         assert transition is not None
-        pressed = self._pressed(page, transition, _names_at(before, step.seen))
+        slot = self._graph.pages[page].slots.get(transition.by)
+        values = slot.values if slot and slot.kind in (SlotKind.LIST, SlotKind.CHOICE) else ()
+        picked = [value for value in values if slot and slot.target_of(value) in names_at(before, step.seen)]
+        pressed = {transition.by: picked[0]} if picked else {}
         if not is_act(page, transition):
-            self.opened |= pressed
+            self._opened |= pressed
             return step
         own = {name: held[name] for name in slots_of(transition) if name in held} | pressed
         action = step.seen.action.parsed
         if isinstance(action, TypeText) and transition.by in own:  # typed and sent in one action
             own[transition.by] = action.text if action.clear else own[transition.by] + action.text
-        act = Act(name_of(transition), {**self.opened, **own})
+        act = Act(name_of(transition), {**self._opened, **own}, page)
         undone = _stands(transition, own, before) and not _stands(transition, own, after)
         return step._replace(act=act, undone=undone)
-
-    def _pressed(self, page: str, transition: GraphTransition, names: set[str]) -> dict[str, str]:
-        slot = self._graph.pages[page].slots.get(transition.by)
-        value = pressed_value(slot, names) if slot else None
-        return {} if value is None else {transition.by: value}
 
     def _operated(self, step: SeenStep, page: str | None, page_after: str | None, before: Observation) -> GraphStep:
         """The step with the transition that it took."""
         graph, action = self._graph, step.action.parsed
         point = pressed_point(action) if action is not None else None
-        names = _names_at(before, step)
+        names = names_at(before, step)
         if page is None:
             opens = bool(names & {each.target for each in graph.opening})
             return GraphStep(step, None, page_after, None, opens or step.outcome.same, frozenset())
@@ -209,20 +207,18 @@ class _Follower:
         if keys:
             taken = _by_keys(graph, page, keys, before)
             marks = marks_on_way(graph, page, taken) if taken else frozenset()
-            known = taken is not None or not isinstance(action, PressKeys) or _moves_slider(graph, page, keys)
+            for_sliders = {key for slot in graph.pages[page].slots.values() for key in slot.keys.values()}
+            known = taken is not None or not isinstance(action, PressKeys) or keys in for_sliders
             return GraphStep(step, page, page_after, taken, known, marks)
         if not names:
             return GraphStep(step, page, page_after, None, point is None, frozenset())
         parts = _parts_named(graph, page, names)
         able = [each for each in graph.pages[page].transitions if each.by in parts and not each.keys]
         taken = next((each for each in able if each.to == page_after), able[0] if able else None)
-        marks = _marks(graph, page, parts) | (marks_on_way(graph, page, taken) if taken else frozenset())
+        elements = [each for name, each in graph.pages[page].elements.items() if name in parts]
+        marks = frozenset(mark for each in elements for mark in each.marks)
+        marks |= marks_on_way(graph, page, taken) if taken else frozenset()
         return GraphStep(step, page, page_after, taken, bool(parts), marks)
-
-
-def _is_page(graph: AppGraph, page: str) -> bool:
-    app, _, name = page.partition(_FROM_GRAPHS_AT)
-    return app == graph.app and name in graph.pages
 
 
 def _stands(transition: GraphTransition, values: Mapping[str, str], observation: Observation) -> bool:
@@ -255,12 +251,7 @@ def _by_keys(graph: AppGraph, page: str, keys: str, before: Observation) -> Grap
     return next((each for each in found if own.get(each.by, "") in focused), found[0] if found else None)
 
 
-def _moves_slider(graph: AppGraph, page: str, keys: str) -> bool:
-    """Whether keys give a slider of the page a value."""
-    return keys in {key for slot in graph.pages[page].slots.values() for key in slot.keys.values()}
-
-
-def _names_at(before: Observation, step: SeenStep) -> set[str]:
+def names_at(before: Observation, step: SeenStep) -> set[str]:
     """The names in paths of all elements at the pressed point; a label and its button may both be there."""
     point = pressed_point(step.action.parsed) if step.action.parsed is not None else None
     if point is None:
@@ -278,11 +269,6 @@ def _parts_named(graph: AppGraph, page: str, names: set[str]) -> set[str]:
         if pressed & names:
             found.add(name)
     return found
-
-
-def _marks(graph: AppGraph, page: str, known: set[str]) -> frozenset[Mark]:
-    elements = graph.pages[page].elements
-    return frozenset(mark for name in known if name in elements for mark in elements[name].marks)
 
 
 def _observation(screen_id: str, screens: ScreenReader) -> Observation:

@@ -21,6 +21,8 @@ class Act(NamedTuple):
     """The operated element or slot, or the pressed keys, whatever page they are on."""
     values: Mapping[str, str]
     """By slot, the values that it is done with, and the items that were opened before."""
+    page: str
+    """Where it is done."""
 
 
 class TakenTransition(NamedTuple):
@@ -54,7 +56,7 @@ def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
         given |= set(values.items())
         if is_act(page, transition):
             own = {name: values[name] for name in slots_of(transition) if name in values}
-            acts.append(Act(name_of(transition), {**opened, **own}))
+            acts.append(Act(name_of(transition), {**opened, **own}, page))
         elif transition.by in values:
             opened[transition.by] = values[transition.by]
     return AskedFor(tuple(acts), opened, left, frozenset(given | set(left.items())))

@@ -6,7 +6,7 @@ A problem is certain. Where the graph does not tell, `JudgeFailure` says so, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -27,7 +27,6 @@ from trajmill.stages.environments.screen_goal import (
     is_shown,
     targets,
 )
-from trajmill.stages.graphs.base import Mark
 from trajmill.stages.graphs.recognise import is_on, page_on, recognises
 
 
@@ -53,7 +52,9 @@ def problems_of(episode: GraphEpisode) -> list[GraphProblem]:
         if not problems:
             raise
     if not problems:
-        _refuse_unknown(episode)
+        for step in episode.steps:
+            if not step.known and not step.seen.outcome.same:
+                raise JudgeFailure(f"{episode.query.task}: the graph does not know what step {step.seen.index} did")
     return problems
 
 
@@ -62,11 +63,15 @@ def way_problems(episode: GraphEpisode) -> list[GraphProblem]:
 
     The agent may take any way to the pages of the task. Each act must be done with the values that the task asks for.
     """
-    problems = [found for step in episode.steps if (found := _forbidden(step)) is not None]
+    problems = [
+        GraphProblem("it did something destructive", each.seen.index) for each in episode.steps if each.destroys
+    ]
     asked = asked_for(episode.graph, episode.query.path)
-    problems += _act_problems(episode.steps, asked.acts)
+    acts = acts_after(episode.steps, asked.acts)
+    problems += [GraphProblem(f"it did {_shown(act)}, which nobody asked for", at) for at, act in acts.unasked.items()]
+    problems += [GraphProblem(f"it did not do {_shown(act)}", None) for act in acts.left]
     for slot, item in asked.opened.items():
-        if episode.opened.get(slot) != item:
+        if episode.states[-1].opened.get(slot) != item:
             problems.append(GraphProblem(f"it did not open {item!r} last", None))
     return [*problems, *_changed_settings(episode, asked.given)]
 
@@ -89,15 +94,18 @@ def end_problems(episode: GraphEpisode) -> list[GraphProblem]:
     return [GraphProblem(text, None) for text in chain(_unset(episode), _lacking_effects(episode), _unmet(episode))]
 
 
-def _forbidden(step: GraphStep) -> GraphProblem | None:
-    if Mark.DESTRUCTIVE in step.marks and not step.seen.outcome.same:
-        return GraphProblem("it did something destructive", step.seen.index)
-    return None
+class ActsAfter(NamedTuple):
+    """How the acts of some steps compare with what is asked for."""
+
+    unasked: Mapping[int, Act]
+    """By step, the acts that nobody asked for and that were not taken back."""
+    left: tuple[Act, ...]
+    """The acts that are still to be done."""
 
 
-def _act_problems(steps: Sequence[GraphStep], asked: Sequence[Act]) -> Iterator[GraphProblem]:
-    """The acts that nobody asked for, and those that were asked for and never done."""
-    left, done = list(asked), dict[int, Act]()
+def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> ActsAfter:
+    """Compare what steps have done with the acts that are asked for."""
+    left, done, unasked = list(asked), dict[int, Act](), dict[int, Act]()
     for step in steps:
         if step.act is None:
             continue
@@ -109,10 +117,10 @@ def _act_problems(steps: Sequence[GraphStep], asked: Sequence[Act]) -> Iterator[
     for index, act in done.items():
         match = next((each for each in left if _is_done(each, act)), None)
         if match is None:
-            yield GraphProblem(f"it did {_shown(act)}, which nobody asked for", index)
+            unasked[index] = act
         else:
             left.remove(match)
-    yield from (GraphProblem(f"it did not do {_shown(act)}", None) for act in left)
+    return ActsAfter(unasked, tuple(left))
 
 
 def _is_done(asked: Act, done: Act) -> bool:
@@ -130,22 +138,15 @@ def _shown(act: Act) -> str:
 
 def _changed_settings(episode: GraphEpisode, asked: frozenset[tuple[str, str]]) -> Iterator[GraphProblem]:
     """The slots that were given another value, which nobody asked for and which stands at the end."""
-    first: dict[str, GraphStep] = {}
-    old: dict[str, str] = {}
-    for step in episode.steps:
-        for setting in step.settings:
-            first.setdefault(setting.slot, step)
-            old.setdefault(setting.slot, setting.old)
-    for slot, step in first.items():
-        value = episode.held[slot]
-        if value != old[slot] and (slot, value.strip()) not in asked:
-            yield GraphProblem(f"it set {slot} to {value!r}, which nobody asked for", step.seen.index)
-
-
-def _refuse_unknown(episode: GraphEpisode) -> None:
-    for step in episode.steps:
-        if not step.known and not step.seen.outcome.same:
-            raise JudgeFailure(f"{episode.query.task}: the graph does not know what step {step.seen.index} did")
+    first: dict[str, tuple[int, str]] = {}
+    for step, (before, after) in zip(episode.steps, pairwise(episode.states), strict=True):
+        if step.page is not None and step.page == step.page_after and step.transition is None:
+            changed = {name: old for name, old in before.held.items() if after.held[name] != old}
+            first = {name: (step.seen.index, old) for name, old in changed.items()} | first
+    for slot, (index, old) in first.items():
+        value = episode.states[-1].held[slot]
+        if value != old and (slot, value.strip()) not in asked:
+            yield GraphProblem(f"it set {slot} to {value!r}, which nobody asked for", index)
 
 
 def _unset(episode: GraphEpisode) -> Iterator[str]:
