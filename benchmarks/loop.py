@@ -109,7 +109,7 @@ def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
 def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     """Run all rounds in this process and measure."""
     from trajmill.flows.context import RoundContext
-    from trajmill.flows.policies.policy import BASELINE, PROMOTE
+    from trajmill.flows.policies.policy import BASELINE, PROMOTE, PolicyInForce
     from trajmill.flows.round import STAGES, do_stage, summary_of
     from trajmill.flows.stage import finished
     from trajmill.warehouse.layout import create_warehouse
@@ -122,18 +122,18 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
         for stage in STAGES:
             do_stage(stage, context)
         print(f"{variant.name} {seed} round {context.round} {_success(summary_of(context))}", flush=True)
-    first = {split["split"]: split for split in finished(contexts[0], BASELINE).result["success"]}
+    first = PolicyInForce.of(finished(contexts[0], BASELINE)).success
     summaries = [summary_of(context) for context in contexts[1:]]
     own = resource.getrusage(resource.RUSAGE_SELF)
     return Result(
         variant=variant.name,
         seed=seed,
         rounds=(
-            {name: split["successes"] / split["queries"] for name, split in first.items()},
+            {each.split: each.successes / each.queries for each in first},
             *map(_success, summaries),
         ),
         reference_paths=summaries[-1].reference_paths_used,
-        updates=finished(contexts[-1], PROMOTE).result["updates"],
+        updates=PolicyInForce.of(finished(contexts[-1], PROMOTE)).updates,
         cpu_seconds=own.ru_utime + own.ru_stime,
         wall_seconds=time.perf_counter() - start,
         memory_mib=own.ru_maxrss / 1024,

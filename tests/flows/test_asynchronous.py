@@ -15,7 +15,15 @@ from tests.flows.small_run import small_config
 from tests.flows.tasks.test_train import tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import BASELINE, PROMOTE, acting_round, choice_stage, stale_versions
+from trajmill.flows.policies.policy import (
+    BASELINE,
+    PROMOTE,
+    PolicyInForce,
+    PolicyRow,
+    acting_round,
+    choice_stage,
+    stale_versions,
+)
 from trajmill.flows.round import STAGES, RoundStage, concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
 from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
 from trajmill.flows.status.live import ahead_line, rollout_ahead
@@ -146,8 +154,9 @@ def test_after_ctrl_c_nothing_is_waited_for() -> None:
 
 def decide(context: RoundContext, stage: str, version: str) -> None:
     """Let a stage of the round put a version in force."""
-    row = {"model_version": version, "kind": "embedded", "folder": None, "adapter": None}
-    run_once(context, stage, lambda at: StageOutcome(1, 1, result={"policy_row": row}))
+    row = PolicyRow(model_version=version, kind="embedded", folder=None, adapter=None)
+    decided = PolicyInForce(policy_row=row, updates=0, success=())
+    run_once(context, stage, lambda at: StageOutcome(1, 1, result=decided.as_json()))
 
 
 def test_versions_count_as_stale_by_the_changes_of_the_policy_since_they_acted(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_
 from trajmill.flows.serving.server_requests import served_models, unload_adapter
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.release import release_name
-from trajmill.flows.tasks.train import TRAIN
+from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.rl_step import RLStep
@@ -118,7 +118,9 @@ def test_a_served_policy_learns_from_stored_replies_while_the_next_round_is_roll
     assert {row.policy_version for row in rows if row.round == 2} == {MODEL}, "one version old is not too old"
     trained = report_of(context.in_round(2), TRAIN)
     assert trained is not None
-    metrics = context.warehouse.model(trained.result["policy_row"]["model_version"]) / "metrics.json"
+    new = Training.of(trained).new_policy
+    assert new is not None
+    metrics = context.warehouse.model(new.model_version) / "metrics.json"
     assert 0 <= json.loads(metrics.read_text())["history"][0]["clipped"] <= 1
     served = served_models(server.address)
     assert isinstance(served, frozenset), served

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import pyarrow.compute as pc
+from pydantic import ConfigDict
 
 from trajmill.flows.context import RoundContext
 from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.record import Record
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
@@ -49,6 +51,22 @@ class StageReport:
     result: Mapping[str, Any]
     waiting: str = ""
     """What it waits for, and what to do; the stage is not finished. Empty for a finished stage."""
+
+
+class StageResult(Record):
+    """A typed result of a stage; its fields are the keys in the stage's marker."""
+
+    # Markers of other versions of trajmill may have further keys.
+    model_config = ConfigDict(extra="ignore")
+
+    @classmethod
+    def of(cls, report: StageReport) -> Self:
+        """Read the result of a finished stage from its report."""
+        return cls.model_validate(report.result)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values for the marker; fields that were not given are left out."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 class AwaitedError(TrajmillError):

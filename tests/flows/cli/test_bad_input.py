@@ -21,7 +21,7 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import policy_in
-from trajmill.flows.tasks.generate import generate
+from trajmill.flows.tasks.generate import Generated, generate
 from trajmill.flows.tasks.measure import measure
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
@@ -78,7 +78,7 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, validation=0)
     nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
     unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
-    untrained = generate(unmeasured).result["first_policy"]
+    untrained = Generated.of(generate(unmeasured)).first_policy
     policy = policy_in(context.warehouse, untrained)
     assert measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True).success == ()
 

@@ -22,7 +22,7 @@ from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.round import STAGES, current_round, do_stage, run_stage
 from trajmill.flows.stage import report_of
 from trajmill.flows.tasks.judge import JUDGE
-from trajmill.flows.tasks.train import TRAIN
+from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
@@ -86,10 +86,11 @@ def test_what_was_rolled_out_and_judged_is_trained_on(tmp_path: Path, prefect_se
     assert re.match(rf"round 1, {landed} newly accepted trajectories: (not )?promoted, ", done.message or "")
     assert (context.warehouse.run(config.run_id) / "report.html").is_file()
     trained = report_of(context, TRAIN)
-    assert trained is not None and trained.result["trained"]
+    assert trained is not None
     assert report_of(context, PROMOTE) is not None
     versions = {row.model_version for row in read_rows(context.warehouse, PolicyVersion)}
-    assert trained.result["version"] in versions
+    new = Training.of(trained).new_policy
+    assert new is not None and new.model_version in versions
     assert current_round(config).round == 2
     assert accepted_since_training(config) == 0
     again = retrain(str(file), return_state=True)

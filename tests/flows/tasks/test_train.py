@@ -13,12 +13,20 @@ import pytest
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import PROMOTE, Policy, policy_before, policy_in, policy_row
+from trajmill.flows.policies.policy import (
+    BASELINE,
+    PROMOTE,
+    Policy,
+    policy_before,
+    policy_in,
+    policy_in_force,
+    policy_row,
+)
 from trajmill.flows.round import STAGES, current_round, do_stage, summary_of
-from trajmill.flows.stage import StageReport, report_of
+from trajmill.flows.stage import StageReport, finished, report_of
 from trajmill.flows.tasks.derive import derived_from
 from trajmill.flows.tasks.release import RELEASE, release_again
-from trajmill.flows.tasks.train import TRAIN, awaited_policy
+from trajmill.flows.tasks.train import TRAIN, Training, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.failure import Failure
@@ -33,7 +41,7 @@ from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import drop_release, read_release, release_names, verify_release
-from trajmill.warehouse.staging import progress_of
+from trajmill.warehouse.staging import mark_done, progress_of, stage_key
 from trajmill.warehouse.upkeep.vacuum import vacuum
 
 if TYPE_CHECKING:
@@ -253,9 +261,36 @@ def test_folders_in_the_warehouse_stay_valid_when_it_is_moved(tmp_path: Path) ->
     here, there = create_warehouse(tmp_path / "here"), create_warehouse(tmp_path / "there")
     policy = Policy("v2", "openai_api", Path("/weights/owl"), here.model("v2"))
     row = policy_row(here, policy)
-    assert row["adapter"] == "models/v2"
+    assert row.adapter == "models/v2"
     assert policy_in(here, row) == policy
     assert policy_in(there, row) == policy._replace(adapter=there.model("v2"))
+
+
+def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
+    context = start(tiny_config(tmp_path))
+    row = {"model_version": "v0", "kind": "openai_api", "folder": "models/v0", "adapter": None}
+    success = [{"split": "validation", "queries": 4, "successes": 1}]
+    measured = {"success": success, "validation": [{"query_id": "q", "success": True}]}
+    report = {"rows": 8, "skipped": 0, "updates": 5, "loss": 0.5, "version": "v1"}
+    trained = {
+        "trained": True,
+        "reason": "",
+        "judge_precision": "enough",
+        "parent": "v0",
+        "release": "r",
+        "recipe": "{}",
+    }
+    for at, stage, result in (
+        (context.in_round(0), BASELINE, {"policy_row": row, "updates": 0, **measured}),
+        (context, TRAIN, {**trained, "policy_row": {**row, "model_version": "v1"}, "metrics": "{}", **report}),
+    ):
+        marked = {"rows_in": 1, "rows_out": 1, "seconds": 1.0, "cost": 0.0, "result": result}
+        folder = at.at(stage).staging(at.warehouse)
+        mark_done(at.warehouse, folder, stage_key(stage, at.run_id, at.round), marked)
+    assert policy_before(context) == Policy("v0", "openai_api", context.warehouse.model("v0"))
+    assert [split.successes for split in policy_in_force(context).success] == [1]
+    training = Training.of(finished(context, TRAIN))
+    assert training.new_policy is not None and training.new_policy.model_version == "v1" and training.updates == 5
 
 
 def test_a_round_starts_with_the_policy_that_the_round_before_has_promoted(small_run: Warehouse) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -59,9 +58,14 @@ def add(
     settings = load_config(config)
     set_quiet_defaults()
     from trajmill.flows.policies.addition import Addition, add_and_evaluate
+    from trajmill.flows.policies.policy import PolicyInForce
 
     report = add_and_evaluate(settings, Addition(model, adapter, release))
-    print(report.waiting or _decision(report.result))
+    if report.waiting:
+        print(report.waiting)
+        return
+    decided = PolicyInForce.of(report)
+    print(f"{'promoted' if decided.promoted else 'not promoted'}: {decided.reason}")
 
 
 @app.command(epilog="Example: trajmill policy promote embedded-434fda10d3c1abd0")
@@ -82,10 +86,7 @@ def rollback(config: ConfigFile = None) -> None:
     """Replace the version in force by its parent, which acts from the next stage on."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.policies.addition import roll_back_policy
+    from trajmill.flows.policies.policy import PolicyInForce
 
     report = roll_back_policy(load_config(config))
-    print(f"{report.result['policy_row']['model_version']} is in force")
-
-
-def _decision(result: Mapping[str, object]) -> str:
-    return f"{'promoted' if result['promoted'] else 'not promoted'}: {result['reason']}"
+    print(f"{PolicyInForce.of(report).policy_row.model_version} is in force")

@@ -20,12 +20,12 @@ from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.log import Ending, FlowEnd
 from trajmill.flows.nights.notices import after_flow, config_of_flow
-from trajmill.flows.policies.policy import PROMOTE
+from trajmill.flows.policies.policy import PROMOTE, PolicyInForce
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import Waiting, finished, report_of
 from trajmill.flows.tasks.judge import JUDGE
-from trajmill.flows.tasks.train import TRAIN
+from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.critics.calibration.precision import Precision
@@ -84,14 +84,14 @@ def train_round(context: RoundContext) -> FlowEnd:
     ended = round_flow(context)
     if isinstance(ended, Waiting):
         return FlowEnd(Ending.AWAITING_POLICY, f"did not train: {ended.line}")
-    trained, promoted = finished(context, TRAIN).result, finished(context, PROMOTE).result
-    if not trained["trained"]:
-        low = trained["judge_precision"] == Precision.TOO_LOW
+    trained, decided = Training.of(finished(context, TRAIN)), PolicyInForce.of(finished(context, PROMOTE))
+    if not trained.trained:
+        low = trained.judge_precision is Precision.TOO_LOW
         ending = Ending.BELOW_JUDGE_FLOOR if low else Ending.NOT_TRAINED
-        return FlowEnd(ending, f"round {context.round} did not train: {trained['reason']}")
-    decision = "promoted" if promoted["promoted"] else "not promoted"
-    line = f"round {context.round}, {accepted} newly accepted trajectories: {decision}, {promoted['reason']}"
-    fall = validation_fall(context) if promoted["promoted"] else ""
+        return FlowEnd(ending, f"round {context.round} did not train: {trained.reason}")
+    decision = "promoted" if decided.promoted else "not promoted"
+    line = f"round {context.round}, {accepted} newly accepted trajectories: {decision}, {decided.reason}"
+    fall = validation_fall(context) if decided.promoted else ""
     return FlowEnd(Ending.VALIDATION_FELL, f"{line}; {fall}") if fall else FlowEnd(Ending.TRAINED, line)
 
 

@@ -6,7 +6,6 @@ A version is added to the round that waits for one, or between two rounds.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +16,13 @@ from trajmill.flows.policies.choice import promote_by_hand, roll_back
 from trajmill.flows.policies.policy import (
     BASELINE,
     Policy,
+    PolicyInForce,
     choice_stage,
     choices,
     endpoint_of,
     is_embedded,
     policy_before,
-    policy_report,
+    policy_in_force,
     policy_row,
     policy_versions,
 )
@@ -34,7 +34,7 @@ from trajmill.flows.tasks.measure import measure
 from trajmill.flows.tasks.promote import compared, release_unused
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN
+from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN, Training
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Split
@@ -100,17 +100,17 @@ def add_policy(context: RoundContext, added: Addition) -> StageReport:
 
     def work(at: StageRun) -> StageOutcome:
         is_new = policy.version != in_force.version
-        result = {
-            "trained": is_new,
-            "reason": "" if is_new else f"{policy.version} stays: no other policy was added",
-            "judge_precision": judge_precision(context),
-            "parent": in_force.version,
-            "release": release,
-            "recipe": "{}",
-            "policy_row": policy_row(context.warehouse, policy),
-            "metrics": None,
-        }
-        return StageOutcome(1, int(is_new), result=result)
+        added_version = Training(
+            trained=is_new,
+            reason="" if is_new else f"{policy.version} stays: no other policy was added",
+            judge_precision=judge_precision(context),
+            parent=in_force.version,
+            release=release,
+            recipe="{}",
+            policy_row=policy_row(context.warehouse, policy),
+            metrics=None,
+        )
+        return StageOutcome(1, int(is_new), result=added_version.as_json())
 
     return run_once(context, TRAIN, work)
 
@@ -132,17 +132,18 @@ def add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
     policy = _candidate(context, added, added.release)
     if policy.version == before.version:
         raise BadInputError(f"{policy.version} is in force already")
-    in_force = policy_report(context).result
+    in_force = policy_in_force(context)
 
     def work(at: StageRun) -> StageOutcome:
         measured = measure(context, at, policy, untrained=False)
         decided = compared(context, before, measured.validation)
+        columns = policy_row(context.warehouse, policy)
         row = PolicyVersion(
-            **policy_row(context.warehouse, policy),
+            **columns.model_dump(),
             parent=before.version,
             release=added.release,
             recipe="{}",
-            updates=in_force["updates"],
+            updates=in_force.updates,
             success=measured.success,
             validation=measured.validation,
             promoted=decided.promoted,
@@ -150,12 +151,11 @@ def add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
             **context.origin.common(made_by=at.stage),
         )
         release_unused(context, before if decided.promoted else policy)
-        acts: Mapping[str, object] = in_force
-        if decided.promoted:
-            acts = {**in_force, "policy_row": policy_row(context.warehouse, policy), **measured.result}
+        added_version = PolicyInForce(policy_row=columns, updates=in_force.updates, success=measured.success)
+        acts = added_version if decided.promoted else in_force
         files = {**measured.outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
-        result = {**acts, "promoted": decided.promoted, "reason": decided.reason}
-        return StageOutcome(1, int(decided.promoted), files, result)
+        result = acts.model_copy(update=decided._asdict())
+        return StageOutcome(1, int(decided.promoted), files, result.as_json())
 
     return run_once(context, choice_stage(len(choices(context))), work)
 

@@ -9,6 +9,8 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
     BASELINE,
     Policy,
+    PolicyInForce,
+    PolicyRow,
     choice_stage,
     choices,
     configured_policy,
@@ -116,12 +118,9 @@ def _choose(
 
 
 def _chosen(context: RoundContext, at: StageRun, row: PolicyVersion, *others: PolicyVersion) -> StageOutcome:
-    result = {
-        "policy_row": {key: getattr(row, key) for key in ("model_version", "kind", "folder", "adapter")},
-        "updates": row.updates,
-        "success": [split.model_dump() for split in row.success],
-    }
-    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": [*others, row]}), result)
+    columns = PolicyRow.model_validate(row, from_attributes=True)
+    chosen = PolicyInForce(policy_row=columns, updates=row.updates, success=row.success)
+    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": [*others, row]}), chosen.as_json())
 
 
 def _as_decided(context: RoundContext, at: StageRun, row: PolicyVersion, reason: str) -> PolicyVersion:

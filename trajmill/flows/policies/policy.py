@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -17,14 +17,15 @@ from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.context import RoundContext
 from trajmill.flows.serving.policy_servers import RefusedPolicyError, serve_policy
-from trajmill.flows.stage import StageReport, finished, report_of
+from trajmill.flows.stage import StageResult, finished, report_of
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
@@ -59,20 +60,44 @@ class Policy(NamedTuple):
     """Folder of the LoRA adapter for these weights; None if it has none."""
 
 
-def policy_row(warehouse: Warehouse, policy: Policy) -> dict[str, str | None]:
-    """The columns of a policy in table `models`; paths in the warehouse are relative, so that it can be moved."""
-    return {
-        "model_version": policy.version,
-        "kind": policy.kind,
-        "folder": _folder_text(warehouse, policy.folder),
-        "adapter": _folder_text(warehouse, policy.adapter),
-    }
+class PolicyRow(Record):
+    """The columns of a policy in table `models`; paths in the warehouse are relative: a warehouse can be moved."""
+
+    model_version: str
+    kind: str | None
+    folder: str | None
+    adapter: str | None
 
 
-def policy_in(warehouse: Warehouse, row: Mapping[str, Any]) -> Policy:
-    """The policy of a row of `models`, or of the same columns in the result of a stage."""
-    folder, adapter = (None if row[key] is None else warehouse.root / row[key] for key in ("folder", "adapter"))
-    return Policy(row["model_version"], row["kind"] or EMBEDDED, folder, adapter)
+class PolicyInForce(StageResult):
+    """The result of a stage that decides about the policy: the baseline, a promotion or a choice."""
+
+    policy_row: PolicyRow
+    """The policy in force after the stage."""
+    updates: int
+    """Optimiser updates of that policy since the untrained one."""
+    success: tuple[SplitSuccess, ...]
+    """Measured success of that policy."""
+    promoted: bool = True
+    """Whether the stage has put another version in force."""
+    reason: str = ""
+    """Why it has or has not; empty for the baseline and for choices, which have it in their rows."""
+
+
+def policy_row(warehouse: Warehouse, policy: Policy) -> PolicyRow:
+    """Return the columns of a policy, for table `models` and for the results of stages."""
+    return PolicyRow(
+        model_version=policy.version,
+        kind=policy.kind,
+        folder=_folder_text(warehouse, policy.folder),
+        adapter=_folder_text(warehouse, policy.adapter),
+    )
+
+
+def policy_in(warehouse: Warehouse, row: PolicyRow) -> Policy:
+    """Return the policy that has these columns."""
+    folder, adapter = (None if text is None else warehouse.root / text for text in (row.folder, row.adapter))
+    return Policy(row.model_version, row.kind or EMBEDDED, folder, adapter)
 
 
 def policy_before(context: RoundContext) -> Policy:
@@ -81,7 +106,7 @@ def policy_before(context: RoundContext) -> Policy:
     Raises:
         TrajmillError: the previous round is not finished.
     """
-    return policy_in(context.warehouse, policy_report(context).result["policy_row"])
+    return policy_in(context.warehouse, policy_in_force(context).policy_row)
 
 
 def acting_round(context: RoundContext) -> RoundContext:
@@ -99,41 +124,37 @@ def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: 
         max_staleness: how many steps are not too many.
     """
     first = max(1, min([*rounds, context.round]) - 1)
-    reports = [
-        report
+    decided = [
+        each
         for number in range(first, context.round + 1)
-        for report in (starting_report(context.in_round(number)), *choices(context.in_round(number)))
+        for each in (_starting_policy(context.in_round(number)), *choices(context.in_round(number)))
     ]
-    in_force = [version for version, _ in groupby(report.result["policy_row"]["model_version"] for report in reports)]
+    in_force = [version for version, _ in groupby(each.policy_row.model_version for each in decided)]
     current = in_force[-max_staleness - 1 :]
     return frozenset(in_force) - frozenset(current)
 
 
-def policy_report(context: RoundContext) -> StageReport:
-    """The report of the stage that put the round's policy in force; it has the policy's success and number of updates.
+def policy_in_force(context: RoundContext) -> PolicyInForce:
+    """Return the last decision about the round's policy, in the round or before it.
 
     Raises:
         TrajmillError: the previous round is not finished.
     """
     chosen = choices(context)
-    return chosen[-1] if chosen else starting_report(context)
+    return chosen[-1] if chosen else _starting_policy(context)
 
 
-def starting_report(context: RoundContext) -> StageReport:
-    """The report of the stage that decided with which policy the round starts, before any choice in it.
-
-    Raises:
-        TrajmillError: the previous round is not finished.
-    """
+def _starting_policy(context: RoundContext) -> PolicyInForce:
+    """The decision with which the round starts, before any choice in it."""
     last = context.in_round(context.round - 1)
-    return finished(last, PROMOTE if last.round else BASELINE)
+    return PolicyInForce.of(finished(last, PROMOTE if last.round else BASELINE))
 
 
-def choices(context: RoundContext) -> list[StageReport]:
-    """The reports of the choices of a policy in a round, by a command or by the configuration, in their order."""
-    found: list[StageReport] = []
+def choices(context: RoundContext) -> list[PolicyInForce]:
+    """Return the choices of a policy in a round, by a command or by the configuration, in their order."""
+    found: list[PolicyInForce] = []
     while (report := report_of(context, choice_stage(len(found)))) is not None:
-        found.append(report)
+        found.append(PolicyInForce.of(report))
     return found
 
 

@@ -19,9 +19,8 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.new_run import run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
-from trajmill.flows.policies.policy import choices
+from trajmill.flows.policies.policy import PolicyInForce, choices
 from trajmill.flows.round import first_unfinished
-from trajmill.flows.stage import StageReport
 from trajmill.flows.status.live import WorkingStage, ahead_line, now_line, rollout_ahead, working_stage
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.online import trouble_file
@@ -274,11 +273,11 @@ def _rows(name: str, texts: Sequence[str]) -> list[str]:
     return [_row(name if place == 0 else "", text) for place, text in enumerate(texts)]
 
 
-def _round_lines(results: RunResults, chosen: Sequence[StageReport]) -> list[str]:
+def _round_lines(results: RunResults, chosen: Sequence[PolicyInForce]) -> list[str]:
     """The policy in force and why: a choice by a command or the configuration counts more than the last round."""
     finished = f"{results.rounds} finished"
     if chosen:
-        version = chosen[-1].result["policy_row"]["model_version"]
+        version = chosen[-1].policy_row.model_version
         return [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
     named = f"{finished}, policy {results.policy}" if results.policy else finished
     return [named, results.reason] if results.reason else [named]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import Policy, configured_policy, is_embedded, policy_row
-from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.policies.policy import Policy, PolicyRow, configured_policy, is_embedded, policy_row
+from trajmill.flows.stage import StageOutcome, StageReport, StageResult, run_once
 from trajmill.flows.tasks.queries.sources import new_queries
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
@@ -18,6 +18,13 @@ from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.weights import keep_weights
 
 GENERATE = "generate"
+
+
+class Generated(StageResult):
+    """The result of the stage."""
+
+    first_policy: PolicyRow
+    """The policy that the run starts with."""
 
 
 def generate(context: RoundContext) -> StageReport:
@@ -35,9 +42,8 @@ def generate(context: RoundContext) -> StageReport:
         }
         files = write_tables(first.warehouse, at, rows)
         rows_in = len(made.queries) + len(made.failures)
-        return StageOutcome(
-            rows_in, len(made.queries), files, {"first_policy": policy_row(first.warehouse, _first_policy(first, at))}
-        )
+        generated = Generated(first_policy=policy_row(first.warehouse, _first_policy(first, at)))
+        return StageOutcome(rows_in, len(made.queries), files, generated.as_json())
 
     return run_once(first, GENERATE, work)
 

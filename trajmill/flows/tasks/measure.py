@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import Policy, acting, policy_row, score_prompt
@@ -29,14 +29,6 @@ class Measurement(NamedTuple):
     validation: tuple[QueryOutcome, ...]
     """For each validation query, in order of id, whether the policy achieved it."""
 
-    @property
-    def result(self) -> dict[str, Any]:
-        """The values for later stages, as JSON."""
-        return {
-            "success": [split.model_dump() for split in self.success],
-            "validation": [each.model_dump() for each in self.validation],
-        }
-
 
 def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool) -> Measurement:
     """Let a policy act greedily, once on each query of the measured sample.
@@ -58,7 +50,7 @@ def version_without_parent(
 ) -> PolicyVersion:
     """The row of a measured policy that the run itself has not trained: it has no parent, and it is in force."""
     return PolicyVersion(
-        **policy_row(context.warehouse, policy),
+        **policy_row(context.warehouse, policy).model_dump(),
         parent=None,
         release=None,
         recipe="{}",

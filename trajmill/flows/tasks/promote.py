@@ -8,20 +8,20 @@ from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
     PROMOTE,
     Policy,
+    PolicyInForce,
     policy_before,
     policy_in,
-    policy_report,
-    policy_row,
+    policy_in_force,
     policy_versions,
 )
 from trajmill.flows.serving.policy_servers import release_adapter
 from trajmill.flows.stage import StageOutcome, StageReport, finished, report_of, run_once
 from trajmill.flows.tasks.calibrate import judge_quality
-from trajmill.flows.tasks.evaluate import EVALUATE, splits_of, validation_of
+from trajmill.flows.tasks.evaluate import EVALUATE, Evaluation
 from trajmill.flows.tasks.guide import reference_paths_used
 from trajmill.flows.tasks.measure import validation_queries
 from trajmill.flows.tasks.release import RELEASE
-from trajmill.flows.tasks.train import TRAIN
+from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome
 from trajmill.schemas.tables.round_summary import RoundSummary, StageCount
@@ -40,58 +40,48 @@ def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
     """
 
     def work(at: StageRun) -> StageOutcome:
-        before = policy_before(context)
-        in_force = policy_report(context)
-        old, updates_before = splits_of(in_force), int(in_force.result["updates"])
-        trained = finished(context, TRAIN).result
-        evaluated = finished(context, EVALUATE)
-        new, outcomes = splits_of(evaluated), validation_of(evaluated)
-        reason = str(trained["reason"] or evaluated.result["refused"])
-        promotion = Promotion(False, reason) if reason else compared(context, before, outcomes)
-        after = policy_in(context.warehouse, trained["policy_row"]) if promotion.promoted else before
-        kept = new if promotion.promoted else old
-        updates = updates_before + trained.get("updates", 0)
-        if trained["trained"]:
-            release_unused(
-                context, before if promotion.promoted else policy_in(context.warehouse, trained["policy_row"])
-            )
+        before, in_force = policy_before(context), policy_in_force(context)
+        trained = Training.of(finished(context, TRAIN))
+        evaluated = Evaluation.of(finished(context, EVALUATE))
+        reason = trained.reason or evaluated.refused
+        promotion = Promotion(False, reason) if reason else compared(context, before, evaluated.validation)
+        updates, new, after = in_force.updates + trained.updates, trained.new_policy, in_force
+        if new is not None:
+            if promotion.promoted:
+                after = PolicyInForce(policy_row=new, updates=updates, success=evaluated.success)
+            release_unused(context, before if promotion.promoted else policy_in(context.warehouse, new))
         summary = RoundSummary(
             policy_before=before.version,
-            policy_after=after.version,
+            policy_after=after.policy_row.model_version,
             stages=_counts(context, stages),
-            success_before=old,
-            success_after=kept,
+            success_before=in_force.success,
+            success_after=after.success,
             judge=judge_quality(context),
-            trained=trained["trained"],
+            trained=trained.trained,
             reference_paths_used=reference_paths_used(context),
             release=finished(context, RELEASE).result["release"],
             reason=promotion.reason,
             **context.origin.common(made_by=PROMOTE),
         )
         rows: dict[str, Sequence[Row]] = {"rounds": [summary]}
-        if trained["trained"]:
+        if new is not None:
             version = PolicyVersion(
-                **trained["policy_row"],
-                parent=trained["parent"],
-                release=trained["release"],
-                recipe=trained["recipe"],
+                **new.model_dump(),
+                parent=trained.parent,
+                release=trained.release,
+                recipe=trained.recipe,
                 updates=updates,
-                success=new,
+                success=evaluated.success,
                 promoted=promotion.promoted,
                 reason=promotion.reason,
-                metrics=trained["metrics"],
-                validation=outcomes,
+                metrics=trained.metrics,
+                validation=evaluated.validation,
                 **context.origin.common(made_by=PROMOTE),
             )
             rows["models"] = [version]
-        result = {
-            "policy_row": policy_row(context.warehouse, after),
-            "promoted": promotion.promoted,
-            "reason": promotion.reason,
-            "updates": updates if promotion.promoted else updates_before,
-            "success": [split.model_dump() for split in kept],
-        }
-        return StageOutcome(1, int(promotion.promoted), write_tables(context.warehouse, at, rows), result)
+        result = after.model_copy(update=promotion._asdict())
+        files = write_tables(context.warehouse, at, rows)
+        return StageOutcome(1, int(promotion.promoted), files, result.as_json())
 
     return run_once(context, PROMOTE, work)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from trajmill.flows.configuration.model_specs import policy_family
 from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import Policy, check_weights, is_embedded, policy_before, policy_row
-from trajmill.flows.stage import StageOutcome, StageReport, Waiting, finished, run_once
+from trajmill.flows.policies.policy import Policy, PolicyRow, check_weights, is_embedded, policy_before, policy_row
+from trajmill.flows.stage import StageOutcome, StageReport, StageResult, Waiting, finished, run_once
 from trajmill.flows.tasks.calibrate import judge_precision
 from trajmill.flows.tasks.derive import DERIVE_RL, NOT_ACCEPTED, derived_from
 from trajmill.flows.tasks.release import RELEASE, release_to_train_on
@@ -18,6 +18,7 @@ from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
+from trajmill.stages.critics.calibration.precision import Precision
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
@@ -31,6 +32,29 @@ from trajmill.warehouse.weights import keep_weights
 TRAIN = "train"
 ADAPTER_FILE = "adapter_config.json"
 """The configuration file in the folder of a LoRA adapter, in PEFT's layout."""
+
+
+class Training(StageResult):
+    """The result of the stage: a new version, or why there is none."""
+
+    trained: bool
+    reason: str
+    """Why there is no new version; empty if there is one."""
+    judge_precision: Precision
+    policy_row: PolicyRow | None = None
+    """The version that was trained or added; the policy in force itself if that was added again."""
+    parent: str | None = None
+    release: str | None = None
+    recipe: str = "{}"
+    """JSON of the training configuration; `{}` for an added version."""
+    metrics: str | None = None
+    """JSON of the recipe's report; None for an added version."""
+    updates: int = 0
+
+    @property
+    def new_policy(self) -> PolicyRow | None:
+        """The new version; None without one."""
+        return self.policy_row if self.trained else None
 
 
 def train(context: RoundContext) -> StageReport:
@@ -67,18 +91,18 @@ def train(context: RoundContext) -> StageReport:
             shutil.rmtree(_weights(context, at), ignore_errors=True)
             failed = write_tables(context.warehouse, at, {"failures": [_failure(context, said)]})
             return replace(_untrained(rows, f"training failed: {said}", precision), files=failed)
-        result = {
-            "trained": True,
-            "reason": "",
-            "judge_precision": precision,
-            "parent": parent.version,
-            "release": finished(context, RELEASE).result["release"],
-            "recipe": settings.train.model_dump_json(),
-            "policy_row": policy_row(context.warehouse, _stored(context, at, parent, report.version)),
-            "metrics": json.dumps(report._asdict()),
-            **report._asdict(),
-        }
-        return StageOutcome(rows, report.rows, result=result)
+        trained = Training(
+            trained=True,
+            reason="",
+            judge_precision=precision,
+            parent=parent.version,
+            release=finished(context, RELEASE).result["release"],
+            recipe=settings.train.model_dump_json(),
+            policy_row=policy_row(context.warehouse, _stored(context, at, parent, report.version)),
+            metrics=json.dumps(report._asdict()),
+            updates=report.updates,
+        )
+        return StageOutcome(rows, report.rows, result=trained.as_json())
 
     return run_once(context, TRAIN, work)
 
@@ -111,8 +135,9 @@ def _dropped(context: RoundContext) -> dict[str, int]:
     return {reason: count for reason, count in left_out.items() if reason != NOT_ACCEPTED}
 
 
-def _untrained(rows: int, reason: str, precision: str) -> StageOutcome:
-    return StageOutcome(rows, 0, result={"trained": False, "reason": reason, "judge_precision": precision})
+def _untrained(rows: int, reason: str, precision: Precision) -> StageOutcome:
+    untrained = Training(trained=False, reason=reason, judge_precision=precision)
+    return StageOutcome(rows, 0, result=untrained.as_json())
 
 
 def _failure(context: RoundContext, message: str) -> Failure:
