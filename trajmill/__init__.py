@@ -88,7 +88,7 @@ _HOMES = {
     "run_episode": "stages.rollout.episode",
     "Episode": "schemas.episode",
     "Trajectory": "schemas.tables.trajectory",
-    "ObservedScreens": "schemas.observed_screens",
+    "ObservedScreens": "schemas.tables.screen",
     # Judging, guiding, deriving, exporting
     "write_guidance": "stages.guidance.write",
     "annotated_judge": "stages.critics.app_graph.channels",
