@@ -8,6 +8,7 @@ import pytest
 
 from trajmill.flows import evolve
 from trajmill.flows.cli import app as cli
+from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop, noticing_interrupts, still_noticing_interrupts
 from trajmill.warehouse.store.base import LeaseLostError
@@ -56,7 +57,7 @@ def test_an_error_that_sigterm_causes_in_a_round_is_known_to_be_its(
         monkeypatch.setattr(evolve, name, lambda context: None)
     monkeypatch.setattr(evolve, "do_stages", swallowed)
     with noticing_interrupts() as asked, pytest.raises(RuntimeError, match="a worker failed"):
-        evolve.round_flow(cast(RoundContext, SimpleNamespace(round=1)))
+        evolve.round_flow(cast(RoundContext, SimpleNamespace(round=1, config=Config())))
     assert asked.number == signal.SIGTERM
 
 
