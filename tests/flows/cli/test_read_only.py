@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,26 @@ import pytest
 from tests.flows.synthetic_run import RUN
 from tests.read_only import read_only
 from trajmill.flows.cli.app import run
-from trajmill.warehouse.layout import Warehouse
+from trajmill.flows.new_run import IDENTITY_FILE
+from trajmill.warehouse.layout import Warehouse, open_warehouse
 
 pytestmark = pytest.mark.slow
 
 
 def test_who_may_only_read_a_warehouse_sees_its_results(
-    run_warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run_warehouse: Warehouse,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    root = run_warehouse.root
-    # What another version has written, or nobody yet.
-    run_warehouse.database.unlink(missing_ok=True)
+    root = Path(shutil.copytree(run_warehouse.root, tmp_path_factory.mktemp("copy") / "warehouse"))
+    begun = root / "runs" / RUN / IDENTITY_FILE
+    begun.parent.mkdir(parents=True, exist_ok=True)
+    begun.write_text("{}")
+    # Another version wrote it, or nobody yet.
+    open_warehouse(root).database.unlink(missing_ok=True)
     with read_only(root):
         with pytest.raises(PermissionError):
             (root / "new").touch()

@@ -11,9 +11,14 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.pipelines.executors.beam import BeamSettings, runner_mistake
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.spec import AGENTS
+from trajmill.stages.critics.kinds import CRITICS
+from trajmill.stages.derive.kinds import DERIVE_KINDS
 from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.export.exporter import EXPORTERS
+from trajmill.stages.export.formats.base import FORMATS
+from trajmill.stages.importing.base import LAYOUTS
 from trajmill.stages.models.spec import MODELS
+from trajmill.stages.queries.spec import QUERY_SOURCES
 from trajmill.stages.training.spec import RECIPES
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +27,19 @@ BLOCKS = [
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
     for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 ]
-GROUPS = {group.name for group in (AGENTS, ENVIRONMENTS, EXPORTERS, MODELS, RECIPES)}
+PARTS = (
+    AGENTS,
+    CRITICS,
+    DERIVE_KINDS,
+    ENVIRONMENTS,
+    EXPORTERS,
+    FORMATS,
+    LAYOUTS,
+    MODELS,
+    QUERY_SOURCES,
+    RECIPES,
+)
+GROUPS = {group.name for group in PARTS} | {"trajmill.families"}
 
 
 def test_the_pages_have_blocks() -> None:
