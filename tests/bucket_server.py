@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+def _creating_atomically(application: WSGIApplication) -> WSGIApplication:
+    """Serve conditional puts one after the other: moto looks and stores in two steps, S3 in one."""
+    one_at_a_time = threading.Lock()
+
+    def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if not {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"} & environ.keys() or environ["REQUEST_METHOD"] != "PUT":
+            return application(environ, start_response)
+        # Read first: a client that stalls must not hold up the others.
+        environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+        with one_at_a_time:
+            return list(application(environ, start_response))
+
+    return serve
 
 
 @contextmanager
@@ -18,7 +38,8 @@ def bucket_server(host: str = "127.0.0.1") -> Iterator[str]:
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     # Its own server looks through the folders of all services for each request, which takes a third of the time.
-    server = make_server(host, 0, create_backend_app("s3"), threaded=True, request_handler=MotoRequestHandler)
+    application = _creating_atomically(create_backend_app("s3"))
+    server = make_server(host, 0, application, threaded=True, request_handler=MotoRequestHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -13,8 +14,15 @@ import pytest
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, announce_landed
-from trajmill.flows.prefect_settings import QUIET_DEFAULTS, long_lived_server, names_a_server, set_quiet_defaults
+from trajmill.flows.prefect_settings import (
+    QUIET_DEFAULTS,
+    ScrubbedRecords,
+    long_lived_server,
+    names_a_server,
+    set_quiet_defaults,
+)
 from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.secrets import Secrets
 
 pytestmark = pytest.mark.slow
 
@@ -144,3 +152,14 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def test_a_traceback_has_no_key_of_any_run_that_this_process_began() -> None:
+    keys = ("the-key-of-one-run", "the-key-of-another")
+    try:
+        raise ValueError(" and ".join(keys))
+    except ValueError:
+        record = logging.LogRecord("trajmill", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+    for key in keys:
+        ScrubbedRecords(Secrets([key])).filter(record)
+    assert "ValueError: *** and ***" in logging.Formatter().format(record)

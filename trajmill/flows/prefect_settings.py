@@ -70,8 +70,11 @@ class ScrubbedRecords(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Scrub a record and let it pass."""
         if record.exc_info:
-            record.exc_text = self._secrets.scrub(logging.Formatter().formatException(record.exc_info))
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
             record.exc_info = None
+        # A filter with other keys may have formatted the error before this one.
+        if record.exc_text:
+            record.exc_text = self._secrets.scrub(record.exc_text)
         record.msg, record.args = self._secrets.scrub(record.getMessage()), ()
         return True
 

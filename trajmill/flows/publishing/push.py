@@ -67,7 +67,8 @@ def push(plan: PushPlan, private: bool) -> str:
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
-    api = HfApi(library_name="trajmill")
+    # Read at each push: huggingface_hub reads the variable once, when it is imported.
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="trajmill")
     try:
         address = api.create_repo(plan.repository, repo_type="dataset", private=private, exist_ok=True)
         api.create_commit(
