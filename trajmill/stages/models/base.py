@@ -39,8 +39,6 @@ a marked action."""
 
 
 class ChatMessage(NamedTuple):
-    """One message of a chat."""
-
     role: str
     """`system`, `user` or `assistant`."""
     parts: tuple[MessagePart, ...]
@@ -48,8 +46,6 @@ class ChatMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One request to a model."""
-
     role: str
     """The role in the configuration: policy, critic.text, writer, ..."""
     messages: tuple[ChatMessage, ...]
@@ -60,7 +56,6 @@ class ChatRequest:
     max_tokens: int = 512
     top_p: float = 1.0
     n: int = 1
-    """Number of samples."""
     top_logprobs: int = 0
     """Number of candidates whose log probabilities are given for each token of the answer; 0 gives none."""
     with_tokens: bool = False
@@ -99,8 +94,6 @@ MOST_TOKENS = 2**31 - 1
 
 
 class Completion(NamedTuple):
-    """A model's answer."""
-
     text: str
     input_tokens: int
     output_tokens: int
@@ -119,8 +112,6 @@ class Completion(NamedTuple):
 
 
 class ChatModel(Protocol):
-    """A model that answers chats."""
-
     @property
     def version(self) -> str:
         """Identifies the weights; every row that the model makes stores it."""
@@ -148,18 +139,14 @@ class SeveralAnswers(Protocol):
     """A `ChatModel` that says whether it gives several samples in one request."""
 
     @property
-    def several_answers(self) -> bool:
-        """Whether the prompt of a request is read once for all its `n` samples."""
-        ...
+    def several_answers(self) -> bool: ...
 
 
 @runtime_checkable
 class KeepsAnswers(Protocol):
     """A `ChatModel` that keeps answers and gives them again."""
 
-    async def forget(self, request: ChatRequest) -> None:
-        """Ask the model again at the next equal request."""
-        ...
+    async def forget(self, request: ChatRequest) -> None: ...
 
 
 async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
@@ -169,7 +156,6 @@ async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
 
 
 def gives_several(model: ChatModel) -> bool:
-    """Whether a model gives several samples in one request."""
     return isinstance(model, SeveralAnswers) and model.several_answers
 
 

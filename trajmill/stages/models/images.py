@@ -24,14 +24,10 @@ _FAST_PNG = 1
 
 
 class SentImage(NamedTuple):
-    """An image in the form that is sent to a model."""
-
     data: bytes
-    """The encoded image."""
     media_type: str
     """`image/png`, or the stored format if the stored image already has the right size."""
     size: Size
-    """Width and height of the image."""
 
     @property
     def data_url(self) -> str:

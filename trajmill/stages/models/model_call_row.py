@@ -1,5 +1,3 @@
-"""Makes the `model_calls` row of a request."""
-
 from __future__ import annotations
 
 import json
@@ -27,7 +25,6 @@ def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
 
 
 def screen_id_of(part: MessagePart) -> str | None:
-    """The content id of a part's screen; None for text."""
     if isinstance(part, str):
         return None
     return part.screen.screen_id if isinstance(part, Observation) else part.screen_id

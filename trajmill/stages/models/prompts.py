@@ -23,15 +23,11 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class FilledPrompt(NamedTuple):
-    """The texts of a prompt with its fields filled in."""
-
     system: str
     user: str
 
 
 class Prompt(NamedTuple):
-    """A prompt with placeholders."""
-
     version: str
     """Stored on every row that is made with it."""
     system: str
@@ -39,7 +35,6 @@ class Prompt(NamedTuple):
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of its placeholders."""
         return frozenset(Template(f"{self.system}\n{self.user}").get_identifiers())
 
     def fill(self, **fields: str) -> FilledPrompt:
@@ -141,7 +136,6 @@ class Sampling(NamedTuple):
     seed: int = 0
     """The number of a vote is added to it."""
     max_tokens: int = 1024
-    """Longest answer."""
 
 
 GREEDY: Final = Sampling()
@@ -156,7 +150,6 @@ class PromptedModel:
 
     @property
     def version(self) -> str:
-        """Prompt and model, e.g. `critic_step-1@qwen-7b`; stored on every row that is made from an answer."""
         return f"{self.prompt.version}@{self.model.version}"
 
     def request(
@@ -182,12 +175,6 @@ class PromptedModel:
         return prompt_request(role, self.prompt.fill(**fields), parts, sampling, layout)
 
     async def ask(self, request: ChatRequest, answer: type[A]) -> A:
-        """Send a request and return the answer as a record.
-
-        Raises:
-            AnswerFailure: the model gave no valid answer.
-            ModelFailure: the model did not answer.
-        """
         return await ask(self.model, request, answer)
 
 

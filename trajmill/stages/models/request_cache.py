@@ -28,7 +28,6 @@ _COMPLETION: Final = TypeAdapter(Completion)
 
 
 def completion_to_json(completion: Completion) -> str:
-    """Compact ASCII JSON: an array in the order of the completion's fields."""
     return json.dumps(completion, separators=(",", ":"))
 
 
@@ -98,7 +97,6 @@ class CachedModel(WrappedModel):
             await asyncio.get_running_loop().run_in_executor(self._writer, self._remove, key)
 
     async def close(self) -> None:
-        """Close the cache and the model; closing twice is fine."""
         self._writer.shutdown()
         self._cache.close()
         await self._model.close()

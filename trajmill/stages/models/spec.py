@@ -64,16 +64,10 @@ class ModelSpec(Spec):
 
     @property
     @abstractmethod
-    def version(self) -> str:
-        """The version of the model for rows.
-
-        Raises:
-            BadInputError: its folder has no model.
-        """
+    def version(self) -> str: ...
 
     @property
     def adapter_folder(self) -> Path | None:
-        """Folder of the LoRA adapter on these weights, None without one."""
         return None
 
     @property
@@ -105,11 +99,6 @@ class ModelSpec(Spec):
         return budget_of(self.context_tokens, self.max_images)
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """How the model writes positions on a screen.
-
-        Raises:
-            ModelFailure: no image of the screen fits its pixel budget.
-        """
         return self.vision_family.frame(screen)
 
     @abstractmethod

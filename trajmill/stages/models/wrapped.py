@@ -35,40 +35,29 @@ class WrappedModel:
 
     @property
     def version(self) -> str:
-        """Version of the rows."""
         return self._version or self._model.version
 
     @property
     def several_answers(self) -> bool:
-        """Whether the other model gives several samples in one request."""
         return gives_several(self._model)
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The frame of the other model."""
         return self._model.frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Ask the other model.
-
-        Raises:
-            ModelFailure: it does not answer.
-        """
         return await self._model.complete(request)
 
     async def forget(self, request: ChatRequest) -> None:
-        """Let the other model forget the answer to a request."""
         await forget_answer(self._model, request)
 
     async def close(self) -> None:
-        """Close the other model."""
         await self._model.close()
 
 
 class KeptLoadedModel(WrappedModel):
     """A `ChatModel` that is not unloaded when it is closed, because the next shard of this worker asks it again."""
 
-    async def close(self) -> None:
-        """Keep the weights."""
+    async def close(self) -> None: ...
 
 
 class Accounting(NamedTuple):
@@ -91,11 +80,6 @@ class AccountedModel(WrappedModel):
         self._made: Counter[str] = Counter()
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request.
-
-        Raises:
-            ModelFailure: no answer; the row has its message.
-        """
         start = perf_counter()
         completion, error = None, "the caller gave up waiting"
         try:

@@ -1,1 +1,0 @@
-"""The embedded policy: a small network that scores the candidate actions on screen against the instruction."""

@@ -34,8 +34,6 @@ _NOWHERE = Box(0, 0, 0, 0)
 
 
 class CandidateAction(NamedTuple):
-    """One action that can be chosen."""
-
     verb: str
     """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter` or `finish`."""
     text: str = ""
@@ -51,7 +49,6 @@ class CandidateAction(NamedTuple):
     """Text in the same row that cannot be pressed, e.g. the number of a stepper or the label of an input."""
 
     def action(self, *, phone: bool) -> Action:
-        """The action of this candidate."""
         x, y = self.bounds.center
         match self.verb:
             case "press":
@@ -159,7 +156,6 @@ class GuidanceLine(NamedTuple):
 
     verb: str
     target: str
-    """The quoted text; empty for a line without quotes."""
     field: frozenset[str]
     """Words after the quoted target: the label that it belongs to."""
     words: str
@@ -254,7 +250,6 @@ _SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
 
 
 def kind_of(candidate: CandidateAction) -> int:
-    """Index into KINDS."""
     name = candidate.role if candidate.verb in ("press", "open", "type") else candidate.verb
     if name == "button":
         name = _LEAVING.get(candidate.text.casefold(), name)

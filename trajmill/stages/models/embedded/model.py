@@ -45,8 +45,6 @@ _LETTERS_PER_TOKEN = 4
 
 
 class _Asked(NamedTuple):
-    """The parts of a request that decide its answer."""
-
     user: UserText
     user_text: str
     screen: Observation
@@ -57,8 +55,6 @@ class _Asked(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A request and the future that gets its answer."""
-
     asked: _Asked
     answer: asyncio.Future[Completion]
 
@@ -76,15 +72,12 @@ class EmbeddedModel:
 
     @property
     def version(self) -> str:
-        """Identifies the weights."""
         return self._version
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The embedded policy writes positions in pixels of the stored screenshot."""
         return native_frame(screen)
 
-    async def close(self) -> None:
-        """Do nothing: there are no connections."""
+    async def close(self) -> None: ...
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request in one batch with all others that are waiting.
@@ -101,11 +94,6 @@ class EmbeddedModel:
         return await answer
 
     def answer(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Answer requests in one batch, without an event loop.
-
-        Raises:
-            ModelFailure: a request shows no screen with an accessibility tree.
-        """
         return self._completions([self._asked(request) for request in requests])
 
     def _answer_waiting(self) -> None:

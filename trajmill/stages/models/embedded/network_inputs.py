@@ -49,7 +49,6 @@ class Batch:
     """(b, n) true for a candidate, false for padding."""
 
     def double(self) -> Batch:
-        """The same batch with flags in double precision."""
         return replace(self, flags=self.flags.double(), instruction_flags=self.instruction_flags.double())
 
 
@@ -114,7 +113,6 @@ class CandidateGrid(NamedTuple):
 
 
 def grid_of(exists: Tensor) -> CandidateGrid:
-    """The positions of the existing candidates."""
     spots = exists.flatten().nonzero().squeeze(1)
     return CandidateGrid(exists, spots, spots // exists.shape[1])
 

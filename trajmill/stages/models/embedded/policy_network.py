@@ -77,8 +77,6 @@ def _is_choice(kinds: Tensor) -> Tensor:
 
 
 class NetworkShape(NamedTuple):
-    """Sizes of the network."""
-
     width: int = 64
     word_width: int = 64
     layers: int = 2
@@ -210,7 +208,6 @@ class CandidateLayer(nn.Module):
         self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, gist: Tensor, tokens: Tensor, grid: CandidateGrid) -> tuple[Tensor, Tensor]:
-        """Update the summary vectors (b, width) of the tasks and the candidates (c, width)."""
         rows = len(gist)
         inputs = self.inputs(self.before_attention(torch.cat([gist, tokens])))
         padded = torch.cat([inputs[:rows, None], grid.pad(inputs[rows:])], 1)

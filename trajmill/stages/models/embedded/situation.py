@@ -53,9 +53,7 @@ class Situation(NamedTuple):
     """The features of one request; `n` candidates, `m` words of the instruction."""
 
     instruction: Ids
-    """(m,)"""
     instruction_flags: Floats
-    """(m, len(WORD_FLAGS))"""
     hint: Ids
     """Words of the next guidance line; empty without guidance."""
     hints: Ids
@@ -72,9 +70,7 @@ class Situation(NamedTuple):
     fields: Ids
     """(n, MAX_FIELD) words of the labels and values beside them."""
     kinds: Ids
-    """(n,) index into KINDS."""
     flags: Floats
-    """(n, len(FLAGS))"""
     instruction_codes: Codes
     """(m,) codes of the words of the instruction, for the memory of pairs."""
     codes: Codes
@@ -91,7 +87,6 @@ def _typed(instruction: str, conclusions: Sequence[Conclusion], focused: UIEleme
 
 
 def empty_situation() -> Situation:
-    """A situation without words and candidates."""
     none = np.zeros(0, np.int32)
     return Situation(
         instruction=none,

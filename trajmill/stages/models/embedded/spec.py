@@ -1,5 +1,3 @@
-"""The spec of the embedded policy."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -24,28 +22,16 @@ class EmbeddedSpec(ModelSpec):
 
     @property
     def version(self) -> str:
-        """A hash of its weights, which are read for it.
-
-        Raises:
-            BadInputError: the folder holds no complete embedded policy.
-        """
         return self.connect({}).version
 
     @property
     def weights_folder(self) -> Path:
-        """Folder of its weights."""
         return self.model
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The embedded policy writes positions in pixels of the stored screenshot."""
         return native_frame(screen)
 
     def connect(self, variables: Mapping[str, str]) -> EmbeddedModel:
-        """The policy; it computes on one core.
-
-        Raises:
-            BadInputError: the folder holds no complete embedded policy.
-        """
         from trajmill.stages.models.embedded.storage import load_embedded_model, use_one_thread
 
         use_one_thread()

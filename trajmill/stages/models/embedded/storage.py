@@ -38,7 +38,6 @@ def untrained_network(seed: int, shape: NetworkShape | None = None) -> PolicyNet
 
 
 def network_version(network: PolicyNetwork) -> str:
-    """Content hash of shape and weights."""
     digest = hashlib.blake2b(json.dumps(network.shape._asdict(), sort_keys=True).encode(), digest_size=8)
     digest.update(save(_weights(network)))
     return f"embedded-{digest.hexdigest()}"
@@ -79,16 +78,10 @@ def load_network(folder: Path) -> PolicyNetwork:
 
 
 def embedded_model(network: PolicyNetwork) -> EmbeddedModel:
-    """The chat model of a copy of a network."""
     return EmbeddedModel(copy.deepcopy(network), network_version(network))
 
 
 def load_embedded_model(folder: Path) -> EmbeddedModel:
-    """The chat model of a folder.
-
-    Raises:
-        BadInputError: the folder holds no complete embedded policy.
-    """
     return embedded_model(load_network(folder))
 
 

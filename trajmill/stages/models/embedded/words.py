@@ -26,8 +26,6 @@ MAX_PIECES = 12
 
 
 class Token(NamedTuple):
-    """One word of a text and its position."""
-
     normal: str
     start: int
     end: int
@@ -77,10 +75,8 @@ class Lexicon:
     codes: list[int] = field(default_factory=lambda: [0])
     """By id, a number for the word that is equal in every lexicon."""
     texts: dict[str, list[int]] = field(default_factory=dict)
-    """All words so far."""
 
     def id_of(self, normal: str) -> int:
-        """The id of a word in normal form."""
         known = self.ids.get(normal)
         if known is None:
             known = self.ids[normal] = len(self.buckets)
@@ -95,7 +91,6 @@ class Lexicon:
         return known
 
     def ids_of(self, text: str) -> list[int]:
-        """The ids of the words of a text."""
         known = self.texts.get(text)
         if known is None:
             known = self.texts[text] = [self.id_of(token.normal) for token in tokens(text)]
@@ -128,7 +123,6 @@ class Conclusion(NamedTuple):
     field: str
     """The label of the stepper, radio group or input that it belongs to."""
     title: str
-    """Title of the screen before the action."""
     notes: tuple[str, ...]
     """Values seen on that screen that may be needed later."""
 
@@ -168,5 +162,4 @@ def plain(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """The `plain` text in quotes."""
     return f'"{plain(text)}"'

@@ -1,1 +1,0 @@
-"""What models with a folder of weights share: the folder and the chat template."""

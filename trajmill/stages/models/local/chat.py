@@ -28,12 +28,9 @@ def short_reason(error: BaseException) -> str:
 
 
 class ChatText(NamedTuple):
-    """A chat as one text."""
-
     text: str
     """It ends where the model's answer begins; each screen is one placeholder."""
     screens: tuple[ScreenHandle, ...]
-    """The screens in the order of their placeholders."""
 
 
 def render_chat(tokenizer: PreTrainedTokenizerBase, messages: Sequence[ChatMessage]) -> ChatText:
@@ -119,17 +116,11 @@ class RecentPictures:
     """
 
     def __init__(self, budget: PixelBudget) -> None:
-        """Cache pictures of the sizes that `budget` gives them."""
         self._budget = budget
         self._pictures: OrderedDict[tuple[str, Size, float], Image.Image] = OrderedDict()
         self._pixels = 0
 
     def read(self, screens: Sequence[ScreenHandle], scale: float) -> list[Image.Image]:
-        """The screens at the size at which they would be sent to a server; the pictures are not to be changed.
-
-        Raises:
-            ModelFailure: an image does not decode.
-        """
         return [self._read(screen, scale) for screen in screens]
 
     def _read(self, screen: ScreenHandle, scale: float) -> Image.Image:

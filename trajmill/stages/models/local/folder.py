@@ -49,7 +49,6 @@ class FolderSpec(ModelSpec):
     takes_adapters: ClassVar[bool] = True
 
     model: Path
-    """Folder of the model in Hugging Face's layout."""
     adapter: Path | None = None
     """Folder of a LoRA adapter for these weights, in PEFT's layout."""
 
@@ -66,31 +65,19 @@ class FolderSpec(ModelSpec):
 
     @property
     def weights_folder(self) -> Path:
-        """Folder of the model."""
         return self.model
 
     @property
     def adapter_folder(self) -> Path | None:
-        """Folder of the LoRA adapter, None without one."""
         return self.adapter
 
     def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
-        """The same endpoint with other weights, or with another adapter on them.
-
-        Raises:
-            BadInputError: no folder is known.
-        """
         if folder is None:
             raise BadInputError(f"the folder of {version} is not known, and a model in this process needs one")
         return self.model_copy(update={"model": folder, "adapter": adapter})
 
     @abstractmethod
-    def load(self) -> ChatModel:
-        """Load the model.
-
-        Raises:
-            BadInputError: the folder holds no model that can be loaded here.
-        """
+    def load(self) -> ChatModel: ...
 
     def connect(self, variables: Mapping[str, str]) -> ChatModel:
         """The model; closing it does not unload it, so a later call in this process gets it at once."""
@@ -116,11 +103,6 @@ class FolderModel(Generic[L]):
     """The part of a `ChatModel` that does not depend on the library that runs the weights."""
 
     def __init__(self, spec: FolderSpec, load: Callable[[], L]) -> None:
-        """Load the weights.
-
-        Raises:
-            BadInputError: the folder holds no model that can be loaded here.
-        """
         self._family = spec.vision_family
         self._version = spec.version
         self._load = load
@@ -129,11 +111,9 @@ class FolderModel(Generic[L]):
 
     @property
     def version(self) -> str:
-        """Name of the folder of its weights, or of their adapter, and a hash of its contents."""
         return self._version
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The coordinate frame of its answers for a screen size."""
         return self._family.frame(screen)
 
     def _loaded(self) -> L:

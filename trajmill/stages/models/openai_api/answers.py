@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -33,7 +32,6 @@ class ExchangeFailure(Exception):
         super().__init__(message)
         self.reason = reason
         self.retry_after = retry_after
-        """Seconds that the server asks to wait."""
 
 
 def one_line(text: str, most: int = 200) -> str:
@@ -48,7 +46,6 @@ _WHOLE = frozenset({"stop", "length"})
 
 
 _Count = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-"""The id of a token, or a number of tokens."""
 
 
 class _Candidate(BaseModel):
@@ -129,18 +126,32 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
     choices = sorted(answer.choices, key=lambda choice: choice.index)
     if not 0 < len(choices) <= samples:
         raise _garbage(f"{len(choices)} choices where {samples} were asked for")
-    texts = _texts(choices)
+    whole = [choice.finish_reason in _WHOLE and choice.message.content is not None for choice in choices]
+    if not any(whole):
+        ended = one_line(str(choices[0].finish_reason), 40)
+        is_cut = choices[0].finish_reason not in _WHOLE
+        raise _garbage(f"an answer that ended with {ended}" if is_cut else "a choice without text")
+    texts = [(choice.message.content or "") if usable else "" for choice, usable in zip(choices, whole, strict=True)]
     usage = answer.usage or _Usage()
     generated = usage.completion_tokens or 0
+    scored = choices[0].logprobs.content if choices[0].logprobs else None
+    ids = choices[0].token_ids
+    if ids is not None and scored is not None and len(ids) != len(scored):
+        raise _garbage(f"{len(scored)} log probabilities for {len(ids)} tokens")
     return Completion(
         text=texts[0],
         input_tokens=usage.prompt_tokens,
         output_tokens=generated,
         finish_reason=choices[0].finish_reason or "",
         others=tuple(texts[1:]),
-        logprobs=_logprobs(choices[0]),
+        logprobs=tuple(
+            TokenLogprob(each.token, each.logprob, tuple((other.token, other.logprob) for other in each.top_logprobs))
+            for each in scored or []
+        ),
         price=(usage.prompt_tokens * input_price + generated * output_price) / 1e6,
-        tokens=_reply_tokens(choices[0]),
+        tokens=None
+        if ids is None or scored is None
+        else ReplyTokens(tuple(ids), tuple(each.logprob for each in scored)),
     )
 
 
@@ -175,46 +186,6 @@ def error_message(body: bytes) -> str:
         return one_line(body.decode(errors="replace"))
     inner = answer.error.message if isinstance(answer.error, _ErrorBody) else answer.error
     return one_line(inner or answer.message or answer.detail or "")
-
-
-def _texts(choices: Sequence[_Choice]) -> list[str]:
-    """The text of each choice, empty for a choice without an answer; at least one must have an answer."""
-    texts: list[str] = []
-    failures: list[ExchangeFailure] = []
-    for choice in choices:
-        try:
-            texts.append(_text(choice))
-        except ExchangeFailure as failure:
-            texts.append("")
-            failures.append(failure)
-    if len(failures) == len(choices):
-        raise failures[0]
-    return texts
-
-
-def _text(choice: _Choice) -> str:
-    if choice.finish_reason not in _WHOLE:
-        raise _garbage(f"an answer that ended with {one_line(str(choice.finish_reason), 40)}")
-    if choice.message.content is None:
-        raise _garbage("a choice without text")
-    return choice.message.content
-
-
-def _logprobs(choice: _Choice) -> tuple[TokenLogprob, ...]:
-    tokens = (choice.logprobs.content if choice.logprobs else None) or []
-    return tuple(
-        TokenLogprob(token.token, token.logprob, tuple((other.token, other.logprob) for other in token.top_logprobs))
-        for token in tokens
-    )
-
-
-def _reply_tokens(choice: _Choice) -> ReplyTokens | None:
-    scored = choice.logprobs.content if choice.logprobs else None
-    if choice.token_ids is None or scored is None:
-        return None
-    if len(choice.token_ids) != len(scored):
-        raise _garbage(f"{len(scored)} log probabilities for {len(choice.token_ids)} tokens")
-    return ReplyTokens(tuple(choice.token_ids), tuple(token.logprob for token in scored))
 
 
 def _garbage(message: str) -> ExchangeFailure:

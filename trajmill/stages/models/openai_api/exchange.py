@@ -114,7 +114,6 @@ async def exchange(
 
 
 def under(url: str, path: str) -> str:
-    """The address of a call below a base URL."""
     return f"{url.rstrip('/')}/{path}"
 
 

@@ -35,7 +35,6 @@ _SEEDS = 2**63
 
 
 def has_pictures(request: ChatRequest) -> bool:
-    """Whether the request has images, which take time to decode and encode."""
     return any(not isinstance(part, str) for message in request.messages for part in message.parts)
 
 
@@ -81,8 +80,6 @@ AnswerT = TypeVar("AnswerT")
 
 
 class _Connection(NamedTuple):
-    """The session and the router of one event loop."""
-
     loop: asyncio.AbstractEventLoop
     session: aiohttp.ClientSession
     router: Router
@@ -103,20 +100,13 @@ class OpenAiModel:
 
     @property
     def version(self) -> str:
-        """The name by which the servers know the model."""
         return self._spec.model
 
     @property
     def several_answers(self) -> bool:
-        """Whether the servers give several samples in one request."""
         return self._spec.several_answers
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """How the model writes positions on a screen that is sent at `image_scale` 1.
-
-        Raises:
-            ModelFailure: the screen is too elongated for the model.
-        """
         return self._family.frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -147,7 +137,6 @@ class OpenAiModel:
     async def _asked(
         self, path: str, make_body: Callable[[], Awaitable[bytes]], read: Callable[[bytes], AnswerT]
     ) -> AnswerT:
-        """Send a request until an answer can be read."""
         connection = await self._connected()
         body: bytes | None = None
         avoid: Server | None = None

@@ -11,8 +11,6 @@ from trajmill.stages.models.openai_api.answers import FailureReason
 
 
 class CongestionWindow:
-    """The largest number of requests in flight at one server."""
-
     def __init__(self, most: int) -> None:
         self._most = most
         self._size = float(most)
@@ -47,8 +45,6 @@ _FAILURES_OF_THE_DEAD = 3
 
 
 class Server:
-    """One base URL and the state of its server."""
-
     def __init__(self, url: str, most: int) -> None:
         self.url = url
         self.window = CongestionWindow(most)
@@ -122,7 +118,6 @@ class Router:
         self._serve_waiting()
 
     def answered(self, server: Server) -> None:
-        """Record that a server gave an answer."""
         server.window.grow()
         self._mark_alive(server)
 
@@ -131,7 +126,6 @@ class Router:
         return any(other.silent_until is None for other in self._servers if other is not server)
 
     async def close(self) -> None:
-        """Stop the probes of dead servers."""
         probes = [server.probe for server in self._servers if server.probe is not None]
         for probe in probes:
             probe.cancel()

@@ -1,5 +1,3 @@
-"""The spec of a model on servers that speak OpenAI's chat protocol."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -97,12 +95,10 @@ class OpenAiSpec(ModelSpec):
 
     @property
     def version(self) -> str:
-        """The model's name on its server."""
         return self.model
 
     @property
     def adapter_folder(self) -> Path | None:
-        """Folder of the LoRA adapter, None without one."""
         return self.adapter
 
     @property
@@ -113,7 +109,6 @@ class OpenAiSpec(ModelSpec):
         return next((folder for folder in named if folder is not None and (folder / "config.json").is_file()), None)
 
     def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
-        """The same servers, asked for the model of another name."""
         return self.model_copy(update={"model": version})
 
     @property
@@ -136,11 +131,6 @@ class OpenAiSpec(ModelSpec):
         return OpenAiModel(self, key, Secrets.of(variables, key, urls=self.addresses))
 
     def api_key(self, variables: Mapping[str, str]) -> str:
-        """The key for the servers; empty if they need none.
-
-        Raises:
-            BadInputError: its variable is not set.
-        """
         if not self.api_key_variable:
             return ""
         if self.api_key_variable not in variables:

@@ -1,1 +1,0 @@
-"""A Hugging Face model that transformers runs in this process."""

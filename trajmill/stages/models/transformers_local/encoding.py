@@ -23,8 +23,6 @@ from trajmill.stages.models.local.chat import RecentPictures, render_chat
 
 
 class EncodedPictures(NamedTuple):
-    """The images of one prompt, in order."""
-
     patches: Tensor
     """(patches of all images, values of a patch)."""
     grids: Tensor
@@ -32,8 +30,6 @@ class EncodedPictures(NamedTuple):
 
 
 class EncodedPrompt(NamedTuple):
-    """The encoded form of a request."""
-
     tokens: list[int]
     pictures: EncodedPictures | None
 
@@ -42,7 +38,6 @@ class PictureReader:
     """Cuts screens into the patches of a Qwen vision-language model."""
 
     def __init__(self, processor: Any, placeholder: int, budget: PixelBudget) -> None:
-        """Use an image processor of transformers; `placeholder` is the token that stands for a patch."""
         self.placeholder = placeholder
         self._processor = processor
         self._pictures = RecentPictures(budget)

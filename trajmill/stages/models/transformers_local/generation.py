@@ -61,11 +61,6 @@ def with_adapter(network: Any, folder: Path, is_trainable: bool) -> Any:
 
 
 def with_merged_adapter(network: Any, folder: Path) -> Any:
-    """The network with the adapter added into its weights, so that it is as fast as without.
-
-    Raises:
-        BadInputError: peft is not installed, or the folder has no adapter of this network.
-    """
     return with_adapter(network, folder, is_trainable=False).merge_and_unload()
 
 
@@ -146,7 +141,6 @@ class RowLimits(StoppingCriteria):
         self._prompt_length = prompt_length
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **_: object) -> Tensor:
-        """Whether each row is finished."""
         return (input_ids.shape[1] - self._prompt_length >= self._limits).to(input_ids.device)
 
 
@@ -159,15 +153,11 @@ def rows_of(request: ChatRequest) -> list[RowSampling]:
 
 
 class SampleTask(NamedTuple):
-    """One sample to generate."""
-
     prompt: EncodedPrompt
     sampling: RowSampling
 
 
 class Sample(NamedTuple):
-    """One generated sample."""
-
     text: str
     tokens: int
     """Number of tokens of the answer, with the one that ends it."""

@@ -23,8 +23,6 @@ from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 
 class _Waiting(NamedTuple):
-    """An encoded request and the future that gets its answer."""
-
     rows: Sequence[SampleTask]
     """One entry for each sample that the request asks for."""
     answer: asyncio.Future[Completion]
@@ -37,11 +35,6 @@ class TransformersModel(FolderModel[LoadedModel]):
     """
 
     def __init__(self, spec: TransformersSpec) -> None:
-        """Load the model.
-
-        Raises:
-            BadInputError: the folder holds no model that can be loaded here, or the spec names another family.
-        """
         super().__init__(spec, lambda: load_model(spec))
         self._max_batch = spec.max_batch
         self._waiting: list[_Waiting] = []
@@ -53,16 +46,9 @@ class TransformersModel(FolderModel[LoadedModel]):
 
     @property
     def several_answers(self) -> bool:
-        """Always True: a prompt is read once for all its samples."""
         return True
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request in one batch with others that are waiting.
-
-        Raises:
-            ModelFailure: the request is longer than the model's context, an image does not decode, the model reads no
-                images, or the computation failed.
-        """
         loop = asyncio.get_running_loop()
         self._encoding += 1
         try:
@@ -79,7 +65,6 @@ class TransformersModel(FolderModel[LoadedModel]):
         return await waiting.answer
 
     async def close(self) -> None:
-        """Free the weights; closing twice is fine."""
         self._take_loaded()
 
     def _begin(self) -> None:

@@ -1,5 +1,3 @@
-"""The spec of a Hugging Face model that transformers runs in this process."""
-
 from __future__ import annotations
 
 from typing import Literal
@@ -19,11 +17,6 @@ class TransformersSpec(FolderSpec):
     """Most samples in one batch; the memory must be large enough."""
 
     def load(self) -> ChatModel:
-        """Load the model.
-
-        Raises:
-            BadInputError: the folder holds no model that can be loaded here, or the family is not the model's.
-        """
         from trajmill.stages.models.transformers_local.model import TransformersModel
 
         return TransformersModel(self)

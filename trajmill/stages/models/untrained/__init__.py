@@ -1,1 +1,0 @@
-"""Makes an untrained vision-language model that is small enough to be trained on a laptop."""

@@ -43,7 +43,6 @@ _TEMPLATE: Final = (
 
 
 def words_of(texts: Iterable[str]) -> list[str]:
-    """The words of texts, each once, sorted."""
     return sorted({word for text in texts for word in re.findall(_WORD, text)})
 
 

@@ -1,1 +1,0 @@
-"""A Hugging Face model that vLLM runs in this process."""

@@ -76,32 +76,19 @@ class VllmModel(FolderModel["_Engine"]):
     """
 
     def __init__(self, spec: VllmSpec) -> None:
-        """Start the engine; this takes seconds to minutes, depending on the size of the model.
-
-        Raises:
-            BadInputError: vLLM is not installed, or the folder holds no model that it can run.
-        """
         super().__init__(spec, lambda: _Engine(spec))
         self._numbers = count()
 
     @property
     def several_answers(self) -> bool:
-        """Always True: a prompt is read once for all its samples."""
         return True
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request together with all others that run now.
-
-        Raises:
-            ModelFailure: an image does not decode, the request is longer than the model's context, its schema is not
-                supported, or the engine died.
-        """
         engine = await asyncio.to_thread(self._loaded)
         prompt = await asyncio.to_thread(self._prompt, engine.tokenizer, request)
         return await engine.answer(prompt, request, f"trajmill-{next(self._numbers)}")
 
     async def close(self) -> None:
-        """End the engine and its processes; closing twice is fine."""
         engine = self._take_loaded()
         if engine is not None:
             await asyncio.to_thread(engine.stop)

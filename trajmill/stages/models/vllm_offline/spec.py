@@ -1,5 +1,3 @@
-"""The spec of a Hugging Face model that vLLM runs in this process."""
-
 from __future__ import annotations
 
 from typing import Annotated, Literal
@@ -20,11 +18,6 @@ class VllmSpec(FolderSpec):
     """Engine arguments of vLLM by their Python names, e.g. `{ tensor_parallel_size = 2 }`."""
 
     def load(self) -> ChatModel:
-        """Load the model and start its engine.
-
-        Raises:
-            BadInputError: vLLM is not installed, or the folder holds no model that it can run.
-        """
         from trajmill.stages.models.vllm_offline.model import VllmModel
 
         return VllmModel(self)

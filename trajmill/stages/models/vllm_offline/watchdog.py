@@ -28,7 +28,6 @@ class ProcessWatchdog:
 
     @property
     def process_id(self) -> int:
-        """Process id of the watchdog."""
         return self._process.pid
 
     def dismiss(self) -> int:
