@@ -21,7 +21,7 @@ from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.trees.replay import SeenScreens, replay
 from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world
-from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
+from trajmill.stages.models.embedded.model import embedded_model, untrained_network
 
 
 def populations(world: World, train: int, explored: int, seed: int, seen: Seen, faults: FaultRates) -> list[Population]:

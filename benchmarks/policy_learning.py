@@ -31,8 +31,8 @@ from trajmill.stages.curate.reweight import average_after, plan_attempts
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.embedded.model import embedded_model, untrained_network
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
-from trajmill.stages.models.embedded.storage import embedded_model, untrained_network
 from trajmill.stages.rollout.base import episode_seed
 from trajmill.stages.rollout.episode import target_element
 from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trajmill.stages.export.exporter import exporter_spec
     from trajmill.stages.export.write import export_release
     from trajmill.stages.guidance.write import write_guidance
-    from trajmill.stages.models.embedded.storage import embedded_model, load_embedded_model, untrained_network
+    from trajmill.stages.models.embedded.model import embedded_model, load_embedded_model, untrained_network
     from trajmill.stages.queries.base import GrammarWriter
     from trajmill.stages.queries.spec import GraphQueriesSpec
     from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries

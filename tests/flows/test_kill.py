@@ -44,7 +44,7 @@ def contents(warehouse: Warehouse, rounds: Sequence[int] = (0, 1, 2)) -> dict[st
 @pytest.mark.timeout(900)
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(small_run: Warehouse, tmp_path: Path) -> None:
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.flows.small_run", "trajmill.stages.models.embedded.storage"])
+    processes.set_forkserver_preload(["tests.flows.small_run", "trajmill.stages.models.embedded.model"])
     for number, stage in enumerate(KILLED_IN):
         process = _started(processes, tmp_path, WORKERS[number % len(WORKERS)])
         _kill_in(process, tmp_path, stage)

@@ -21,8 +21,8 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
+from trajmill.stages.models.local.folder import VllmSpec
 from trajmill.stages.models.vllm_offline.model import VllmModel
-from trajmill.stages.models.vllm_offline.spec import VllmSpec
 
 BUDGET: Final = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
 ENGINE: Final = {

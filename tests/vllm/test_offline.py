@@ -20,9 +20,9 @@ from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import ENVIRONMENT
 from trajmill.schemas.errors import ModelFailure
 from trajmill.stages.models.base import Completion, TokenLogprob
-from trajmill.stages.models.request_cache import completion_from_json
+from trajmill.stages.models.local.folder import TransformersSpec
 from trajmill.stages.models.transformers_local.model import TransformersModel
-from trajmill.stages.models.transformers_local.spec import TransformersSpec
+from trajmill.stages.models.wrapped import completion_from_json
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

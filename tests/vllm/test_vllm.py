@@ -30,8 +30,8 @@ from trajmill.schemas.record import Record
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.request_cache import CachedModel
 from trajmill.stages.models.structured import ask
+from trajmill.stages.models.wrapped import CachedModel
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

@@ -10,7 +10,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.context import RoundContext
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.embedded.storage import load_embedded_model, save_network, untrained_network
+from trajmill.stages.models.embedded.model import load_embedded_model, save_network, untrained_network
 from trajmill.stages.models.local.folder import FolderSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RecipeSpec

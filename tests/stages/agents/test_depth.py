@@ -23,8 +23,8 @@ from trajmill.stages.agents.coda.spec import CodaSpec
 from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
-from trajmill.stages.models.embedded.storage import save_network, untrained_network
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 

@@ -12,9 +12,9 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.spec import Spec
 from trajmill.stages.models.base import ChatMessage, ChatRequest
+from trajmill.stages.models.local.folder import VllmSpec
 from trajmill.stages.models.openai_api.spec import ModelServerSpec, OpenAiSpec
 from trajmill.stages.models.spec import MODELS, ModelSpec
-from trajmill.stages.models.vllm_offline.spec import VllmSpec
 
 SERVED = OpenAiSpec(model="m", urls=("http://one/v1",))
 

@@ -19,14 +19,14 @@ from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.models.embedded.candidates import CandidateAction
-from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
-from trajmill.stages.models.embedded.storage import (
+from trajmill.stages.models.embedded.model import (
     embedded_model,
     load_network,
     network_version,
     save_network,
     untrained_network,
 )
+from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, chosen_candidate

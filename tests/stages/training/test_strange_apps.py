@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from tests.stages.training.attempts import Attempts, screen
+from trajmill.stages.models.embedded.model import untrained_network
 from trajmill.stages.models.embedded.network_inputs import bags, collate
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.models.embedded.situation import PolicyInput
-from trajmill.stages.models.embedded.storage import untrained_network
 from trajmill.stages.models.embedded.words import code_of
 from trajmill.stages.training.embedded.lessons import lessons
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec

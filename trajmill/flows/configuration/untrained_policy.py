@@ -10,10 +10,9 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.spec import AppFilesSpec
-from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.spec import ModelSpec
-from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 _FAMILY = "read-aloud"
 
@@ -48,7 +47,7 @@ def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolic
         raise BadInputError("the words of an untrained model come from app files; use environment.kind = 'simulated'")
     is_new = not (folder / "config.json").is_file()
     if is_new:
-        from trajmill.stages.models.untrained.vision_model import make_untrained
+        from trajmill.stages.models.untrained import make_untrained
 
         world = config.environment.navigation_graph()
         texts = texts_of(world.apps.values(), [task.spec for task in world.tasks()])

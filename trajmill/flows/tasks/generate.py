@@ -63,7 +63,7 @@ def _first_policy(context: RoundContext, at: StageRun) -> Policy:
 def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
     """The embedded policy before any training; its folder is made if it is not there."""
     # Imports torch, which a server of environments does not need.
-    from trajmill.stages.models.embedded.storage import save_network, untrained_network
+    from trajmill.stages.models.embedded.model import save_network, untrained_network
 
     network = untrained_network(context.config.run.seed)
     fresh = at.staging(context.warehouse) / "untrained"

@@ -41,7 +41,7 @@ _SECONDS_BETWEEN_ENDS = 0.05
 _SECONDS_TO_GIVE_BACK = 1.0
 """Seconds in which a process at work gives back what it holds (semaphores), before it is killed."""
 _PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
-_AS_IN_DRIVER = "trajmill.stages.models.embedded.storage"
+_AS_IN_DRIVER = "trajmill.stages.models.embedded.model"
 """It brings torch. If the driver has imported it, so will its workers: once for all, instead of each by itself."""
 
 

@@ -29,8 +29,8 @@ MODELS: Final = PartGroup(
     {
         "openai_api": "trajmill.stages.models.openai_api.spec:OpenAiSpec",
         "embedded": "trajmill.stages.models.embedded.spec:EmbeddedSpec",
-        "transformers_local": "trajmill.stages.models.transformers_local.spec:TransformersSpec",
-        "vllm_offline": "trajmill.stages.models.vllm_offline.spec:VllmSpec",
+        "transformers_local": "trajmill.stages.models.local.folder:TransformersSpec",
+        "vllm_offline": "trajmill.stages.models.local.folder:VllmSpec",
     },
 )
 
@@ -130,17 +130,11 @@ class ModelSpec(Spec):
         Raises:
             BadInputError: the variable of the key is not set, the model cannot be loaded, or the folder is no cache.
         """
+        from trajmill.stages.models.wrapped import AccountedModel, CachedModel, WrappedModel
+
         model = self.connect(variables)
         if self.cache and request_cache is not None:
-            from trajmill.stages.models.request_cache import CachedModel
-
             model = CachedModel(model, request_cache, version)
         elif version:
-            from trajmill.stages.models.wrapped import WrappedModel
-
             model = WrappedModel(model, version)
-        if accounting is not None:
-            from trajmill.stages.models.wrapped import AccountedModel
-
-            model = AccountedModel(model, *accounting)
-        return model
+        return model if accounting is None else AccountedModel(model, *accounting)

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -78,52 +78,34 @@ async def ask_several(
     """
     asked = replace(request, answer_schema=json.dumps(answer.model_json_schema()))
     completion = await model.complete(asked)
-    samples = [_Sample(model, asked, _sample_request(asked, number), answer, tries) for number in range(asked.n)]
-    firsts = _first_completions(completion, asked.n)
-    return await side_by_side(sample.settle(first) for sample, first in zip(samples, firsts, strict=True))
 
-
-class _Sample(NamedTuple, Generic[A]):
-    """One of the wanted records."""
-
-    model: ChatModel
-    asked_together: ChatRequest
-    """The question for all records."""
-    asked: ChatRequest
-    """The question for only this record."""
-    answer: type[A]
-    tries: int
-
-    async def settle(self, first: Completion | None) -> A | ModelFailure:
-        """The record in the first completion, or in a later one. `first` is None if the model gave too few samples."""
-        completion, attempt, problem = first, self.asked, ""
-        answered = self.asked if first is None else self.asked_together
-        for number in range(1, self.tries + 1):
-            if completion is None:
+    async def settle(number: int) -> A | ModelFailure:
+        single = replace(asked, n=1, seed=asked.seed + number, draws=asked.draws[number : number + 1])
+        found, answered = _sample_of(completion, number, asked.n), asked
+        attempt, problem = single, ""
+        for tried in range(1, tries + 1):
+            if found is None:
                 try:
-                    completion, answered = await self.model.complete(attempt), attempt
+                    found, answered = await model.complete(attempt), attempt
                 except ModelFailure as failure:
                     return failure
             try:
-                return parse_answer(completion.text, self.answer)
+                return parse_answer(found.text, answer)
             except ValueError as error:
-                problem = _problem_with_quote(str(error), completion)
-            await forget_answer(self.model, answered)
-            attempt, completion = _repeated_request(self.asked, completion.text, problem, number), None
-        return AnswerFailure(f"{self.asked.role}: no valid answer in {self.tries} tries; last: {problem}")
+                problem = _problem_with_quote(str(error), found)
+            await forget_answer(model, answered)
+            attempt, found = _repeated_request(single, found.text, problem, tried), None
+        return AnswerFailure(f"{asked.role}: no valid answer in {tries} tries; last: {problem}")
+
+    return await side_by_side(settle(number) for number in range(asked.n))
 
 
-def _sample_request(asked: ChatRequest, number: int) -> ChatRequest:
-    return replace(asked, n=1, seed=asked.seed + number, draws=asked.draws[number : number + 1])
-
-
-def _first_completions(completion: Completion, samples: int) -> list[Completion | None]:
+def _sample_of(completion: Completion, number: int, samples: int) -> Completion | None:
     if samples == 1:
-        return [completion]
-    texts = (completion.text, *completion.others)[:samples]
+        return completion
+    texts = (completion.text, *completion.others)
     # A completion has one finish reason and one count of tokens for all its samples.
-    found = [completion._replace(text=text, others=(), finish_reason="") for text in texts]
-    return [*found, *[None] * (samples - len(found))]
+    return completion._replace(text=texts[number], others=(), finish_reason="") if number < len(texts) else None
 
 
 def parse_answer(text: str, answer: type[A]) -> A:
@@ -134,7 +116,7 @@ def parse_answer(text: str, answer: type[A]) -> A:
     """
     valid: list[A] = []
     problem = "the reply holds no JSON object"
-    for found in json_objects(_after_thoughts(text)):
+    for found in json_objects(text.rpartition("</think>")[2].partition("<think>")[0]):
         try:
             record = answer.model_validate(found)
         except ValidationError as error:
@@ -144,17 +126,11 @@ def parse_answer(text: str, answer: type[A]) -> A:
         else:
             if record not in valid:
                 valid.append(record)
-    match valid:
-        case [record]:
-            return record
-        case []:
-            raise ValueError(problem)
-        case _:
-            raise ValueError(f"the reply holds {len(valid)} different answers; give one")
-
-
-def _after_thoughts(text: str) -> str:
-    return text.rpartition("</think>")[2].partition("<think>")[0]
+    if len(valid) > 1:
+        raise ValueError(f"the reply holds {len(valid)} different answers; give one")
+    if not valid:
+        raise ValueError(problem)
+    return valid[0]
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:

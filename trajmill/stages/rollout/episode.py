@@ -36,7 +36,7 @@ from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Agent, AgentCall, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks
-from trajmill.stages.models.model_call_row import model_call_row
+from trajmill.stages.models.wrapped import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.slots import RolloutSlot, SlotState
 

@@ -21,8 +21,7 @@ from trajmill.stages.critics.model.channels import ModelMultimodalChannel
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import Sampling
-from trajmill.stages.models.request_cache import CachedModel
-from trajmill.stages.models.wrapped import AccountedModel
+from trajmill.stages.models.wrapped import AccountedModel, CachedModel
 
 
 def vote(correct: bool) -> str:

@@ -19,9 +19,8 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ChatMessage, ChatRequest
-from trajmill.stages.models.embedded.model import EmbeddedModel
-from trajmill.stages.models.embedded.policy_network import PolicyNetwork
-from trajmill.stages.models.embedded.storage import (
+from trajmill.stages.models.embedded.model import (
+    EmbeddedModel,
     embedded_model,
     load_embedded_model,
     load_network,
@@ -29,6 +28,7 @@ from trajmill.stages.models.embedded.storage import (
     save_network,
     untrained_network,
 )
+from trajmill.stages.models.embedded.policy_network import PolicyNetwork
 
 
 def request(seed: int, *, dish: str = "Pad Thai", temperature: float = 1.0, hints: str | None = None) -> ChatRequest:

@@ -8,10 +8,10 @@ from tests.stages.models.toy import SIZE, element, observe
 from trajmill.schemas.dialects.user_text import read
 from trajmill.schemas.observation import Observation
 from trajmill.stages.models.embedded.candidates import FLAGS, is_open
+from trajmill.stages.models.embedded.model import untrained_network
 from trajmill.stages.models.embedded.network_inputs import MATCHES, Bags, Batch, bags, collate, grid_of, match_words
 from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
 from trajmill.stages.models.embedded.situation import InputReader
-from trajmill.stages.models.embedded.storage import untrained_network
 
 SCREEN = observe(
     element("heading", "Margherita", "title"),

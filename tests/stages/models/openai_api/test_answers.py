@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.stages.models.fault_server import chat_completion
-from trajmill.stages.models.openai_api.answers import ExchangeFailure, completion
+from trajmill.stages.models.openai_api.exchange import ExchangeFailure, completion
 
 
 def body(*finish_reasons: str) -> bytes:

@@ -63,7 +63,7 @@ def test_a_lasting_fault_gives_one_error_line_after_the_last_attempt(fault: Faul
 def test_a_fault_of_the_request_gives_one_error_line_at_once(fault: Fault) -> None:
     with running_server([fault]) as server:
         with pytest.raises(ModelFailure, match=re.escape(_FINAL[fault])) as failed:
-            asked(settings(server.url, **_BOUNDS))
+            asked(settings(server.url, attempts=3))
         assert len(server.received) == 1
         assert "\n" not in str(failed.value) and len(str(failed.value)) < 400
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.stages.models.openai_api.answers import one_line
-from trajmill.stages.models.openai_api.exchange import backoff_seconds, retry_after_seconds
+from trajmill.stages.models.openai_api.exchange import backoff_seconds, one_line, retry_after_seconds
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tests.stages.models.fault_server import Fault, running_server
 from tests.stages.models.openai_api.asking import asked_all, request, settings
 from trajmill.stages.models.base import Completion
-from trajmill.stages.models.openai_api.answers import FailureReason
+from trajmill.stages.models.openai_api.exchange import FailureReason
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.routing import CongestionWindow, Lease, Router
 

@@ -14,9 +14,8 @@ from transformers import AutoModelForImageTextToText
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.base import ChatMessage, ChatRequest
-from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.models.transformers_local.model import TransformersModel
-from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 pytestmark = pytest.mark.slow
 

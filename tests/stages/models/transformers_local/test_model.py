@@ -22,8 +22,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.local.chat import render_chat, use_template
+from trajmill.stages.models.local.folder import TransformersSpec
 from trajmill.stages.models.transformers_local.model import TransformersModel
-from trajmill.stages.models.transformers_local.spec import TransformersSpec
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.local.folder import VllmSpec
 from trajmill.stages.models.vllm_offline.model import VllmModel, adapter_arguments
-from trajmill.stages.models.vllm_offline.spec import VllmSpec
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
-from trajmill.stages.models.model_call_row import payload_hash
-from trajmill.stages.models.wrapped import AccountedModel
+from trajmill.stages.models.wrapped import AccountedModel, payload_hash
 
 ORIGIN = Origin(round=2, run_id="run", code_version="test")
 

@@ -18,7 +18,7 @@ from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.record import Record
 from trajmill.stages.models import structured
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
-from trajmill.stages.models.request_cache import CachedModel
+from trajmill.stages.models.wrapped import CachedModel
 
 ANSWER = Completion("yes\ud800", 7, 3, "stop", ("no",), (TokenLogprob("y", -0.5, (("y", -0.5),)),), price=0.5)
 
@@ -183,7 +183,7 @@ def test_a_folder_that_holds_something_else_gives_one_error_line(tmp_path: Path)
 _PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from trajmill.stages.models.request_cache import CachedModel
+from trajmill.stages.models.wrapped import CachedModel
 from tests.stages.models.scripted import ScriptedModel, request
 
 async def talk():

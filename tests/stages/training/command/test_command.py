@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.export.formats.bounds import bounded_model
-from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.training.base import ParentPolicy, TrainingReport
 from trajmill.stages.training.command.spec import CommandSpec
 

@@ -17,7 +17,7 @@ from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_rl, write_supervised
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.models.embedded.storage import save_network, untrained_network
+from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits

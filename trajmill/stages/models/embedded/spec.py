@@ -32,7 +32,7 @@ class EmbeddedSpec(ModelSpec):
         return native_frame(screen)
 
     def connect(self, variables: Mapping[str, str]) -> EmbeddedModel:
-        from trajmill.stages.models.embedded.storage import load_embedded_model, use_one_thread
+        from trajmill.stages.models.embedded.model import load_embedded_model, use_one_thread
 
         use_one_thread()
         return load_embedded_model(self.model)

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar, Final, Generic, Self, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, Literal, Self, TypeVar
+
+from pydantic import PositiveInt
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.spec import ModelSpec
 
@@ -128,3 +131,34 @@ class FolderModel(Generic[L]):
         with self._loading:
             held, self._held = self._held, None
             return held
+
+
+EngineValue = bool | int | float | str
+
+
+class VllmSpec(FolderSpec):
+    """A model that vLLM runs in this process, on its GPU."""
+
+    kind: Literal["vllm_offline"] = "vllm_offline"
+    """vLLM in this process, on its GPU."""
+    engine: Annotated[dict[str, EngineValue | dict[str, EngineValue]], OPERATIONAL] = {}
+    """Engine arguments of vLLM by their Python names, e.g. `{ tensor_parallel_size = 2 }`."""
+
+    def load(self) -> ChatModel:
+        from trajmill.stages.models.vllm_offline.model import VllmModel
+
+        return VllmModel(self)
+
+
+class TransformersSpec(FolderSpec):
+    """A model that transformers runs in this process, on a GPU or a CPU."""
+
+    kind: Literal["transformers_local"] = "transformers_local"
+    """A Hugging Face folder that transformers runs in this process."""
+    max_batch: PositiveInt = 16
+    """Most samples in one batch; the memory must be large enough."""
+
+    def load(self) -> ChatModel:
+        from trajmill.stages.models.transformers_local.model import TransformersModel
+
+        return TransformersModel(self)

@@ -16,9 +16,12 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.images import sent_image
-from trajmill.stages.models.openai_api.answers import ExchangeFailure, FailureReason, completion, embeddings
 from trajmill.stages.models.openai_api.exchange import (
+    ExchangeFailure,
+    FailureReason,
     backoff_seconds,
+    completion,
+    embeddings,
     exchange,
     is_there,
     open_session,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from trajmill.stages.models.openai_api.answers import FailureReason
+from trajmill.stages.models.openai_api.exchange import FailureReason
 
 
 class CongestionWindow:

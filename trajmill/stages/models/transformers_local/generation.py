@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoConfig,
+    AutoImageProcessor,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoTokenizer,
@@ -25,18 +26,12 @@ from transformers import (
 )
 from transformers.utils.logging import disable_progress_bar
 
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.models.base import ChatRequest, TokenLogprob
-from trajmill.stages.models.local.chat import short_reason, use_template
-from trajmill.stages.models.local.folder import model_folder
-from trajmill.stages.models.transformers_local.encoding import (
-    EncodedPrompt,
-    PictureReader,
-    collate,
-    encode,
-    picture_reader,
-)
-from trajmill.stages.models.transformers_local.spec import TransformersSpec
+from trajmill.stages.models.local.chat import RecentPictures, render_chat, short_reason, use_template
+from trajmill.stages.models.local.folder import TransformersSpec, model_folder
 
 NEEDS_PEFT = "LoRA needs peft: pip install 'trajmill[train]'"
 
@@ -290,3 +285,109 @@ def load_model(spec: TransformersSpec) -> LoadedModel:
     if not scores.isfinite().all():
         raise BadInputError(f"not admitted: {folder} scores a prompt with numbers that are none")
     return LoadedModel(network, tokenizer, reader, context)
+
+
+class EncodedPictures(NamedTuple):
+    patches: Tensor
+    """(patches of all images, values of a patch)."""
+    grids: Tensor
+    """(images, 3): time, rows and columns of patches."""
+
+
+class EncodedPrompt(NamedTuple):
+    tokens: list[int]
+    pictures: EncodedPictures | None
+
+
+class PictureReader:
+    """Cuts screens into the patches of a Qwen vision-language model."""
+
+    def __init__(self, processor: Any, placeholder: int, budget: PixelBudget) -> None:
+        self.placeholder = placeholder
+        self._processor = processor
+        self._pictures = RecentPictures(budget)
+        self._merged = int(processor.merge_size) ** 2
+
+    def read(self, screens: Sequence[ScreenHandle], scale: float) -> EncodedPictures:
+        """The patches of screens, resized as for a server.
+
+        Raises:
+            ModelFailure: an image does not decode.
+        """
+        pictures = self._pictures.read(screens, scale)
+        # The image is not resized again, because the model writes coordinates in its present size.
+        read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
+        return EncodedPictures(read["pixel_values"], read["image_grid_thw"])
+
+    def places(self, pictures: EncodedPictures) -> list[int]:
+        """The number of tokens of each image."""
+        return [int(grid.prod()) // self._merged for grid in pictures.grids]
+
+
+def picture_reader(folder: Path, budget: PixelBudget, config: Any) -> PictureReader | None:
+    """The reader of pictures of the model in a folder; None for a model that reads text alone.
+
+    Args:
+        folder: of the model.
+        budget: of the configured family.
+        config: of the model.
+
+    Raises:
+        BadInputError: its pictures are not cut as those of the Qwen vision-language models, or not as the family's.
+    """
+    placeholder = getattr(config, "image_token_id", None)
+    if placeholder is None:
+        return None
+    processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)  # type: ignore[no-untyped-call]
+    patch, merged = getattr(processor, "patch_size", None), getattr(processor, "merge_size", None)
+    if not isinstance(patch, int) or not isinstance(merged, int):
+        raise BadInputError(f"{folder}: pictures of a {config.model_type} are not read here; serve it with vLLM")
+    if budget.factor != patch * merged:
+        raise BadInputError(
+            f"{folder}: its pictures have sides of multiples of {patch * merged}, those of the configured family "
+            f"of {budget.factor}; name the model's own family"
+        )
+    return PictureReader(processor, placeholder, budget)
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, request: ChatRequest) -> EncodedPrompt:
+    """Encode a request; `reader` is None for a model that reads only text.
+
+    Raises:
+        ModelFailure: the model reads no images but there is one, an image does not decode, or the template refuses the
+            chat.
+    """
+    chat = render_chat(tokenizer, request.messages)
+    tokens: list[int] = tokenizer(chat.text, add_special_tokens=False, verbose=False)["input_ids"]
+    if not chat.screens:
+        return EncodedPrompt(tokens, None)
+    if reader is None:
+        raise ModelFailure("the model reads text alone; the request shows a screen")
+    pictures = reader.read(chat.screens, request.image_scale)
+    return EncodedPrompt(_spread(tokens, reader.placeholder, reader.places(pictures)), pictures)
+
+
+def _spread(tokens: Sequence[int], placeholder: int, places: Sequence[int]) -> list[int]:
+    """Repeat each image's placeholder for each of its tokens."""
+    if tokens.count(placeholder) != len(places):
+        raise ModelFailure(f"the chat template has {tokens.count(placeholder)} places for {len(places)} pictures")
+    rest = iter(places)
+    return [token for each in tokens for token in [each] * (next(rest) if each == placeholder else 1)]
+
+
+def collate(
+    prompts: Sequence[EncodedPrompt], padding: int, placeholder: int, device: torch.device
+) -> dict[str, Tensor]:
+    """The arguments of `generate` for a batch of prompts, padded on the left."""
+    longest = max(len(prompt.tokens) for prompt in prompts)
+    gaps = [longest - len(prompt.tokens) for prompt in prompts]
+    batch = {
+        "input_ids": torch.tensor([[padding] * gap + prompt.tokens for gap, prompt in zip(gaps, prompts, strict=True)]),
+        "attention_mask": torch.tensor([[0] * gap + [1] * (longest - gap) for gap in gaps]),
+    }
+    pictures = [prompt.pictures for prompt in prompts if prompt.pictures is not None]
+    if pictures:
+        batch["pixel_values"] = torch.cat([each.patches for each in pictures])
+        batch["image_grid_thw"] = torch.cat([each.grids for each in pictures])
+        batch["mm_token_type_ids"] = torch.eq(batch["input_ids"], placeholder).int()
+    return {name: values.to(device) for name, values in batch.items()}

@@ -16,10 +16,15 @@ from typing import NamedTuple
 
 from trajmill.schemas.errors import ModelFailure
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.local.folder import FolderModel
-from trajmill.stages.models.transformers_local.encoding import EncodedPrompt
-from trajmill.stages.models.transformers_local.generation import LoadedModel, Sample, SampleTask, load_model, rows_of
-from trajmill.stages.models.transformers_local.spec import TransformersSpec
+from trajmill.stages.models.local.folder import FolderModel, TransformersSpec
+from trajmill.stages.models.transformers_local.generation import (
+    EncodedPrompt,
+    LoadedModel,
+    Sample,
+    SampleTask,
+    load_model,
+    rows_of,
+)
 
 
 class _Waiting(NamedTuple):

@@ -27,8 +27,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.models.base import ChatRequest, Completion, TokenLogprob
 from trajmill.stages.models.local.chat import render_chat, rgb_pictures, short_reason, use_template
-from trajmill.stages.models.local.folder import FolderModel
-from trajmill.stages.models.vllm_offline.spec import VllmSpec
+from trajmill.stages.models.local.folder import FolderModel, VllmSpec
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 
 _RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)

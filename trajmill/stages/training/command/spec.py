@@ -62,7 +62,7 @@ class CommandSpec(RecipeSpec):
 
     def trains(self, folder: Path) -> bool:
         """Whether the folder has a model in Hugging Face's layout that is not the embedded policy."""
-        from trajmill.stages.models.embedded.storage import is_embedded_policy
+        from trajmill.stages.models.embedded.model import is_embedded_policy
 
         return (folder / "config.json").is_file() and not is_embedded_policy(folder)
 

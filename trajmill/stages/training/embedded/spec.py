@@ -44,7 +44,7 @@ class EmbeddedRecipe(RecipeSpec):
 
     def trains(self, folder: Path) -> bool:
         """Whether the folder holds an embedded policy."""
-        from trajmill.stages.models.embedded.storage import is_embedded_policy
+        from trajmill.stages.models.embedded.model import is_embedded_policy
 
         return is_embedded_policy(folder)
 
@@ -57,7 +57,7 @@ class EmbeddedRecipe(RecipeSpec):
             BadInputError: `parent` is no embedded policy, or the release is not complete.
             TrainingFailedError: the loss or a new weight is no number.
         """
-        from trajmill.stages.models.embedded.storage import use_one_thread
+        from trajmill.stages.models.embedded.model import use_one_thread
         from trajmill.stages.training.embedded.train import train_policy
 
         use_one_thread()

@@ -18,9 +18,9 @@ from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import files_of, screen_files
 from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.models.embedded.model import load_network, save_network
 from trajmill.stages.models.embedded.network_inputs import Bags, Batch
 from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
-from trajmill.stages.models.embedded.storage import load_network, save_network
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.lessons import Lessons, rl_lessons, sft_lessons
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.transformers_local.encoding import EncodedPrompt, PictureReader, collate, encode
+from trajmill.stages.models.transformers_local.generation import EncodedPrompt, PictureReader, collate, encode
 from trajmill.stages.training.hugging_face.rows import LearnedReply
 
 REFERENCE = "reference"

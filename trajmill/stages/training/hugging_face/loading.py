@@ -16,8 +16,7 @@ from transformers import (
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.local.chat import short_reason, use_template
-from trajmill.stages.models.transformers_local.encoding import PictureReader, picture_reader
-from trajmill.stages.models.transformers_local.generation import NEEDS_PEFT, with_adapter
+from trajmill.stages.models.transformers_local.generation import NEEDS_PEFT, PictureReader, picture_reader, with_adapter
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 

@@ -66,7 +66,7 @@ class HuggingFaceRecipe(RecipeSpec):
 
     def trains(self, folder: Path) -> bool:
         """Whether the folder has a model in Hugging Face's layout that is not the embedded policy."""
-        from trajmill.stages.models.embedded.storage import is_embedded_policy
+        from trajmill.stages.models.embedded.model import is_embedded_policy
 
         has_weights = (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
         return has_weights and not is_embedded_policy(folder)

@@ -11,7 +11,7 @@ from tests.stages.critics.little_app import ORIGIN
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import load_world
-from trajmill.stages.models.untrained.vision_model import words_of
+from trajmill.stages.models.untrained import words_of
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries

@@ -19,11 +19,10 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.models.base import ChatMessage, ChatRequest
-from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.models.transformers_local.generation import load_model
 from trajmill.stages.models.transformers_local.model import TransformersModel
-from trajmill.stages.models.transformers_local.spec import TransformersSpec
-from trajmill.stages.models.untrained.vision_model import make_untrained
+from trajmill.stages.models.untrained import make_untrained
 
 pytestmark = pytest.mark.slow
 
