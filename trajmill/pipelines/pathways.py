@@ -17,7 +17,7 @@ from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompts import Prompt, PromptedModel
-from trajmill.stages.queries.pathways.programs import CollectedPathways, PathwayProgram, WalkBounds
+from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.selection import collect_pathways
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import write_tables
@@ -62,7 +62,7 @@ class WalkPrograms:
 
     async def _walk(
         self, program: PathwayProgram, screens: ScreenWriter, sink: Callable[[ModelCall], None]
-    ) -> CollectedPathways:
+    ) -> WalkResult:
         async with AsyncExitStack() as stack:
             factory = self.environment.factory(program.platform)
             stack.push_async_callback(factory.close)
@@ -70,7 +70,7 @@ class WalkPrograms:
             if self.second_opinion is not None:
                 opinion = PromptedModel(self.second_opinion.open(self.origin, sink), self.selection)
                 stack.push_async_callback(opinion.model.close)
-            found = await collect_pathways(factory, [program], self.bounds, self.origin, opinion)
+            found = await collect_pathways(factory, program, self.bounds, self.origin, opinion)
         await screens.write(found.screens.values())
         return found
 

@@ -1,19 +1,20 @@
-"""What a source of queries offers, and the records on the way from a goal to a query (GUI-Owl 6.2).
+"""The protocol of query sources, and the records between a goal and its query (GUI-Owl 6.2).
 
-A source finds goals. Wording, walking, leak checks and splits are the same for all sources (`generate.py`). Another
-package adds a source with a `QuerySourceSpec` (`spec.py`) and an entry point in the group `trajmill.queries`.
+A source only finds goals; wording, walking, leak checks and splits are shared (`generate.py`). Another package adds a
+source with a `QuerySourceSpec` (`spec.py`) and an entry point in the group `trajmill.queries`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Query, Slot, Source, Split
+from trajmill.stages.environments.screen_goal import KEY, LACKING, Showing
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
 from trajmill.stages.queries.templates import lost_slots
 
@@ -32,6 +33,8 @@ MEDIUM_APPS = 3
 """A task over three apps or more is not of level 1."""
 SPARE_STEPS = 4
 STEP_CAP = 40
+LONGEST_QUOTE = 200
+"""Most characters of a model's text in the message of a failure."""
 
 
 class Written(NamedTuple):
@@ -40,17 +43,17 @@ class Written(NamedTuple):
     raw: str
     """Step 3: an explicit navigation instruction, e.g. `Open the Bites app, choose Pizza, ...`."""
     text: str
-    """Step 4: the instruction as a person would say it."""
+    """Step 4: the instruction in a person's words."""
     phrasing: str
-    """Identifies the phrasing, part by part; a part is held out if `HELDOUT_MARK` follows its last `/`."""
+    """Id of the phrasing, part by part; a part with `HELDOUT_MARK` after its last `/` is held out."""
     said: Mapping[str, str]
-    """By slot name, the words in `text` that express its value."""
+    """By slot name, the words in `text` for its value."""
     made_by: str
     """Name and version of the writer."""
 
 
 class GoalFacts(NamedTuple):
-    """What a language model needs to word a goal (step 2)."""
+    """Input of a language model that words a goal (step 2)."""
 
     metadata: PathMetadata
     slots: tuple[KnownSlot, ...]
@@ -58,7 +61,7 @@ class GoalFacts(NamedTuple):
 
 
 class QueryPlan(NamedTuple):
-    """The columns of a query that its words do not decide, named as in `Query`."""
+    """The columns of a query that do not depend on its words, named as in `Query`."""
 
     platform: Platform
     apps: tuple[str, ...]
@@ -75,7 +78,7 @@ class QueryPlan(NamedTuple):
 
 
 class Goal(Protocol):
-    """What one query asks for: a path through pages and the values on it, not yet in words."""
+    """A path through pages and the values on it, not yet in words."""
 
     @property
     def task(self) -> str:
@@ -83,15 +86,11 @@ class Goal(Protocol):
         ...
 
     def facts(self) -> GoalFacts | None:
-        """The facts for a language model; None keeps the words of the source."""
+        """Return the facts for a language model; None keeps the words of the source."""
         ...
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """Word the goal with the source's own templates.
-
-        Args:
-            heldout: whether the phrasing must be one that training never sees.
-            seed: draws the phrasing.
+        """Word the goal with the source's templates; `heldout` demands a phrasing that training never has.
 
         Raises:
             StageError: no phrasing fits.
@@ -99,7 +98,7 @@ class Goal(Protocol):
         ...
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """Return the other columns of the query; `said` has the words for each slot."""
+        """Return the other columns of the query; `said` has the words of each slot."""
         ...
 
 
@@ -109,7 +108,7 @@ class Candidate(NamedTuple):
     goal: Goal
     split: Split
     heldout: bool
-    """Whether its phrasing must be one that training never sees."""
+    """Whether its phrasing must be one that training never has."""
     seed: int
     """Draws the phrasing."""
 
@@ -121,7 +120,7 @@ class SplitCandidates(NamedTuple):
     wanted: int | None
     """Number of wanted queries; None for one query per candidate."""
     streams: Sequence[Iterator[Candidate]]
-    """The streams take turns; each is drawn from until it yields a new query."""
+    """Taken in turn; each is drawn from until it yields a new query."""
 
 
 class NewQueries(NamedTuple):
@@ -143,7 +142,7 @@ WalkQueries = Callable[[Sequence[Query]], Awaitable[NewQueries]]
 
 
 class UnseenApps(NamedTuple):
-    """Apps that training never sees."""
+    """Apps kept from training."""
 
     heldout: Collection[str] = ()
     validation: Collection[str] = ()
@@ -155,27 +154,26 @@ class UnseenApps(NamedTuple):
 
 
 class FreshRequest(NamedTuple):
-    """New training queries for a run that has queries already."""
+    """Asks for new training queries in a run that has queries already."""
 
     wanted: int
     level: int
     """The highest difficulty of the new queries; as many as possible have it."""
     seed: int
-    """Another seed gives other queries."""
 
 
 class SourceContext(NamedTuple):
-    """What a source draws its candidates for."""
+    """Input of a source."""
 
     environment: EnvironmentSpec
     unseen: UnseenApps
     seed: int
-    """Decides on the goals, the wording and what is held out."""
+    """Decides goals, wording and splits."""
     origin: Origin
     instances: int = 1
     """Environments that work at the same time."""
     fresh: FreshRequest | None = None
-    """If set, only candidates for training are wanted, with other values than those of the first round."""
+    """Asks for training candidates only, with other values than those of the first round."""
 
 
 class Offer(NamedTuple):
@@ -185,7 +183,7 @@ class Offer(NamedTuple):
     failures: tuple[Failure, ...] = ()
     model_calls: tuple[ModelCall, ...] = ()
     walk: WalkQueries | None = None
-    """Walks the queries; the environment of the run does if None."""
+    """Walks the queries; None walks them in the environment of the run."""
 
 
 class QuerySource(Protocol):
@@ -209,10 +207,10 @@ class QueryWriter(Protocol):
         ...
 
     async def write(self, candidate: Candidate) -> Written:
-        """Word a goal. Equal candidates get equal words if the writer is deterministic.
+        """Word a goal; deterministic writers give equal candidates equal words.
 
         Raises:
-            StageError: no phrasing fits, or the text is not what the goal asks for.
+            StageError: no phrasing fits, or the text does not match the goal.
             ModelFailure: its model did not answer.
         """
         ...
@@ -224,12 +222,7 @@ class GrammarWriter:
     version = "grammar-1"
 
     async def write(self, candidate: Candidate) -> Written:
-        """Word a goal; the seed draws the phrasing.
-
-        Raises:
-            StageError: no phrasing expresses the wanted values.
-            BadInputError: a template cannot be parsed.
-        """
+        """Word a goal; raises as `Goal.worded`, and BadInputError for a malformed template."""
         return candidate.goal.worded(candidate.heldout, candidate.seed)
 
 
@@ -242,7 +235,7 @@ class DraftRefused(StageError):
 
 
 async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Query:
-    """Write the query of a candidate; it still has to be walked.
+    """Write the query of a candidate, not yet walked.
 
     Raises:
         StageError: the writer failed, or its text misses a slot.
@@ -275,19 +268,24 @@ def failure(
     attempts: int = 1,
     stage: str = STAGE,
 ) -> Failure:
-    """Return the row for an input that gave no query."""
+    """Return the row for an input without a query."""
+    common = origin.common(made_by=made_by)
     return Failure(
-        stage=stage,
-        input_id=input_id,
-        failure_class=failure_class,
-        message=message,
-        attempts=attempts,
-        **origin.common(made_by=made_by),
+        stage=stage, input_id=input_id, failure_class=failure_class, message=message, attempts=attempts, **common
     )
 
 
+def goal_parts(showing: Sequence[Showing], lacking: Sequence[Showing]) -> dict[str, Any]:
+    """Return the JSON of a goal about the last screen; empty lists are left out."""
+    return {
+        key: [each.model_dump(exclude_defaults=True) for each in elements]
+        for key, elements in ((KEY, showing), (LACKING, lacking))
+        if elements
+    }
+
+
 def difficulty(path: Sequence[PathStep], apps: int) -> int:
-    """Level 1 to 3, by the number of pages on which something is done and the number of apps."""
+    """Return level 1 to 3, by the number of pages on which something is done and the number of apps."""
     pages = len({step.page for step in path if step.operation in ("tap", "type")})
     if pages > MEDIUM_PAGES:
         return 3
@@ -295,20 +293,15 @@ def difficulty(path: Sequence[PathStep], apps: int) -> int:
 
 
 def level_within_reach(success: Mapping[int, float], enough: float) -> int:
-    """The first level at which success is below `enough`, or that was never tried; the hardest one if there is none.
-
-    Args:
-        success: by level, the share of attempts that succeed now.
-        enough: the share from which the next level is asked for.
-    """
+    """Return the first level with a success (share of attempts) below `enough` or no attempts, else the hardest."""
     return next((level for level in range(1, HARDEST) if success.get(level, 0.0) < enough), HARDEST)
 
 
-def step_limit(path: Sequence[PathStep]) -> int:
-    """Twice the actions of the reference path plus `SPARE_STEPS`, at most `STEP_CAP`."""
-    return min(2 * sum(map(_actions, path)) + SPARE_STEPS, STEP_CAP)
+def step_limit(path: Sequence[PathStep], fewest: int = 0) -> int:
+    """Return twice the actions of the reference path plus `SPARE_STEPS`, at most `STEP_CAP`.
 
-
-def _actions(step: PathStep) -> int:
+    Real programs may need waits, hence `fewest`.
+    """
     # Typing takes three: focus the input, type, close the keyboard.
-    return 3 if step.operation == "type" else 1
+    actions = sum(3 if step.operation == "type" else 1 for step in path)
+    return max(fewest, min(2 * actions + SPARE_STEPS, STEP_CAP))

@@ -41,7 +41,7 @@ _AT_ONCE = 16
 _SPARE = 3
 """Candidates that are compared for each fresh query; the hardest are kept."""
 _DRAWS_PER_QUERY = 60
-"""Candidates that are drawn for each fresh query; then the source has no more."""
+"""Most candidates that are drawn for each fresh query."""
 
 _WalkKey = tuple[str, str, tuple[PathStep, ...]]
 """Start state, goal and path of a query."""
@@ -59,12 +59,12 @@ class WriterModel(NamedTuple):
 async def make_queries(
     sources: Sequence[QuerySource], context: SourceContext, model: WriterModel | None = None
 ) -> NewQueries:
-    """Make the queries of all splits; each has been walked, meets its goal, and shares nothing across splits.
+    """Make the queries of all splits; each is walked, meets its goal, and shares nothing across splits.
 
     The grammar writes the queries for which the model's drafts are refused; each refusal is a failure.
 
     Args:
-        sources: where goals come from, in order.
+        sources: in the order in which their queries are added.
         context: the environment, the seed and what is held out.
         model: the language model that writes; the grammar alone without one.
 
@@ -91,12 +91,12 @@ async def make_queries(
 async def fresh_queries(
     sources: Sequence[QuerySource], context: SourceContext, request: FreshRequest, known: Collection[Query]
 ) -> tuple[Query, ...]:
-    """Make new training queries for a run, at most `request.wanted`; each has been walked.
+    """Make new walked training queries for a run, at most `request.wanted`, and none with a held-out goal or words.
 
-    They have no goal and no words of a held-out query. Each source makes up for what those before it lack.
+    Each source makes up for what those before it lack.
 
     Args:
-        sources: where goals come from.
+        sources: in the order in which they are asked.
         context: the environment, the seed of the run and what is held out.
         request: how many, and how hard.
         known: all queries of the run.
@@ -123,13 +123,13 @@ class QuerySet:
     def __init__(
         self, writers: Sequence[QueryWriter], origin: Origin, known: Collection[Query] = (), in_flight: int = 1
     ) -> None:
-        """Start without queries.
+        """Start empty.
 
         Args:
             writers: the next one writes a query if one raises a `StageError`.
             origin: common columns of the rows.
-            known: queries that exist already, which new ones must not repeat.
-            in_flight: drafts made at the same time; it changes only the duration.
+            known: existing queries, which new ones must not repeat.
+            in_flight: drafts made at the same time; changes only the duration.
         """
         self._writers, self._origin, self._in_flight = writers, origin, in_flight
         self._index = InstructionIndex(known)
@@ -148,7 +148,7 @@ class QuerySet:
     async def _fill(self, offered: SplitCandidates, walk: WalkQueries) -> None:
         """Add the wanted queries to a split, task by task in turn, until its candidates are used up."""
         missing = sys.maxsize if offered.wanted is None else offered.wanted
-        queues = deque(DraftQueue(self._open(stream), self._draft) for stream in offered.streams)
+        queues = deque(_DraftQueue(self._open(stream), self._draft) for stream in offered.streams)
         try:
             while batch := await self._next_batch(queues, missing):
                 passed = await self._walked(batch, walk)
@@ -168,18 +168,14 @@ class QuerySet:
             drafts = [drafted.query for each in window if (drafted := await self._draft(each)).query]
             fitting = [query for query in drafts if query and query.difficulty <= request.level]
             fitting.sort(key=lambda query: (-query.difficulty, self._index.has_goal(query)))
-            waiting = iter(fitting)
-            while missing and (batch := list(islice(self._new(waiting), min(missing, _AT_ONCE)))):
+            new = (query for query in fitting if self._add_if_new(query) is Novelty.NEW)
+            while missing and (batch := list(islice(new, min(missing, _AT_ONCE)))):
                 passed = await self._walked(batch, walk)
                 self.queries += passed
                 missing -= len(passed)
 
     def without_leaks(self, unseen: Collection[str]) -> NewQueries:
-        """Return the query set without queries that splits share something by; each becomes a failure.
-
-        Args:
-            unseen: apps that training never sees.
-        """
+        """Return the query set; each query that leaks across splits, or has an unseen app in training, is a failure."""
         ids = {query.query_id for query in self.queries}
         leaks = {
             leak.heldout if leak.heldout in ids else leak.found_in: leak.detail
@@ -196,54 +192,53 @@ class QuerySet:
     def _is_closed(self, task: str) -> bool:
         return self._failed_in_a_row[task] >= FAILURES_IN_A_ROW
 
-    async def _next_batch(self, queues: deque[DraftQueue], missing: int) -> list[Query]:
+    async def _next_batch(self, queues: deque[_DraftQueue], missing: int) -> list[Query]:
         """Take new queries from the queues in turn, at most `missing`."""
         batch: list[Query] = []
         while queues and len(batch) < min(missing, _AT_ONCE):
-            start_ahead(queues, min(self._in_flight, missing - len(batch)))
+            # Start the next drafts, assuming that each becomes a query.
+            for number in range(min(self._in_flight, missing - len(batch))):
+                queues[number % len(queues)].reach(number // len(queues) + 1)
             drafted = await queues[0].take()
             if drafted is None:
                 queues.popleft()
-            elif self._is_closed(drafted.task):
-                continue
-            elif (query := self._admitted(drafted)) is not None:
+            elif not self._is_closed(drafted.task) and (query := self._admitted(drafted)) is not None:
                 batch.append(query)
                 queues.rotate(-1)
         return batch
 
-    async def _draft(self, candidate: Candidate) -> Drafted:
+    async def _draft(self, candidate: Candidate) -> _Drafted:
         errors: list[StageError] = []
         for writer in self._writers:
             try:
-                return Drafted(candidate.goal.task, await draft(candidate, writer, self._origin), tuple(errors))
+                return _Drafted(candidate.goal.task, await draft(candidate, writer, self._origin), tuple(errors))
             except StageError as error:
                 errors.append(error)
-        return Drafted(candidate.goal.task, None, tuple(errors))
+        return _Drafted(candidate.goal.task, None, tuple(errors))
 
-    def _admitted(self, drafted: Drafted) -> Query | None:
-        """The query of a draft if it is new; a draft that failed or is ambiguous is recorded."""
+    def _admitted(self, drafted: _Drafted) -> Query | None:
+        """Return the query of a draft if it is new; a draft that failed or is ambiguous is recorded."""
         task, query, errors = drafted
         for error in errors:
             attempts = error.attempts if isinstance(error, DraftRefused) else 1
             self._fail(task, str(error), error.failure_class, attempts)
-        novelty = self._index.novelty_of(query) if query is not None else None
-        if query is not None and novelty is Novelty.NEW:
-            self._index.add(query)
+        novelty = self._add_if_new(query) if query is not None else None
+        if novelty is Novelty.NEW:
             return query
         if novelty is not Novelty.REPEATED:
             self._failed_in_a_row[task] += 1
-        if query is not None and novelty and novelty is not Novelty.REPEATED:
-            self._fail(query.query_id, f"{task}: {novelty.value}: {query.instruction}")
+            if query is not None and novelty is not None:
+                self._fail(query.query_id, f"{task}: {novelty.value}: {query.instruction}")
         return None
 
-    def _new(self, queries: Iterator[Query]) -> Iterator[Query]:
-        for query in queries:
-            if self._index.novelty_of(query) is Novelty.NEW:
-                self._index.add(query)
-                yield query
+    def _add_if_new(self, query: Query) -> Novelty:
+        novelty = self._index.novelty_of(query)
+        if novelty is Novelty.NEW:
+            self._index.add(query)
+        return novelty
 
     async def _walked(self, drafts: Sequence[Query], walk: WalkQueries) -> list[Query]:
-        """The drafts whose path meets the goal; each path is walked once."""
+        """Return the drafts whose path meets the goal; each path is walked once."""
         first: dict[_WalkKey, Query] = {}
         for query in drafts:
             if _walk_key(query) not in self._walks:
@@ -278,34 +273,30 @@ def _walk_key(query: Query) -> _WalkKey:
     return query.start_state, query.goal, query.path
 
 
-class Drafted(NamedTuple):
-    """The draft of a candidate."""
-
+class _Drafted(NamedTuple):
     task: str
     query: Query | None
-    """The query, not yet walked or compared with others; None if every writer failed."""
+    """Not yet walked or compared with others; None if every writer failed."""
     errors: tuple[StageError, ...]
     """The errors of the writers that failed."""
 
 
-class DraftQueue:
-    """Drafts the candidates of a stream in order, some of them ahead.
+class _DraftQueue:
+    """Drafts the candidates of a stream in order, some of them ahead, to keep a model server busy.
 
-    A model server then has many requests at the same time. Drafts are taken in a fixed order, so the number of drafts
-    ahead changes only the duration.
+    Drafts are taken in a fixed order: the number of drafts ahead changes only the duration.
     """
 
-    def __init__(self, candidates: Iterator[Candidate], draft: Callable[[Candidate], Awaitable[Drafted]]) -> None:
-        """Start no draft yet."""
+    def __init__(self, candidates: Iterator[Candidate], draft: Callable[[Candidate], Awaitable[_Drafted]]) -> None:
         self._candidates, self._draft = candidates, draft
-        self._ahead: deque[asyncio.Future[Drafted]] = deque()
+        self._ahead: deque[asyncio.Future[_Drafted]] = deque()
 
     def reach(self, count: int) -> None:
-        """Start the drafts of the next `count` candidates, as far as there are any."""
+        """Start the drafts of the next `count` candidates."""
         while len(self._ahead) < count and (candidate := next(self._candidates, None)) is not None:
             self._ahead.append(asyncio.ensure_future(self._draft(candidate)))
 
-    async def take(self) -> Drafted | None:
+    async def take(self) -> _Drafted | None:
         """Return the next draft, None after the last; raises an error of a draft that is no `StageError`."""
         self.reach(1)
         return await self._ahead.popleft() if self._ahead else None
@@ -316,9 +307,3 @@ class DraftQueue:
             each.cancel()
         await asyncio.gather(*self._ahead, return_exceptions=True)
         self._ahead.clear()
-
-
-def start_ahead(queues: Sequence[DraftQueue], count: int) -> None:
-    """Start the next `count` drafts of the queues, assuming that each becomes a query."""
-    for number in range(count):
-        queues[number % len(queues)].reach(number // len(queues) + 1)

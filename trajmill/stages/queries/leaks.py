@@ -1,4 +1,4 @@
-"""Keeps splits apart: queries that repeat others, and what training shares with held-out queries."""
+"""Keeps splits apart: repeated queries, and what training shares with held-out queries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class InstructionIndex:
     """The goals and words of a query set."""
 
     def __init__(self, known: Collection[Query] = ()) -> None:
-        """Index the queries that exist already."""
         self._goals: dict[tuple[str, ...], str] = {}
         self._splits: dict[str, Split] = {}
         """By goal, its split."""
@@ -85,59 +84,45 @@ class LeakKind(StrEnum):
 
 
 class Leak(NamedTuple):
-    """One held-out query or app that training could see."""
+    """One held-out query or app in training data."""
 
     kind: LeakKind
     heldout: str
     """Id of the held-out query, or the name of the held-out app."""
     found_in: str
-    """Id of the query or training text that it was found in."""
+    """Id of the query or training text that has it."""
     detail: str
 
 
 def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) -> tuple[Leak, ...]:
-    """Find the held-out goals, instructions, phrasings and apps that training queries have.
-
-    `heldout_apps` are the apps that training never sees, named as in `Query.apps`.
-    """
-    train = [query for query in queries if query.split is Split.TRAIN]
-    heldout = [query for query in queries if query.split is not Split.TRAIN]
-    return (
-        *_shared_goals(queries),
-        *_shared_instructions(train, heldout),
-        *_shared_phrasings(train, heldout),
-        *_heldout_apps(train, heldout_apps),
-    )
+    """Find the held-out goals, instructions, phrasings and apps (named as in `Query.apps`) of training queries."""
+    return tuple(_leaks(queries, heldout_apps))
 
 
 def has_own_words(query: Query) -> bool:
-    """Whether its instruction can be held out. Imported tasks share one instruction between many start states."""
+    """Whether its instruction can be held out; imported tasks share one instruction between many start states."""
     return query.source is not Source.IMPORTED
 
 
 def comparable(text: str) -> str:
-    """A text without case, extra spaces and final punctuation, for comparison."""
+    """Drop case, extra spaces and final punctuation of a text."""
     return " ".join(text.casefold().split()).rstrip(".!? ")
 
 
-def _shared_goals(queries: Sequence[Query]) -> Iterator[Leak]:
+def _leaks(queries: Sequence[Query], heldout_apps: Collection[str]) -> Iterator[Leak]:
+    train = [query for query in queries if query.split is Split.TRAIN]
+    heldout = [query for query in queries if query.split is not Split.TRAIN]
     first: dict[str, Query] = {}
-    for query in sorted(queries, key=lambda query: query.split is not Split.TRAIN):
+    for query in (*train, *heldout):
         other = first.setdefault(query.goal_key(), query)
         if other.split is not query.split:
             detail = f"{query.task}: the same goal in {query.split} and {other.split}"
             yield Leak(LeakKind.GOAL, query.query_id, other.query_id, detail)
-
-
-def _shared_instructions(train: Sequence[Query], heldout: Sequence[Query]) -> Iterator[Leak]:
     trained = {comparable(query.instruction): query.query_id for query in train}
     for query in heldout:
         found = trained.get(comparable(query.instruction)) if has_own_words(query) else None
         if found is not None:
             yield Leak(LeakKind.INSTRUCTION, query.query_id, found, f"the same words: {query.instruction}")
-
-
-def _shared_phrasings(train: Sequence[Query], heldout: Sequence[Query]) -> Iterator[Leak]:
     parts = {part: query.query_id for query in train for part in phrasing_parts(query)}
     sentences = {_sentence(query): query.query_id for query in train}
     for query in heldout:
@@ -151,14 +136,10 @@ def _shared_phrasings(train: Sequence[Query], heldout: Sequence[Query]) -> Itera
     for query in train:
         for part in sorted(heldout_parts(query)):
             yield Leak(LeakKind.PHRASING, part, query.query_id, "a training query has a phrasing marked as held out")
-
-
-def _heldout_apps(train: Sequence[Query], heldout_apps: Collection[str]) -> Iterator[Leak]:
     for query in train:
         for app in sorted(set(query.apps) & set(heldout_apps)):
             yield Leak(LeakKind.APP, app, query.query_id, f"a training query needs the held-out app {app}")
 
 
 def _sentence(query: Query) -> tuple[str, str]:
-    """The task and the instruction without slot values; queries of one phrasing have the same."""
     return query.task, skeleton(query)

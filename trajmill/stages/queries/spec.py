@@ -1,4 +1,4 @@
-"""The sections of the configuration that ask for queries, and the base of sources from other packages."""
+"""The configuration sections that ask for queries, and the base of sources from other packages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from trajmill.stages.queries.base import QuerySource
 
 QUERY_SOURCES = PartGroup("trajmill.queries", "query source")
-"""The sources that installed packages add; each is a table `[sources.NAME]`."""
+"""Sources of installed packages; each is a table `[sources.NAME]`."""
 AtomicApp = Literal["libreoffice-calc", "libreoffice-writer", "mousepad", "pcmanfm"]
-"""Programs that have operations."""
+"""Programs with operations."""
 DocumentKind = Literal["docx", "xlsx", "pptx"]
 """Documents that commands are written for."""
 
@@ -57,24 +57,37 @@ class GraphQueriesSpec(Spec):
 
     @property
     def unseen_app_names(self) -> tuple[str, ...]:
-        """The apps that training never sees."""
+        """The apps kept from training."""
         return (*self.heldout_app_names, *(self.validation_app_names if self.validation else ()))
 
     def validation_apps(self, known: Collection[str]) -> tuple[str, ...]:
-        """The apps kept from training for validation, without a default that is not among the known apps."""
+        """Return the apps kept for validation; the default only if it is among the known apps."""
         if not self.validation:
             return ()
         by_default = self.validation_app_names == type(self).model_fields["validation_app_names"].default
         return tuple(name for name in self.validation_app_names if name in known or not by_default)
 
     def wanted(self, split: Split) -> int:
-        """Number of wanted queries of a split; 0 for held-out apps if no app is held out."""
+        """Return the wanted queries of a split; 0 for held-out apps if no app is held out."""
         if split is Split.HELDOUT_APPS and not self.heldout_app_names:
             return 0
         return int(getattr(self, split.value))
 
 
-class GraphSourceSpec(Spec):
+class _PerSplit(Spec):
+    """A section with one number of queries per split."""
+
+    def wanted(self, split: Split) -> int:
+        """Return the number of wanted queries of a split."""
+        return int(getattr(self, split.value))
+
+    @property
+    def any_wanted(self) -> bool:
+        """Whether any query is wanted."""
+        return any(map(self.wanted, Split))
+
+
+class GraphSourceSpec(_PerSplit):
     """Queries from graphs of apps (see graphs.md), beside the environment's own.
 
     Apps named in `queries.heldout_app_names` and `queries.validation_app_names` are kept from training.
@@ -93,17 +106,8 @@ class GraphSourceSpec(Spec):
     heldout_apps: NonNegativeInt = 0
     """Queries of apps that training never sees."""
 
-    def wanted(self, split: Split) -> int:
-        """Number of wanted queries of a split."""
-        return int(getattr(self, split.value))
 
-    @property
-    def any_wanted(self) -> bool:
-        """Whether any query is wanted."""
-        return any(map(self.wanted, Split))
-
-
-class CausalSpec(Spec):
+class CausalSpec(_PerSplit):
     """Causal pathways (see causal.md), beside the environment's own queries.
 
     Apps named in `queries.heldout_app_names` and `queries.validation_app_names` are kept from training.
@@ -123,12 +127,3 @@ class CausalSpec(Spec):
     """Pathways through an app that training never sees."""
     level_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=3, max_length=3)] = (133.0, 92.0, 51.0)
     """Shares of levels 1 (2 atomic tasks), 2 (3 or 4) and 3 (5 to 7 in 3 apps or more), as in NaturalGAIA, table 5."""
-
-    def wanted(self, split: Split) -> int:
-        """Number of wanted pathways of a split."""
-        return int(getattr(self, split.value))
-
-    @property
-    def any_wanted(self) -> bool:
-        """Whether any pathway is wanted."""
-        return any(map(self.wanted, Split))

@@ -19,7 +19,7 @@ _REPHRASINGS = 20
 
 
 class GoalWithKey(Protocol):
-    """What a query asks for."""
+    """A goal that can be compared."""
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
@@ -31,37 +31,34 @@ GoalT = TypeVar("GoalT", bound=GoalWithKey)
 
 
 def rephrasings(split: Split) -> range:
-    """The turns of a split: how many instructions one goal may get."""
+    """Return the turns of a split: how many instructions one goal may get."""
     return range(_REPHRASINGS if split in _REPHRASED else 1)
 
 
 def is_held_out_phrasing(split: Split, number: int) -> bool:
-    """Whether a candidate gets a phrasing that training never sees; of held-out apps every other one does."""
+    """Whether a candidate gets a phrasing kept from training; of held-out apps every other one does."""
     return split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and number % 2 == 1)
 
 
 def share_goals(goals: Sequence[GoalT], wanted: Mapping[Split, int]) -> dict[Split, tuple[GoalT, ...]]:
-    """Give each goal of a task to one split; training gets the goals that the held-out splits do not need.
+    """Give each goal of a task to one split; training gets the surplus.
 
-    Training gets the goals in which slot values first appear. The held-out splits get goals whose values training has
-    seen, so that they are new combinations, if a task has enough slots and goals.
+    Training gets the goals in which slot values first appear. The held-out splits get goals whose values training has,
+    hence new combinations, if a task has enough slots and goals.
     """
     share = {split: min(wanted[split], len(goals) // HELDOUT_SHARE) for split in HELDOUT_GOALS}
-    ordered = _values_first(goals)
-    trained = min(wanted[Split.TRAIN], len(goals) - sum(share.values()))
-    seen = {value for goal in ordered[:trained] for value in goal.key}
-    spare = sorted(ordered[trained:], key=lambda goal: len(set(goal.key) - seen))
-    # In the order of drawing again, so that no held-out split gets the more familiar values.
-    heldout = iter(sorted(spare[: sum(share.values())], key=goals.index))
-    shares = {split: tuple(islice(heldout, share[split])) for split in HELDOUT_GOALS}
-    return {Split.TRAIN: (*ordered[:trained], *spare[sum(share.values()) :]), **shares}
-
-
-def _values_first(goals: Sequence[GoalT]) -> list[GoalT]:
+    held_out = sum(share.values())
     seen: set[tuple[str, str]] = set()
-    first: list[GoalT] = []
-    later: list[GoalT] = []
+    with_new_values: list[GoalT] = []
+    others: list[GoalT] = []
     for goal in goals:
-        (later if seen.issuperset(goal.key) else first).append(goal)
+        (others if seen.issuperset(goal.key) else with_new_values).append(goal)
         seen.update(goal.key)
-    return first + later
+    ordered = with_new_values + others
+    trained = min(wanted[Split.TRAIN], len(goals) - held_out)
+    trained_values = {value for goal in ordered[:trained] for value in goal.key}
+    spare = sorted(ordered[trained:], key=lambda goal: len(set(goal.key) - trained_values))
+    # Back in drawing order: otherwise the first held-out split would get the most familiar values.
+    heldout = iter(sorted(spare[:held_out], key=goals.index))
+    shares = {split: tuple(islice(heldout, share[split])) for split in HELDOUT_GOALS}
+    return {Split.TRAIN: (*ordered[:trained], *spare[held_out:]), **shares}

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from trajmill.schemas.actions import Terminate, Wait
+from trajmill.schemas.actions import Action, Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
@@ -21,6 +21,7 @@ from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.queries.base import NewQueries, failure
 
 DONE_AT_START = "the goal is met before anything was done"
+FINISH = PathStep(page="", operation="finish", target="")
 _SEED = 0
 _TRIES = 2
 """Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
@@ -29,28 +30,16 @@ Trial = Callable[[Environment, Query], Awaitable[str | None]]
 """Tries a query in an environment; returns the reason of a refusal in one line, None if it passed."""
 
 
-class _WalkOutcome(NamedTuple):
+class _Outcome(NamedTuple):
     reason: str | None
     """Why the query was refused; None if it passed."""
     failure_class: FailureClass
 
-    @property
-    def refuses(self) -> bool:
-        """Whether the query itself is wrong."""
-        return self.reason is not None and self.failure_class is FailureClass.TASK
-
 
 class QueryWalker:
-    """Walks queries of any platform; each platform has one factory of environments."""
+    """Walks queries of any platform, each in its own environments."""
 
     def __init__(self, factory: Callable[[Platform], EnvironmentFactory], instances: int, origin: Origin) -> None:
-        """Start no environment yet.
-
-        Args:
-            factory: returns the factory of a platform.
-            instances: environments that walk at the same time.
-            origin: common columns of failures.
-        """
         self._factory, self._instances, self._origin = factory, instances, origin
         self._factories: dict[Platform, EnvironmentFactory] = {}
 
@@ -72,15 +61,11 @@ class QueryWalker:
 async def walk_all(
     factory: EnvironmentFactory, queries: Sequence[Query], origin: Origin, instances: int = 1
 ) -> NewQueries:
-    """Walk queries in a few environments; an environment that fails is replaced.
+    """Walk queries in a few environments at a time; those that pass keep their order.
 
-    Args:
-        factory: makes the environments; it is left open.
-        queries: the queries to walk; those that pass keep their order.
-        origin: common columns of the failures.
-        instances: environments that work at the same time.
+    An environment that fails is replaced. The factory is left open.
     """
-    outcomes = await _try_all(factory, queries, _walk_or_again, instances)
+    outcomes = await _try_all(factory, queries, _walk_twice, instances)
     passed = (query for query in queries if outcomes[query.query_id].reason is None)
     refused = (query for query in queries if outcomes[query.query_id].reason is not None)
     return NewQueries(
@@ -92,8 +77,8 @@ async def walk_all(
 async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, origin: Origin) -> NewQueries:
     """Return an environment's own queries; the goals of a user's tasks are checked once in their start states.
 
-    Queries whose goal is met before the first action, or whose start state or goal is malformed, are refused. An
-    environment that fails otherwise is no fault of the query, which is kept.
+    Refuses queries whose goal is met before the first action, or whose start state or goal is malformed; a query is
+    kept if its environment fails otherwise.
 
     Raises:
         BadInputError: a file of tasks, or the name of a task, is wrong.
@@ -104,22 +89,24 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
     for platform in Platform:
         of_platform = [query for query in made.queries if query.platform is platform]
         with_goal = [query for query in of_platform if query.goal != "{}"] if made.untried else []
-        outcomes: dict[str, _WalkOutcome] = {}
+        refused: dict[str, Failure] = {}
         if with_goal:
             factory = environment.factory(platform)
             try:
                 outcomes = await _try_all(factory, with_goal, _done_at_start, instances)
             finally:
                 await factory.close()
-        refused = {query.query_id: query for query in with_goal if outcomes[query.query_id].refuses}
-        failures = tuple(_refusal(query, outcomes[query_id], origin) for query_id, query in refused.items())
+            for query in with_goal:
+                outcome = outcomes[query.query_id]
+                if outcome.reason is not None and outcome.failure_class is FailureClass.TASK:
+                    refused[query.query_id] = _refusal(query, outcome, origin)
         kept = tuple(query for query in of_platform if query.query_id not in refused)
-        checked = checked.with_more(NewQueries(kept, failures))
+        checked = checked.with_more(NewQueries(kept, tuple(refused.values())))
     return checked
 
 
 async def walk(environment: Environment, query: Query) -> str | None:
-    """Walk a query's path in an environment; None if it meets the goal, else the reason in one line.
+    """Walk a query's path; return None if it meets the goal, else the reason in one line.
 
     Raises:
         EnvironmentFailure: the environment failed, which is no fault of the query.
@@ -129,7 +116,7 @@ async def walk(environment: Environment, query: Query) -> str | None:
     if await checked.score() == 1.0:
         return DONE_AT_START
     position, steps = PathwayPosition(), 0
-    # A program that is slow to show a target costs waits, which the walk itself bounds, and no step.
+    # Waits for a slow program, which the walk itself bounds, are no steps.
     while steps < query.max_steps:
         action, position = next_pathway_move(query.path, query.platform, observation, position)
         steps += not isinstance(action, Wait)
@@ -142,35 +129,45 @@ async def walk(environment: Environment, query: Query) -> str | None:
     return f"the reference path is not done after {query.max_steps} steps"
 
 
-async def _walk_or_again(environment: Environment, query: Query) -> str | None:
-    """Walk a path, and once more if that failed: a program may leave elements out of its tree until it starts anew."""
-    reason = await walk(environment, query)
-    return reason if reason in (None, DONE_AT_START) else await walk(environment, query)
+async def follow(
+    path: Sequence[PathStep],
+    platform: Platform,
+    observation: Observation,
+    act: Callable[[Action], Awaitable[Observation]],
+) -> Observation:
+    """Carry out the steps of a path and return the last screen.
+
+    Raises:
+        EnvironmentFailure: an element of the steps never shows (class `task`).
+    """
+    whole, position = (*path, FINISH), PathwayPosition()
+    while True:
+        action, position = next_pathway_move(whole, platform, observation, position)
+        if isinstance(action, Terminate):
+            break
+        observation = await act(action)
+    if action.status == "failure":
+        lost = whole[min(position.step, len(path))]
+        raise EnvironmentFailure(f"cannot {lost.operation} {lost.target or lost.text}", FailureClass.TASK)
+    return observation
 
 
 async def screen_after(
     factory: EnvironmentFactory, platform: Platform, start_state: str, path: tuple[PathStep, ...], origin: Origin
 ) -> Observation:
-    """Return the screen after some steps from a start state, in a new environment.
-
-    Raises:
-        EnvironmentFailure: the environment failed, or an element of the steps never shows (class `task`).
-    """
+    """Return the screen after some steps from a start state, in a new environment; raises as `follow`."""
     query = bare_query(platform, "start", start_state, Source.ATOMIC, origin, "screen")
-    whole = (*path, PathStep(page="", operation="finish", target=""))
     environment = await factory()
     try:
-        observation = await environment.reset(query, _SEED)
-        action, position = next_pathway_move(whole, platform, observation, PathwayPosition())
-        while not isinstance(action, Terminate):
-            observation = await environment.step(action)
-            action, position = next_pathway_move(whole, platform, observation, position)
-        if action.status == "failure":
-            lost = whole[min(position.step, len(path))]
-            raise EnvironmentFailure(f"cannot {lost.operation} {lost.target or lost.text}", FailureClass.TASK)
-        return observation
+        return await follow(path, platform, await environment.reset(query, _SEED), environment.step)
     finally:
         await _close(environment)
+
+
+async def _walk_twice(environment: Environment, query: Query) -> str | None:
+    """Walk a path, and once more if that failed: a program may leave elements out of its tree until it starts anew."""
+    reason = await walk(environment, query)
+    return reason if reason in (None, DONE_AT_START) else await walk(environment, query)
 
 
 async def _done_at_start(environment: Environment, query: Query) -> str | None:
@@ -181,9 +178,9 @@ async def _done_at_start(environment: Environment, query: Query) -> str | None:
 
 async def _try_all(
     factory: EnvironmentFactory, queries: Sequence[Query], trial: Trial, instances: int
-) -> dict[str, _WalkOutcome]:
-    """The outcome of a trial of each query, by query id."""
-    outcomes: dict[str, _WalkOutcome] = {}
+) -> dict[str, _Outcome]:
+    """Return the outcome of a trial of each query, by query id."""
+    outcomes: dict[str, _Outcome] = {}
     waiting = iter(queries)
     async with asyncio.TaskGroup() as group:
         for _ in range(min(instances, len(queries))):
@@ -192,7 +189,7 @@ async def _try_all(
 
 
 async def _try_waiting(
-    factory: EnvironmentFactory, waiting: Iterator[Query], trial: Trial, outcomes: dict[str, _WalkOutcome]
+    factory: EnvironmentFactory, waiting: Iterator[Query], trial: Trial, outcomes: dict[str, _Outcome]
 ) -> None:
     environment: Environment | None = None
     try:
@@ -200,12 +197,13 @@ async def _try_waiting(
             for _ in range(_TRIES):
                 try:
                     environment = environment or await factory()
-                    outcomes[query.query_id] = _WalkOutcome(await trial(environment, query), FailureClass.TASK)
+                    outcome = _Outcome(await trial(environment, query), FailureClass.TASK)
                 except EnvironmentFailure as error:
-                    outcomes[query.query_id] = _WalkOutcome(str(error), error.failure_class)
+                    outcome = _Outcome(str(error), error.failure_class)
                     broken, environment = environment, None
                     await _close(broken)
-                if outcomes[query.query_id].failure_class is FailureClass.TASK:
+                outcomes[query.query_id] = outcome
+                if outcome.failure_class is FailureClass.TASK:
                     break
     finally:
         await _close(environment)
@@ -218,6 +216,6 @@ async def _close(environment: Environment | None) -> None:
             await environment.close()
 
 
-def _refusal(query: Query, outcome: _WalkOutcome, origin: Origin) -> Failure:
+def _refusal(query: Query, outcome: _Outcome, origin: Origin) -> Failure:
     message = f"{query.task}: {outcome.reason}: {query.instruction}"
     return failure(query.query_id, message, origin, query.made_by, outcome.failure_class)

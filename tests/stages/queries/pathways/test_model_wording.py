@@ -17,7 +17,7 @@ from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.model_writer import ModelWriter
-from trajmill.stages.queries.pathways.programs import CollectedPathways, WalkBounds
+from trajmill.stages.queries.pathways.programs import WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.selection import collect_pathways
 from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.walk import walk_all
@@ -29,12 +29,12 @@ def toy_origin() -> Origin:
 
 
 @pytest.fixture(scope="module")
-def toy(toy_origin: Origin) -> CollectedPathways:
+def toy(toy_origin: Origin) -> WalkResult:
     bounds = WalkBounds(seconds_per_step=0.2)
-    return asyncio.run(collect_pathways(ToyFactory(), [PROGRAM], bounds, toy_origin))
+    return asyncio.run(collect_pathways(ToyFactory(), PROGRAM, bounds, toy_origin))
 
 
-def made_by(answer: Callable[[ChatRequest], str], toy: CollectedPathways, origin: Origin) -> NewQueries:
+def made_by(answer: Callable[[ChatRequest], str], toy: WalkResult, origin: Origin) -> NewQueries:
     async def made() -> NewQueries:
         queries = QuerySet([ModelWriter(ScriptedModel(answer)), GrammarWriter()], origin)
         context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin)
@@ -53,7 +53,7 @@ def wish(request: ChatRequest) -> str:
     return json.dumps({"instruction": f"Could you do this: {task}?" if asks else f"{task}."})
 
 
-def test_the_model_s_words_are_on_the_queries(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_the_model_s_words_are_on_the_queries(toy: WalkResult, toy_origin: Origin) -> None:
     made = made_by(wish, toy, toy_origin)
     written = [query for query in made.queries if query.made_by.startswith("writer_synthesise")]
     trained = [query for query in written if query.split is Split.TRAIN]
@@ -61,7 +61,7 @@ def test_the_model_s_words_are_on_the_queries(toy: CollectedPathways, toy_origin
     assert {query.validation for query in made.queries} == {"passed"}
 
 
-def test_what_the_model_does_not_say_is_written_by_the_grammar(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_what_the_model_does_not_say_is_written_by_the_grammar(toy: WalkResult, toy_origin: Origin) -> None:
     made = made_by(lambda request: json.dumps({"instruction": "Do something nice."}), toy, toy_origin)
     assert made.queries and {query.made_by for query in made.queries} == {"pathway-grammar-1"}
     assert any("is lost" in failure.message for failure in made.failures)

@@ -21,7 +21,7 @@ from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import NewQueries, UnseenApps, WalkQueries
 from trajmill.stages.queries.leaks import leaks_in_queries
-from trajmill.stages.queries.pathways.programs import CollectedPathways, PathwayProgram, WalkBounds
+from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.selection import collect_pathways
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
 from trajmill.stages.queries.walk import walk_all
@@ -38,12 +38,12 @@ def toy_origin() -> Origin:
 
 
 @pytest.fixture(scope="module")
-def toy(toy_origin: Origin) -> CollectedPathways:
-    return asyncio.run(collect_pathways(ToyFactory(), [PROGRAM], BOUNDS, toy_origin))
+def toy(toy_origin: Origin) -> WalkResult:
+    return asyncio.run(collect_pathways(ToyFactory(), PROGRAM, BOUNDS, toy_origin))
 
 
 def made_of(
-    toy: CollectedPathways,
+    toy: WalkResult,
     origin: Origin,
     settings: PathwaySettings = HALF,
     unseen: UnseenApps = UnseenApps(),
@@ -56,11 +56,11 @@ def ends(queries: Sequence[Query]) -> set[str]:
     return {query.slots[0].value for query in queries}
 
 
-def pathway(toy: CollectedPathways, *names: str) -> Pathway:
+def pathway(toy: WalkResult, *names: str) -> Pathway:
     return next(each for each in toy.pathways if tuple(step.name for step in each.steps) == names)
 
 
-def test_every_query_is_walked_and_meets_its_goal(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_every_query_is_walked_and_meets_its_goal(toy: WalkResult, toy_origin: Origin) -> None:
     made = made_of(toy, toy_origin, walk=lambda drafts: walk_all(ToyFactory(), drafts, toy_origin, 2))
     assert {query.validation for query in made.queries} == {"passed"}
     assert {"Open", "Sizes", "Convert", "To Red", "Copy"} <= ends(made.queries)
@@ -68,11 +68,11 @@ def test_every_query_is_walked_and_meets_its_goal(toy: CollectedPathways, toy_or
     assert made.failures == ()
 
 
-def test_what_is_denied_or_cannot_be_reached_is_not_asked_for(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_what_is_denied_or_cannot_be_reached_is_not_asked_for(toy: WalkResult, toy_origin: Origin) -> None:
     assert {"Quit", "Print", "Paste"}.isdisjoint(ends(made_of(toy, toy_origin).queries))
 
 
-def test_splits_share_neither_goals_nor_words(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_splits_share_neither_goals_nor_words(toy: WalkResult, toy_origin: Origin) -> None:
     queries = made_of(toy, toy_origin).queries
     assert {query.split for query in queries} == set(Split) - {Split.HELDOUT_APPS}
     assert leaks_in_queries(queries, ()) == ()
@@ -80,17 +80,17 @@ def test_splits_share_neither_goals_nor_words(toy: CollectedPathways, toy_origin
     assert marked == [query.split is Split.HELDOUT_PHRASINGS for query in queries]
 
 
-def test_a_held_out_program_is_not_trained_on(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_a_held_out_program_is_not_trained_on(toy: WalkResult, toy_origin: Origin) -> None:
     made = made_of(toy, toy_origin, unseen=UnseenApps(("toy",)))
     assert {query.split for query in made.queries} == {Split.HELDOUT_APPS}
 
 
-def test_dialogs_and_tabs_come_before_entries_where_queries_are_few(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_dialogs_and_tabs_come_before_entries_where_queries_are_few(toy: WalkResult, toy_origin: Origin) -> None:
     queries = made_of(toy, toy_origin, PathwaySettings(most=2)).queries
     assert {query.task.partition(".")[2] for query in queries} == {EndKind.DIALOG, EndKind.TAB}
 
 
-def test_a_selection_that_is_needed_is_asked_for_and_made(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_a_selection_that_is_needed_is_asked_for_and_made(toy: WalkResult, toy_origin: Origin) -> None:
     (query,) = [each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "To Red"]
     assert PROGRAM.selection in query.instruction
     assert query.path[0] == PROGRAM.selecting[0]
@@ -99,9 +99,7 @@ def test_a_selection_that_is_needed_is_asked_for_and_made(toy: CollectedPathways
     assert "does not meet the goal check" in failure.message
 
 
-def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(
-    toy: CollectedPathways, toy_origin: Origin
-) -> None:
+def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(toy: WalkResult, toy_origin: Origin) -> None:
     query = next(each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "Open")
     nowhere = PathStep(page="toy.start", operation="tap", target="toy/menu:Nothing")
     lost = query.model_copy(update={"query_id": "lost", "path": (nowhere,), "max_steps": 40})
@@ -111,7 +109,7 @@ def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(
     assert ["lost" in told[0], "before anything was done" in told[1]] == [True, True]
 
 
-def test_a_path_that_is_lost_once_is_walked_again(toy: CollectedPathways, toy_origin: Origin) -> None:
+def test_a_path_that_is_lost_once_is_walked_again(toy: WalkResult, toy_origin: Origin) -> None:
     query = next(each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "Open")
     walked = asyncio.run(walk_all(SlowOnceFactory(looks_until_shown=60), [query], toy_origin))
     assert [each.query_id for each in walked.queries] == [query.query_id]
@@ -144,7 +142,7 @@ def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_age
         presses_commands=True,
     )
     factory = SimulatedFactory(world, Platform.DESKTOP, FaultRates(popup=0.0))
-    collected = asyncio.run(collect_pathways(factory, [program], BOUNDS, origin))
+    collected = asyncio.run(collect_pathways(factory, program, BOUNDS, origin))
     kinds = {each.end_kind for each in collected.pathways}
     assert {EndKind.MENU, EndKind.DIALOG, EndKind.PAGE} <= kinds
     source = PathwaySource(collected.pathways, [program])

@@ -17,9 +17,9 @@ from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.pathways.programs import (
-    CollectedPathways,
     PathwayProgram,
     WalkBounds,
+    WalkResult,
     packaged_programs,
     read_programs,
 )
@@ -32,10 +32,10 @@ BOUNDS = WalkBounds(depth=3, seconds=240)
 
 def collect(
     factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int
-) -> tuple[CollectedPathways, NewQueries]:
-    async def run() -> tuple[CollectedPathways, NewQueries]:
+) -> tuple[WalkResult, NewQueries]:
+    async def run() -> tuple[WalkResult, NewQueries]:
         try:
-            collected = await collect_pathways(factory, [program], bounds, origin)
+            collected = await collect_pathways(factory, program, bounds, origin)
             source = PathwaySource(collected.pathways, [program], PathwaySettings(most=queries))
             made = QuerySet([GrammarWriter()], origin)
             offer = await source.candidates(SourceContext(SimulatedSpec(), UnseenApps(), 1, origin))
@@ -47,7 +47,7 @@ def collect(
     return asyncio.run(run())
 
 
-def by_names(collected: CollectedPathways) -> dict[str, Pathway]:
+def by_names(collected: WalkResult) -> dict[str, Pathway]:
     return {" > ".join(step.name for step in pathway.steps): pathway for pathway in collected.pathways}
 
 
@@ -137,10 +137,10 @@ def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin, name: str
 
 def collect_only(
     factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds
-) -> CollectedPathways:
-    async def run() -> CollectedPathways:
+) -> WalkResult:
+    async def run() -> WalkResult:
         try:
-            return await collect_pathways(factory, [program], bounds, origin)
+            return await collect_pathways(factory, program, bounds, origin)
         finally:
             await factory.close()
 

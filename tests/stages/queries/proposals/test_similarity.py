@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.stages.queries.proposals.propose import KnownTasks, SimilarTask
+from trajmill.stages.queries.proposals.known import KnownTasks, SimilarTask
 
 ALARM = "Set an alarm for 7:30 on weekdays."
 
@@ -28,7 +28,7 @@ def test_the_task_most_alike_is_named() -> None:
 
 def test_tasks_beside_are_found_and_stay_as_they_are() -> None:
     shared = KnownTasks([ALARM])
-    own = KnownTasks(["Open the clock."], beside=shared)
+    own = KnownTasks(["Open the clock."], shared=shared)
     assert own.find("Please set an alarm for 7:30 on weekdays.") == SimilarTask(ALARM, False)
     assert own.find(ALARM.upper()) == SimilarTask(ALARM, True)
     assert shared.find("Open the clock.") is None

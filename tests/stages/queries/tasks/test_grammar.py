@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from tests.stages.queries.samples import chosen, described
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.explicit import explicit_instruction
-from trajmill.stages.queries.tasks.phrasing import Clause, Phrasing, draw_phrasing, expand_phrasing
+from trajmill.stages.queries.tasks.phrasing import Clause, Phrasing, draw_phrasing
 from trajmill.stages.queries.tasks.sampling import paths, sample
-from trajmill.stages.queries.templates import Variant, lost_slots
+from trajmill.stages.queries.templates import Variant, explicit_instruction, lost_slots
 
 GOLDEN_RAW: list[tuple[dict[str, Scalar], str]] = [
     (
@@ -41,7 +40,7 @@ def test_raw_instructions_of_bites(order: TaskGraph, values: dict[str, Scalar], 
 def _refined(order: TaskGraph, template: str, *clauses: str, seed: int = 0) -> str:
     said_by = tuple(Clause(f"slot{number}", Variant("", number, False), words) for number, words in enumerate(clauses))
     phrasing = Phrasing(order.name, Variant(template, 0, False), said_by, {"dish": "Pad Thai"}, seed)
-    return expand_phrasing(phrasing)
+    return phrasing.expand()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_no_task_loses_a_slot_in_any_phrasing(world: World, seed: int, heldout: 
         metadata = described(task, sample(task, paths(task), Random(seed)))
         phrasing = draw_phrasing(task.spec, metadata, heldout, seed)
         raw = explicit_instruction(metadata)
-        text = expand_phrasing(phrasing)
+        text = phrasing.expand()
         assert lost_slots(text, phrasing.said) == (), text
         for written in (raw, text):
             assert written[0] == written[0].upper() and written[-1] in ".?!"
@@ -97,6 +96,6 @@ def test_a_carried_value_is_never_told(world: World) -> None:
             drawn = sample(task, paths(task), Random(1))
             metadata = described(task, drawn)
             raw = explicit_instruction(metadata)
-            text = expand_phrasing(draw_phrasing(task.spec, metadata, False, 1))
+            text = draw_phrasing(task.spec, metadata, False, 1).expand()
             value = str(drawn.asked[slot.spec.name])
             assert value not in text and value not in raw

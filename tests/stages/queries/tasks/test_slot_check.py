@@ -9,7 +9,6 @@ from tests.stages.queries.samples import chosen, described
 from trajmill.stages.environments.simulated.annotations import KnownSlot, known_slots
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.explicit import explicit_instruction
 from trajmill.stages.queries.slot_check import (
     LONGEST_INSTRUCTION,
     LONGEST_RAW,
@@ -17,8 +16,9 @@ from trajmill.stages.queries.slot_check import (
     check_instruction,
     vocabulary_of,
 )
-from trajmill.stages.queries.tasks.phrasing import draw_phrasing, expand_phrasing
+from trajmill.stages.queries.tasks.phrasing import draw_phrasing
 from trajmill.stages.queries.tasks.sampling import TaskGoal, paths, sample
+from trajmill.stages.queries.templates import explicit_instruction
 
 
 def _checked(task: TaskGraph, drawn: TaskGoal, text: str, longest: int = LONGEST_INSTRUCTION) -> InstructionCheck:
@@ -167,7 +167,7 @@ def test_instructions_written_by_people_pass_the_check(world: World) -> None:
             drawn = sample(task, paths(task), Random(seed))
             metadata = described(task, drawn)
             raw = explicit_instruction(metadata)
-            text = expand_phrasing(draw_phrasing(task.spec, metadata, seed % 2 == 1, seed))
+            text = draw_phrasing(task.spec, metadata, seed % 2 == 1, seed).expand()
             assert _checked(task, drawn, raw, LONGEST_RAW).problems == (), raw
             # The one clash in them: a note called Plan, which is read `to plan` something.
             if drawn.asked.get("note") is None or "Use Calendar to plan" not in text:
@@ -183,7 +183,7 @@ def test_every_slot_of_every_task_is_missed_when_it_goes_or_changes(world: World
         drawn = sample(task, paths(task), Random(seed))
         metadata = described(task, drawn)
         phrasing = draw_phrasing(task.spec, metadata, False, seed)
-        text = expand_phrasing(phrasing)
+        text = phrasing.expand()
         for slot in known_slots(task, drawn.asked):
             if slot.accepted:
                 words = _checked(task, drawn, text).said[slot.name]

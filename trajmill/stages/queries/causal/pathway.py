@@ -1,13 +1,19 @@
-"""Causal pathways: the atomic tasks that graphs offer, and chains of them (NaturalGAIA 3.1 and 3.2)."""
+"""Causal pathways: chains of atomic tasks, with their path, start state and goal (NaturalGAIA 3.1, 3.2)."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.environments.screen_goal import PATHWAY
+from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer, SlotKind
-from trajmill.stages.queries.graph.routes import Route, RouteSample, checks_values, routes, routes_to, slots_of
+from trajmill.stages.graphs.recognise import fill
+from trajmill.stages.queries.graph.routes import Route, RouteSample, checks_values, routes, routes_to
+from trajmill.stages.queries.graph.source import merged, route_goal, steps_of
 
 EASY_TASKS = 2
 MEDIUM_TASKS = 4
@@ -17,6 +23,7 @@ HARD_APPS = 3
 """Fewest apps of level 3."""
 _MOST_SLOTS = 3
 """Most slots of one atomic task; one of them is its input."""
+_NUMBER = re.compile(r"#\d+$")
 
 
 class ReadingTask(NamedTuple):
@@ -25,11 +32,6 @@ class ReadingTask(NamedTuple):
     route: Route
     answer: GraphAnswer
 
-    @property
-    def graph(self) -> AppGraph:
-        """The graph of its app."""
-        return self.route.graph
-
 
 class WritingTask(NamedTuple):
     """An atomic task that puts its input into a field; it gives no answer, so it ends a pathway."""
@@ -37,11 +39,6 @@ class WritingTask(NamedTuple):
     route: Route
     slot: str
     """The field."""
-
-    @property
-    def graph(self) -> AppGraph:
-        """The graph of its app."""
-        return self.route.graph
 
 
 class PathwayNode(NamedTuple):
@@ -61,14 +58,13 @@ class PathwayNode(NamedTuple):
         """The graph of its app."""
         return self.sample.graph
 
-    @property
-    def values(self) -> dict[str, str]:
-        """The values of the slots, and `answer`, as the annotation of an answer names them."""
-        return {**{setting.slot: setting.value for setting in self.sample.settings}, "answer": self.value}
+    def filled(self, part: Any) -> Any:
+        """Fill in the annotation of an answer: the values of the slots, and `answer`."""
+        return fill(part, {**{each.slot: each.value for each in self.sample.settings}, "answer": self.value})
 
 
 class CausalPathway(NamedTuple):
-    """Atomic tasks, of which each but the first has the answer of the one before as its input."""
+    """Atomic tasks; the answer of each is the input of the next."""
 
     nodes: tuple[PathwayNode, ...]
 
@@ -96,15 +92,68 @@ class CausalPathway(NamedTuple):
 
     @property
     def level(self) -> int:
-        """Its difficulty, 1 to 3."""
-        return level_of(len(self.nodes), len(self.apps))
+        """Its difficulty, 1 to 3, by its atomic tasks and apps (NaturalGAIA 3.4)."""
+        if len(self.nodes) > MEDIUM_TASKS and len(self.apps) >= HARD_APPS:
+            return 3
+        return 2 if len(self.nodes) > EASY_TASKS else 1
+
+    def path(self) -> tuple[PathStep, ...]:
+        """Return the steps of all atomic tasks; where the device changes, a step goes to it."""
+        steps: list[PathStep] = []
+        device = self.first
+        for node in self.nodes:
+            if node.graph.platform is not device:
+                device = node.graph.platform
+                steps.append(PathStep(page=str(device), operation="switch", target=str(device)))
+            if is_simulated(node.graph):
+                steps.append(PathStep(page=LAUNCHER, operation="open", target=node.graph.title))
+                steps += _in_simulated_app(steps_of(node.sample))
+            else:
+                steps += (*node.graph.opening, *steps_of(node.sample))
+            page = f"{node.graph.app}.{node.sample.end}"
+            if node.answer:
+                steps.append(PathStep(page=page, operation="scroll", target=node.filled(node.answer.target)))
+        return (*steps, PathStep(page=page, operation="finish", target=""))
+
+    def start_json(self, several_devices: bool) -> str:
+        """Return the start state: those of the apps, with all items that answers are read from."""
+        states: dict[Platform, dict[str, Any]] = {}
+        for node in self.nodes:
+            state = merged(states.get(node.graph.platform, {}), node.graph.start_state)
+            prepared = node.filled(node.answer.prepare) if node.answer else {}
+            states[node.graph.platform] = merged(state, prepared)
+        whole = {"devices": states} if several_devices else states[self.first]
+        return json.dumps(whole, sort_keys=True, ensure_ascii=False)
+
+    def goal_json(self, several_devices: bool) -> str:
+        """Return the goal: each answer was seen in its turn, and the last screen is that of the last task."""
+        seen = [
+            {
+                "showing": [{"target": node.filled(node.answer.target), "text": node.filled(node.answer.text)}],
+                **({"device": node.graph.platform} if several_devices else {}),
+            }
+            for node in self.nodes
+            if node.answer
+        ]
+        return json.dumps({PATHWAY: seen, **route_goal(self.nodes[-1].sample)}, ensure_ascii=False)
 
 
-def level_of(tasks: int, apps: int) -> int:
-    """The difficulty of a pathway by its atomic tasks and apps (NaturalGAIA 3.4)."""
-    if tasks > MEDIUM_TASKS and apps >= HARD_APPS:
-        return 3
-    return 2 if tasks > EASY_TASKS else 1
+def is_simulated(graph: AppGraph) -> bool:
+    """Whether an app is opened from the launcher of the simulated devices."""
+    return any(step.page == LAUNCHER for step in graph.opening)
+
+
+def _in_simulated_app(steps: Sequence[PathStep]) -> Iterator[PathStep]:
+    """Convert steps for the walk of simulated apps: it scrolls by itself, and `type` presses the field."""
+    following: Iterable[PathStep | None] = (*steps[1:], None)
+    for step, after in zip(steps, following, strict=True):
+        is_focus = after is not None and after.operation == "replace" and after.target == step.target
+        if step.operation == "scroll" or is_focus:
+            continue
+        target = _NUMBER.sub("", step.target)
+        operation = "type" if step.operation == "replace" else step.operation
+        # A menu is a page of the graph, but no page of the app.
+        yield step.model_copy(update={"page": target.partition("/")[0], "operation": operation, "target": target})
 
 
 class AtomicTasks(NamedTuple):
@@ -114,40 +163,29 @@ class AtomicTasks(NamedTuple):
     writing: tuple[WritingTask, ...]
 
 
-def atomic_tasks(graphs: Iterable[AppGraph]) -> AtomicTasks:
-    """The atomic tasks of graphs, each by its shortest route."""
-    known = tuple(graphs)
-    return AtomicTasks(
-        tuple(task for graph in known for task in _reading(graph)),
-        tuple(task for graph in known for task in _writing(graph)),
-    )
-
-
-def _reading(graph: AppGraph) -> Iterator[ReadingTask]:
-    for page, spec in graph.pages.items():
-        for answer in spec.answers.values():
-            ways = [way for way in routes_to(graph, page) if answer.of in _slots(way) and _is_short(way)]
-            if ways:
-                yield ReadingTask(min(ways, key=_length), answer)
-
-
-def _writing(graph: AppGraph) -> Iterator[WritingTask]:
-    shortest: dict[tuple[str, str], Route] = {}
-    for route in sorted(routes(graph), key=_length):
-        fields = [slot for move in route.moves for slot in _fields(route, move.page, slots_of(route, move))]
-        # Filled twice, a field would need two values, of which one answer gives only one.
-        if len(fields) == len(set(fields)) and not route.final and _is_short(route) and checks_values(route):
-            for slot in fields:
-                shortest.setdefault((route.end, slot), route)
-    return (WritingTask(route, slot) for (_, slot), route in shortest.items())
-
-
-def _fields(route: Route, page: str, slots: Sequence[str]) -> list[str]:
-    return [slot for slot in slots if route.graph.pages[page].slots[slot].kind is SlotKind.FIELD]
+def atomic_tasks(graphs: Sequence[AppGraph]) -> AtomicTasks:
+    """Return the atomic tasks of graphs, each by its shortest route."""
+    reading: list[ReadingTask] = []
+    writing: list[WritingTask] = []
+    for graph in graphs:
+        for page, spec in graph.pages.items():
+            for answer in spec.answers.values():
+                ways = [way for way in routes_to(graph, page) if _is_short(way) and answer.of in _slots(way)]
+                if ways:
+                    reading.append(ReadingTask(min(ways, key=_length), answer))
+        shortest: dict[tuple[str, str], Route] = {}
+        for route in sorted(routes(graph), key=_length):
+            fields = [name for _, name, slot in route.places if slot.kind is SlotKind.FIELD]
+            # Filled twice, a field would need two values, but there is one answer.
+            if len(fields) == len(set(fields)) and not route.final and _is_short(route) and checks_values(route):
+                for slot in fields:
+                    shortest.setdefault((route.end, slot), route)
+        writing += [WritingTask(route, slot) for (_, slot), route in shortest.items()]
+    return AtomicTasks(tuple(reading), tuple(writing))
 
 
 def _slots(route: Route) -> list[str]:
-    return [slot for move in route.moves for slot in slots_of(route, move)]
+    return [slot for move in route.moves for slot in route.slots_of(move)]
 
 
 def _is_short(route: Route) -> bool:

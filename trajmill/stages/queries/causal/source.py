@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import PathStep, Source, Split
+from trajmill.schemas.tables.query import Source, Split
 from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
 from trajmill.stages.environments.simulated.spec import RunsApps
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -23,10 +23,8 @@ from trajmill.stages.queries.base import (
     QueryPlan,
     SourceContext,
     SplitCandidates,
-    UnseenApps,
     Written,
 )
-from trajmill.stages.queries.causal.path import is_simulated, pathway_goal, pathway_path, pathway_start
 from trajmill.stages.queries.causal.pathway import (
     EASY_TASKS,
     MEDIUM_TASKS,
@@ -37,9 +35,16 @@ from trajmill.stages.queries.causal.pathway import (
     ReadingTask,
     WritingTask,
     atomic_tasks,
+    is_simulated,
 )
-from trajmill.stages.queries.causal.wording import atomic_rows, pathway_facts, pathway_settings, worded_pathway
-from trajmill.stages.queries.graph.routes import Route, places_of, sample_of, values_of
+from trajmill.stages.queries.causal.wording import (
+    atomic_rows,
+    pathway_metadata,
+    pathway_settings,
+    pathway_slots,
+    worded_pathway,
+)
+from trajmill.stages.queries.graph.routes import Route, values_of
 from trajmill.stages.queries.graph.wording import page_description
 from trajmill.stages.queries.spec import CausalSpec
 from trajmill.stages.queries.splits import is_held_out_phrasing
@@ -75,17 +80,21 @@ class CausalGoal(NamedTuple):
         return self.pathway.task
 
     def facts(self) -> GoalFacts:
-        """The facts for a language model."""
-        return pathway_facts(self.pathway)
+        """Return the facts for a language model."""
+        return GoalFacts(pathway_metadata(self.pathway), tuple(pathway_slots(self.pathway)))
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """A wish for each atomic task, in a template."""
+        """Put a wish for each atomic task into a template."""
         return worded_pathway(self.pathway, self.several_devices, heldout, seed)
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """The columns that words do not decide."""
-        pathway, path = self.pathway, pathway_path(self.pathway)
-        pages = [(node.graph, page) for node in pathway.nodes for page in _pages(node)]
+        """Return the other columns of the query."""
+        pathway, path = self.pathway, self.pathway.path()
+        pages = [
+            (node.graph, page)
+            for node in pathway.nodes
+            for page in dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end))
+        ]
         return QueryPlan(
             platform=pathway.first,
             apps=pathway.apps,
@@ -94,10 +103,10 @@ class CausalGoal(NamedTuple):
             page_descriptions=tuple(page_description(graph, page) for graph, page in pages),
             slots=tuple(each.slot(said.get(each.name, "")) for each in pathway_settings(pathway)),
             path=path,
-            start_state=pathway_start(pathway, self.several_devices),
-            goal=pathway_goal(pathway, self.several_devices),
+            start_state=pathway.start_json(self.several_devices),
+            goal=pathway.goal_json(self.several_devices),
             difficulty=pathway.level,
-            max_steps=_step_limit(path),
+            max_steps=2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS,
             atomic_tasks=atomic_rows(pathway),
         )
 
@@ -109,7 +118,7 @@ class CausalSource(NamedTuple):
     graphs: tuple[AppGraph, ...]
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Pathways of all splits.
+        """Return pathways of all splits.
 
         Raises:
             BadInputError: the graphs offer no pathway.
@@ -118,27 +127,13 @@ class CausalSource(NamedTuple):
         if not (tasks.reading and tasks.writing):
             missing = "answer that can be looked up" if tasks.writing else "field that can be filled"
             raise BadInputError(f"causal: the graphs have no {missing}; see `answers` in causal.md")
-        splits = (Split.TRAIN,) if context.fresh else tuple(Split)
-        return Offer(tuple(self._split(tasks, split, context) for split in splits))
-
-    def _split(self, tasks: AtomicTasks, split: Split, context: SourceContext) -> SplitCandidates:
-        rng = Random(content_id("causal", context.seed, split, context.fresh.seed if context.fresh else 0))
         titles = tuple(files(__package__).joinpath("titles.txt").read_text().split("\n")[:-1])
-        several_devices = isinstance(context.environment, DevicesTogetherSpec)
-        sampler = _Sampler(
-            tasks, split, self.settings.level_weights, context.unseen, several_devices, context.seed, titles, rng
-        )
-        return SplitCandidates(split, self.settings.wanted(split), [sampler.candidates()])
-
-
-def _pages(node: PathwayNode) -> tuple[str, ...]:
-    """The pages of an atomic task, each once."""
-    return tuple(dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end)))
-
-
-def _step_limit(path: tuple[PathStep, ...]) -> int:
-    """Twice the steps of the path and some more; typing takes up to three actions, opening another app two."""
-    return 2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS
+        splits: list[SplitCandidates] = []
+        for split in (Split.TRAIN,) if context.fresh else tuple(Split):
+            rng = Random(content_id("causal", context.seed, split, context.fresh.seed if context.fresh else 0))
+            sampler = _Sampler(tasks, split, self.settings.level_weights, context, titles, rng)
+            splits.append(SplitCandidates(split, self.settings.wanted(split), [sampler.candidates()]))
+        return Offer(tuple(splits))
 
 
 def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalSource:
@@ -152,88 +147,87 @@ def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalS
 
 
 class _Sampler(NamedTuple):
-    """Draws one pathway after the other."""
+    """Draws the pathways of one split."""
 
     tasks: AtomicTasks
     split: Split
     level_weights: tuple[float, ...]
-    unseen: UnseenApps
-    several_devices: bool
-    """Whether a pathway may go from one device to another."""
-    seed: int
-    """Decides what is held out."""
+    context: SourceContext
     titles: tuple[str, ...]
     rng: Random
 
+    @property
+    def several_devices(self) -> bool:
+        """Whether a pathway may go from one device to another."""
+        return isinstance(self.context.environment, DevicesTogetherSpec)
+
     def candidates(self) -> Iterator[Candidate]:
-        """The pathways of the split, each goal once, until no new one is drawn."""
+        """Yield pathways, each goal once, until no new one is drawn."""
         seen: set[object] = set()
         fruitless = 0
         while fruitless < _MOST_DRAWS:
-            pathway = self.draw()
+            pathway = self._pathway()
             fruitless += 1
             if pathway is not None and (pathway.task, pathway.key) not in seen:
                 seen.add((pathway.task, pathway.key))
                 fruitless = 0
-                words = int(content_id("causal", self.seed, pathway.task, pathway.key, self.split), 16)
+                words = int(content_id("causal", self.context.seed, pathway.task, pathway.key, self.split), 16)
                 heldout = is_held_out_phrasing(self.split, len(seen) + 1)
                 yield Candidate(CausalGoal(pathway, self.several_devices), self.split, heldout, words)
 
-    def draw(self) -> CausalPathway | None:
-        """A pathway; None if there is none of the level that was drawn."""
+    def _pathway(self) -> CausalPathway | None:
+        """Draw a level and a pathway of it; None if none is found."""
         [level] = self.rng.choices(range(1, 4), self.level_weights)
         for _ in range(_TRIES):
             chain = self._chain(self.rng.randint(*_SIZES[level]))
-            nodes = self._with_values(*chain) if chain is not None else None
-            if nodes is not None and CausalPathway(nodes).level == level:
-                return CausalPathway(nodes)
+            pathway = self._with_values(*chain) if chain is not None else None
+            if pathway is not None and pathway.level == level:
+                return pathway
         return None
 
-    def _chain(self, size: int) -> tuple[tuple[ReadingTask, ...], WritingTask] | None:
-        """Atomic tasks in different apps: some that read, then one that writes."""
+    def _chain(self, size: int) -> tuple[list[ReadingTask], WritingTask] | None:
+        """Draw atomic tasks in different apps: some that read, then one that writes."""
         used: list[AppGraph] = []
         reading: list[ReadingTask] = []
         for left in range(size - 1, 0, -1):
-            fitting = [task for task in self.tasks.reading if self._fits(task.graph, used)]
-            if left > 1:
-                # One of a few answers, such as a size, names nothing that can be looked up.
-                fitting = [task for task in fitting if not task.answer.values]
-            if not fitting:
+            # One of a few answers, such as a size, names nothing that can be looked up.
+            offered = [task for task in self.tasks.reading if left == 1 or not task.answer.values]
+            found = self._by_app(offered, used)
+            if found is None:
                 return None
-            reading.append(self._by_app(fitting))
-            used.append(reading[-1].graph)
-        writing = [task for task in self.tasks.writing if self._fits(task.graph, used)]
-        last = self._by_app(writing) if writing else None
+            reading.append(found)
+            used.append(found.route.graph)
+        last = self._by_app(self.tasks.writing, used)
         if last is None:
             return None
-        apps = {graph.app for graph in (*used, last.graph)}
-        if self.split is Split.HELDOUT_APPS and apps.isdisjoint(self.unseen.heldout):
+        apps = {graph.app for graph in (*used, last.route.graph)}
+        if self.split is Split.HELDOUT_APPS and apps.isdisjoint(self.context.unseen.heldout):
             return None
-        return tuple(reading), last
+        return reading, last
 
-    def _by_app(self, fitting: Sequence[TaskT]) -> TaskT:
-        """One of some atomic tasks; each device is as likely as another, and so is each app on it."""
-        device = self.rng.choice(sorted({task.graph.platform for task in fitting}))
-        app = self.rng.choice(sorted({task.graph.app for task in fitting if task.graph.platform is device}))
-        return self.rng.choice([task for task in fitting if task.graph.app == app])
+    def _by_app(self, offered: Sequence[TaskT], used: Collection[AppGraph]) -> TaskT | None:
+        """Draw an atomic task that fits; each device is as likely as another, and so is each app on it."""
+        fitting = [task for task in offered if self._fits(task.route.graph, used)]
+        if not fitting:
+            return None
+        graphs = [task.route.graph for task in fitting]
+        device = self.rng.choice(sorted({graph.platform for graph in graphs}))
+        app = self.rng.choice(sorted({graph.app for graph in graphs if graph.platform is device}))
+        return self.rng.choice([task for task in fitting if task.route.graph.app == app])
 
     def _fits(self, graph: AppGraph, used: Collection[AppGraph]) -> bool:
         """Whether an app can come after some others; a live app has its device for itself."""
-        beside = [each for each in used if each.platform is graph.platform]
-        if any(each.app == graph.app for each in used) or not self._is_allowed(graph.app):
+        unseen, split = self.context.unseen, self.split
+        is_kept = graph.app in unseen.heldout or (split is not Split.VALIDATION and graph.app in unseen.validation)
+        if any(each.app == graph.app for each in used) or (is_kept and split is not Split.HELDOUT_APPS):
             return False
-        if used and not self.several_devices and not beside:
+        on_device = [each for each in used if each.platform is graph.platform]
+        if used and not self.several_devices and not on_device:
             return False
-        return all(is_simulated(each) and is_simulated(graph) for each in beside)
+        return all(is_simulated(each) and is_simulated(graph) for each in on_device)
 
-    def _is_allowed(self, app: str) -> bool:
-        unseen = self.unseen
-        if self.split is Split.HELDOUT_APPS:
-            return True
-        return app not in unseen.heldout and (self.split is Split.VALIDATION or app not in unseen.validation)
-
-    def _with_values(self, reading: tuple[ReadingTask, ...], writing: WritingTask) -> tuple[PathwayNode, ...] | None:
-        """The atomic tasks with the values that they hand on; None if an answer is no input of the next task."""
+    def _with_values(self, reading: Sequence[ReadingTask], writing: WritingTask) -> CausalPathway | None:
+        """Give atomic tasks the values that they hand on; None if an answer is no input of the next task."""
         nodes: list[PathwayNode] = []
         starts = [each for each in self._inputs(reading[0].answer) if self._share_of(each) in (None, self.split)]
         value = self.rng.choice(starts) if starts else None
@@ -247,14 +241,14 @@ class _Sampler(NamedTuple):
             value = told
         if value is None:
             return None
-        return (*nodes, self._node(writing.route, writing.slot, value, None, ""))
+        return CausalPathway((*nodes, self._node(writing.route, writing.slot, value, None, "")))
 
     def _inputs(self, answer: GraphAnswer) -> tuple[str, ...]:
-        """The items that can be asked about."""
+        """Return the items that can be asked about."""
         return (answer.names or self.titles) if answer.prepare else tuple(answer.known)
 
     def _answer(self, answer: GraphAnswer, value: str, following: GraphAnswer | None, taken: set[str]) -> str | None:
-        """The answer about an item, which the following task can use; None if there is none."""
+        """Draw the answer about an item, which the following task can use; None if there is none."""
         if not answer.prepare:
             offered: Collection[str] = (answer.known[value],)
         elif following is None or answer.values:
@@ -266,15 +260,14 @@ class _Sampler(NamedTuple):
         return self.rng.choice(usable) if usable else None
 
     def _share_of(self, value: str) -> Split | None:
-        """The split that an item begins pathways of; None for any."""
+        """Return the split that an item begins pathways of; None for any."""
         if self.split is Split.HELDOUT_APPS:
             return None
-        share = int(content_id("share", self.seed, value), 16) % _TENTHS
+        share = int(content_id("share", self.context.seed, value), 16) % _TENTHS
         return _SHARES[share] if share < len(_SHARES) else Split.TRAIN
 
     def _node(self, route: Route, slot: str, value: str, answer: GraphAnswer | None, told: str) -> PathwayNode:
         others = [
-            value if name == slot else self.rng.choice(values_of(route.graph.pages[page].slots[name]) or ("",))
-            for page, name in places_of(route)
+            value if name == slot else self.rng.choice(values_of(spec) or ("",)) for _, name, spec in route.places
         ]
-        return PathwayNode(sample_of(route, others), slot, value, answer, told)
+        return PathwayNode(route.with_values(others), slot, value, answer, told)

@@ -69,73 +69,76 @@ class _Program(NamedTuple):
     app: str
     title: str
     flag: str
-    ready: str
-    """An element that shows once the document is open; empty if none is known."""
+    ready: tuple[str, ...]
+    """An element that shows once the document is open, if one is known."""
 
 
 _PROGRAMS: Mapping[DocumentKind, _Program] = {
-    "docx": _Program("libreoffice-writer", "the word processor", "--writer", "soffice/text_field"),
-    "xlsx": _Program("libreoffice-calc", "the spreadsheet", "--calc", "soffice/cell:A1"),
-    "pptx": _Program("libreoffice-impress", "the presentation program", "--impress", ""),
+    "docx": _Program("libreoffice-writer", "the word processor", "--writer", ("soffice/text_field",)),
+    "xlsx": _Program("libreoffice-calc", "the spreadsheet", "--calc", ("soffice/cell:A1",)),
+    "pptx": _Program("libreoffice-impress", "the presentation program", "--impress", ()),
 }
 
 
 def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
-    """A new document that is open in its program.
-
-    Args:
-        kind: of the document.
-        seed: decides on its content.
+    """Return a new document that is open in its program; the seed decides on its content.
 
     Raises:
         BadInputError: the package that makes such documents is not installed.
     """
     program, path = _PROGRAMS[kind], f"{HOME}/Documents/paper.{kind}"
     content = base64.b64encode(document(kind, seed)).decode()
-    # The content is passed as an argument, so that the shell never runs it.
+    # The content is passed as an argument: the shell never runs it.
     write = ["sh", "-c", 'printf %s "$2" | base64 -d > "$1"', "sh", path, content]
     config = [
         {"type": "execute", "parameters": {"command": write}},
         launch("soffice", program.flag, "--nologo", "--norestore", path),
     ]
-    ready = PathStep(page=f"{program.app}.start", operation="scroll", target=program.ready)
+    page = f"{program.app}.start"
     return CommandPlace(
         app=program.app,
         title=program.title,
         source=Source.ATOMIC,
         platform=Platform.DESKTOP,
         start_state=json.dumps({"config": config}, sort_keys=True),
-        opening=(ready,) if program.ready else (),
+        opening=tuple(PathStep(page=page, operation="scroll", target=target) for target in program.ready),
         exemplars=_exemplars()[kind],
     )
 
 
 def document(kind: DocumentKind, seed: int) -> bytes:
-    """A document as a file; equal seeds give equal files.
+    """Return a document as a file; equal seeds give equal files.
 
     Raises:
         BadInputError: the package that makes such documents is not installed.
     """
-    make: Mapping[DocumentKind, Callable[[Objects, Random], bytes]] = {"docx": _text, "xlsx": _table, "pptx": _slides}
+    make: Mapping[DocumentKind, Callable[[Objects, Random], Any]] = {"docx": _text, "xlsx": _table, "pptx": _slides}
+    stream, settled = io.BytesIO(), io.BytesIO()
     try:
-        return _settled(make[kind](packaged_objects(), Random(f"{kind} {seed}")))
+        make[kind](packaged_objects(), Random(f"{kind} {seed}")).save(stream)
     except ImportError as error:
-        raise BadInputError(
-            f"{error.name} is not installed, which makes {kind} files: pip install trajmill[desktop]"
-        ) from None
+        text = f"{error.name} is not installed, which makes {kind} files: pip install trajmill[desktop]"
+        raise BadInputError(text) from None
+    # The same archive without the time at which it was made.
+    with zipfile.ZipFile(stream) as made, zipfile.ZipFile(settled, "w", zipfile.ZIP_DEFLATED) as kept:
+        for name in made.namelist():
+            part = made.read(name)
+            part = _DATE.sub(_SOME_DATE, part) if name == _CORE else part
+            kept.writestr(zipfile.ZipInfo(name), part, zipfile.ZIP_DEFLATED)
+    return settled.getvalue()
 
 
-def _text(objects: Objects, rng: Random) -> bytes:
+def _text(objects: Objects, rng: Random) -> Any:
     import docx
 
     made = docx.Document()
     made.add_heading(rng.choice(objects.folders), level=1)
     for line in rng.sample(objects.lines, _ROWS):
         made.add_paragraph(line)
-    return _saved(made)
+    return made
 
 
-def _table(objects: Objects, rng: Random) -> bytes:
+def _table(objects: Objects, rng: Random) -> Any:
     import openpyxl
 
     made = openpyxl.Workbook()
@@ -143,10 +146,10 @@ def _table(objects: Objects, rng: Random) -> bytes:
     sheet.append(list(objects.headings))
     for name in rng.sample(objects.goods, _ROWS):
         sheet.append([name, rng.randint(2, 90), rng.randint(1, 52)])
-    return _saved(made)
+    return made
 
 
-def _slides(objects: Objects, rng: Random) -> bytes:
+def _slides(objects: Objects, rng: Random) -> Any:
     import pptx
 
     made = pptx.Presentation()
@@ -154,44 +157,17 @@ def _slides(objects: Objects, rng: Random) -> bytes:
         slide: Any = made.slides.add_slide(made.slide_layouts[1])
         slide.shapes.title.text = title
         slide.placeholders[1].text = "\n".join(rng.sample(objects.lines, 3))
-    return _saved(made)
-
-
-def _saved(made: Any) -> bytes:
-    stream = io.BytesIO()
-    made.save(stream)
-    return stream.getvalue()
-
-
-def _settled(content: bytes) -> bytes:
-    """The same archive without the time at which it was made."""
-    settled = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as made, zipfile.ZipFile(settled, "w", zipfile.ZIP_DEFLATED) as kept:
-        for name in made.namelist():
-            part = made.read(name)
-            kept.writestr(
-                zipfile.ZipInfo(name), _DATE.sub(_SOME_DATE, part) if name == _CORE else part, zipfile.ZIP_DEFLATED
-            )
-    return settled.getvalue()
+    return made
 
 
 def pathway_places(
     programs: Sequence[PathwayProgram], pathways: Sequence[Pathway], deny_list: DenyList
 ) -> tuple[CommandPlace, ...]:
-    """A place for each program in which something can be selected, with its pathways that need a selection.
-
-    Args:
-        programs: the programs that were walked.
-        pathways: what was found in them.
-        deny_list: elements that are never pressed.
-    """
+    """Return a place for each program in which something can be selected, with its pathways that need a selection."""
     places: list[CommandPlace] = []
     for program in (each for each in programs if each.selecting):
-        needing = [
-            each
-            for each in pathways
-            if each.program == program.name and each.needs_selection and is_askable(each, deny_list)
-        ]
+        own = [each for each in pathways if each.program == program.name and each.needs_selection]
+        needing = sorted((each for each in own if is_askable(each, deny_list)), key=lambda each: len(each.steps))
         if needing:
             places.append(
                 CommandPlace(
@@ -202,7 +178,7 @@ def pathway_places(
                     start_state=program.start_state,
                     opening=(*program.opening, *program.selecting),
                     exemplars=_exemplars()["pathway"],
-                    pathways=tuple(_known(each) for each in sorted(needing, key=lambda each: len(each.steps))),
+                    pathways=tuple(_known(each) for each in needing),
                 )
             )
     return tuple(places)
@@ -219,6 +195,5 @@ def _known(pathway: Pathway) -> KnownPathway:
 
 @cache
 def _exemplars() -> dict[str, tuple[str, ...]]:
-    """By kind of place, commands that people wrote."""
     by_kind = yaml.safe_load(files(__package__).joinpath("exemplars.yaml").read_text())
     return {kind: tuple(texts) for kind, texts in by_kind.items()}

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import PathStep, Split
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.environments.screen_goal import KEY, LACKING, Showing
+from trajmill.stages.environments.screen_goal import Showing
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
-from trajmill.stages.models.base import OpenableModel
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.base import ChatModel, OpenableModel
+from trajmill.stages.models.prompts import Prompt, PromptedModel
 from trajmill.stages.queries.base import (
+    LONGEST_QUOTE,
     Candidate,
     GoalFacts,
     Offer,
@@ -28,22 +28,22 @@ from trajmill.stages.queries.base import (
     Written,
     difficulty,
     failure,
+    goal_parts,
     step_limit,
 )
 from trajmill.stages.queries.commands.places import CommandPlace
-from trajmill.stages.queries.commands.writer import BATCH, CommandWriter, WrittenCommand, why_no_command
-from trajmill.stages.queries.proposals.propose import KnownTasks
+from trajmill.stages.queries.commands.writer import WrittenCommand, why_no_command, write_commands
+from trajmill.stages.queries.proposals.known import KnownTasks, ask_until
 from trajmill.stages.queries.templates import one_line
 from trajmill.stages.queries.walk import screen_after
 
 _FEWEST_STEPS = 15
 _SPARE_REQUESTS = 1
 """Further requests for a place, to replace refused commands."""
-_LONGEST_QUOTE = 200
 
 
 class CommandGoal(NamedTuple):
-    """A command that can be used, in the model's own words."""
+    """A usable command in the model's words."""
 
     command: WrittenCommand
     place: CommandPlace
@@ -60,21 +60,23 @@ class CommandGoal(NamedTuple):
         return f"{self.place.app}.written-{content_id(self.place.start_state, self.text.casefold())[:12]}"
 
     def facts(self) -> GoalFacts | None:
-        """None: the command is worded already."""
+        """Return None: the command is worded already."""
         return None
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """The model's words."""
+        """Return the model's words."""
         return Written(self.text, self.text, "", {}, self.made_by)
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """The columns that words do not decide."""
+        """Return the other columns of the query."""
         command, place, page = self.command, self.place, f"{self.place.app}.start"
         pathway = place.pathways[command.pathway] if command.pathway is not None else None
         own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
         first = pathway.steps if pathway else ()
         path = (*place.opening, *first, *own, PathStep(page=page, operation="finish", target=""))
-        at_end = tuple(Showing(**each.model_dump()) for each in pathway.shows) if pathway else ()
+        shows = command.shows
+        if pathway and not (shows or command.lacks):
+            shows = tuple(Showing(**each.model_dump()) for each in pathway.shows)
         return QueryPlan(
             platform=place.platform,
             apps=(place.app,),
@@ -84,9 +86,9 @@ class CommandGoal(NamedTuple):
             slots=(),
             path=path,
             start_state=place.start_state,
-            goal=_goal_json(command, at_end),
+            goal=json.dumps(goal_parts(shows, command.lacks), ensure_ascii=False),
             difficulty=difficulty(path, 1),
-            max_steps=max(_FEWEST_STEPS, step_limit(path)),
+            max_steps=step_limit(path, _FEWEST_STEPS),
         )
 
 
@@ -101,87 +103,65 @@ class CommandSource(NamedTuple):
     prompt: Prompt
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Commands for training that can be tried; the others are failures.
+        """Return commands for training that can be tried; the others are failures.
 
         Raises:
             BadInputError: the model cannot be connected.
         """
         calls: list[ModelCall] = []
         opened = self.model.open(context.origin, calls.append)
-        found: list[_PlaceCommands] = []
+        goals: list[CommandGoal] = []
+        failures: list[Failure] = []
         try:
             for platform in dict.fromkeys(place.platform for place in self.places):
                 factory, free = context.environment.factory(platform), asyncio.Semaphore(context.instances)
-                writer = CommandWriter(opened, self.prompt)
-                here = [_PlaceCommands(each, writer, context) for each in self.places if each.platform is platform]
+                here = [place for place in self.places if place.platform is platform]
                 try:
-                    await asyncio.gather(*(each.collect(factory, self.wanted, free) for each in here))
+                    asked = (self._collect(place, opened, factory, free, context) for place in here)
+                    for of_place, refused in await asyncio.gather(*asked):
+                        goals += of_place
+                        failures += refused
                 finally:
                     await factory.close()
-                found += here
         finally:
             await opened.close()
-        goals = (Candidate(goal, Split.TRAIN, False, 0) for each in found for goal in each.goals)
-        failures = tuple(one for each in found for one in each.failures)
-        return Offer((SplitCandidates(Split.TRAIN, None, [goals]),), failures, tuple(calls))
+        stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals)
+        return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures), tuple(calls))
 
+    async def _collect(
+        self,
+        place: CommandPlace,
+        model: ChatModel,
+        factory: EnvironmentFactory,
+        free: asyncio.Semaphore,
+        context: SourceContext,
+    ) -> tuple[list[CommandGoal], list[Failure]]:
+        """Ask for commands for a place until there are enough, with one request to spare."""
+        prompted, deny_list = PromptedModel(model, self.prompt), packaged_deny_list()
+        known, goals, failures = KnownTasks(place.exemplars), list[CommandGoal](), list[Failure]()
 
-class _PlaceCommands:
-    """Collects the commands of one place."""
+        def fail(input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
+            failures.append(failure(input_id, message, context.origin, prompted.version, failure_class))
 
-    def __init__(self, place: CommandPlace, writer: CommandWriter, context: SourceContext) -> None:
-        self._place, self._writer, self._context = place, writer, context
-        self._known = KnownTasks(place.exemplars)
-        self._deny_list = packaged_deny_list()
-        self.goals: list[CommandGoal] = []
-        self.failures: list[Failure] = []
+        async def ask(count: int, number: int) -> int:
+            seed, before = int(content_id("commands", context.seed, number), 16), len(goals)
+            written = await write_commands(prompted, place, screen, [goal.text for goal in goals], count, seed)
+            for command in written[:count]:
+                reason, similar = why_no_command(command, place, screen, deny_list), known.find(command.instruction)
+                if not reason and similar:
+                    reason = f'it repeats "{similar.text[:LONGEST_QUOTE]}"'
+                if reason:
+                    message = f"{place.source}: {reason}: {command.instruction[:LONGEST_QUOTE]}"
+                    fail(content_id("command", place.id, command.instruction), message)
+                    continue
+                goals.append(CommandGoal(command, place, prompted.version))
+                known.add(goals[-1].text)
+            return len(goals) - before
 
-    async def collect(self, factory: EnvironmentFactory, wanted: int, free: asyncio.Semaphore) -> None:
-        """Ask for commands until there are enough, with one request to spare."""
-        place = self._place
         async with free:
             try:
-                screen = await screen_after(
-                    factory, place.platform, place.start_state, place.opening, self._context.origin
-                )
-                for number in range(-(-wanted // BATCH) + _SPARE_REQUESTS):
-                    if (missing := wanted - len(self.goals)) > 0:
-                        await self._ask(screen, min(BATCH, missing), number)
+                screen = await screen_after(factory, place.platform, place.start_state, place.opening, context.origin)
+                await ask_until(self.wanted, _SPARE_REQUESTS, ask)
             except StageError as error:
-                self._fail(place.id, f"{place.title}: {error}", error.failure_class)
-
-    async def _ask(self, screen: Observation, count: int, number: int) -> None:
-        seed = int(content_id("commands", self._context.seed, number), 16)
-        known = [goal.text for goal in self.goals]
-        written = await self._writer.write(self._place, screen, known, count, seed)
-        for command in written[:count]:
-            self._admit(command, screen)
-
-    def _admit(self, command: WrittenCommand, screen: Observation) -> None:
-        reason = why_no_command(command, self._place, screen, self._deny_list)
-        similar = self._known.find(command.instruction)
-        if not reason and similar:
-            reason = f'it repeats "{similar.text[:_LONGEST_QUOTE]}"'
-        if reason:
-            input_id = content_id("command", self._place.id, command.instruction)
-            self._fail(input_id, f"{self._place.source}: {reason}: {command.instruction[:_LONGEST_QUOTE]}")
-            return
-        goal = CommandGoal(command, self._place, self._writer.version)
-        self._known.add(goal.text)
-        self.goals.append(goal)
-
-    def _fail(self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
-        version = self._writer.version
-        self.failures.append(failure(input_id, message, self._context.origin, version, failure_class))
-
-
-def _goal_json(command: WrittenCommand, at_end: tuple[Showing, ...]) -> str:
-    shows = command.shows or (at_end if not command.lacks else ())
-    return json.dumps(
-        {
-            key: [each.model_dump(exclude_defaults=True) for each in elements]
-            for key, elements in ((KEY, shows), (LACKING, command.lacks))
-            if elements
-        },
-        ensure_ascii=False,
-    )
+                fail(place.id, f"{place.title}: {error}", error.failure_class)
+        return goals, failures

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -18,15 +17,12 @@ from trajmill.schemas.record import Record, content_id
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.commands.places import CommandPlace
-from trajmill.stages.queries.proposals.propose import why_no_task
+from trajmill.stages.queries.proposals.known import BATCH, why_no_task
 from trajmill.stages.queries.templates import one_line
 
 ROLE = "writer"
-BATCH = 10
-"""Most commands in one request."""
 TEMPERATURE = 0.8
 _MOST_ELEMENTS = 120
 _MOST_PATHWAYS = 40
@@ -50,7 +46,7 @@ class WrittenStep(Record):
 
 
 class WrittenCommand(Record):
-    """One command, as the model wrote it; nothing of it is believed."""
+    """One command, as the model wrote it; untrusted."""
 
     instruction: str
     steps: Annotated[tuple[WrittenStep, ...], Field(max_length=15)] = ()
@@ -68,7 +64,7 @@ class CommandAnswer(Record):
 
 
 def command_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt from the user's own file; without a file, the prompt of the package.
+    """Read the prompt from the user's file; without a file, the prompt of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
@@ -76,51 +72,41 @@ def command_prompt(own: Path | None = None) -> Prompt:
     return load_prompt(_PACKAGE, "writer_commands-1", own)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandWriter:
-    """A model that reads images."""
+async def write_commands(
+    model: PromptedModel, place: CommandPlace, screen: Observation, known: Sequence[str], count: int, seed: int
+) -> tuple[WrittenCommand, ...]:
+    """Return about `count` commands as the model wrote them, not yet checked.
 
-    model: ChatModel
-    prompt: Prompt
+    Args:
+        model: it must read images.
+        place: the program and its object.
+        screen: what it shows.
+        known: commands that exist already; none may be held out.
+        count: number of commands to ask for.
+        seed: decides on the commands.
 
-    @property
-    def version(self) -> str:
-        """Prompt and model; stored with every query that it writes."""
-        return PromptedModel(self.model, self.prompt).version
-
-    async def write(
-        self, place: CommandPlace, screen: Observation, known: Sequence[str], count: int, seed: int
-    ) -> tuple[WrittenCommand, ...]:
-        """About `count` commands as the model wrote them, not yet checked.
-
-        Args:
-            place: the program and its object.
-            screen: what it shows.
-            known: commands that exist already; none may be held out.
-            count: number of commands to ask for.
-            seed: another seed gives other commands.
-
-        Raises:
-            ModelFailure: no valid answer.
-        """
-        fields = {
-            "app": untrusted(place.title, _LONGEST),
-            "platform": place.platform.value,
-            "elements": _elements(screen),
-            "pathways": _numbered([" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS]]),
-            "exemplars": _listed(place.exemplars),
-            "known": _listed(known),
-            "count": str(count),
-        }
-        request_seed = int(content_id("commands", place.id, seed), 16) % 2**31
-        sampling = Sampling(TEMPERATURE, seed=request_seed, max_tokens=_MAX_TOKENS)
-        prompted = PromptedModel(self.model, self.prompt)
-        request = prompted.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
-        return (await prompted.ask(request, CommandAnswer)).commands
+    Raises:
+        ModelFailure: no valid answer.
+    """
+    pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
+    numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
+    fields = {
+        "app": untrusted(place.title, _LONGEST),
+        "platform": place.platform.value,
+        "elements": _elements(screen),
+        "pathways": "\n".join(numbered) or "(none)",
+        "exemplars": _listed(place.exemplars),
+        "known": _listed(known),
+        "count": str(count),
+    }
+    request_seed = int(content_id("commands", place.id, seed), 16) % 2**31
+    sampling = Sampling(TEMPERATURE, seed=request_seed, max_tokens=_MAX_TOKENS)
+    request = model.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
+    return (await model.ask(request, CommandAnswer)).commands
 
 
 def _elements(screen: Observation) -> str:
-    """The names of the elements, each with its text and value where the name does not have it."""
+    """List the names of the elements, each with its text and value where the name does not have it."""
     lines: list[str] = []
     for name, element in list(targets(screen.elements or ()).items())[:_MOST_ELEMENTS]:
         text = f", text {untrusted(element.text, _LONGEST)}" if element.text and element.text not in name else ""
@@ -133,20 +119,13 @@ def _listed(texts: Sequence[str]) -> str:
     return "\n".join(f"- {untrusted(text, _LONGEST)}" for text in texts) or "(none)"
 
 
-def _numbered(texts: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(texts)) or "(none)"
-
-
 def why_no_command(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> str:
-    """Why a command cannot be used, in one line; empty if it can be walked."""
-    text = one_line(command.instruction)
-    return next(_reasons(command, text, place, screen, deny_list), "")
+    """Return why a command cannot be used, in one line; empty if it can be walked."""
+    return next(_reasons(command, place, screen, deny_list), "")
 
 
-def _reasons(
-    command: WrittenCommand, text: str, place: CommandPlace, screen: Observation, deny_list: DenyList
-) -> Iterator[str]:
-    if reason := why_no_task(command.instruction, text):
+def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> Iterator[str]:
+    if reason := why_no_task(command.instruction, one_line(command.instruction)):
         yield reason
     if command.pathway is not None and not 0 <= command.pathway < len(place.pathways):
         yield f"there is no pathway {command.pathway}"
@@ -154,11 +133,13 @@ def _reasons(
         yield "it has no step"
     for step in command.steps:
         yield from _of_step(step, deny_list)
-    first = next((step.target for step in command.steps if step.target), "")
-    if command.pathway is None and first and first not in targets(screen.elements or ()) and not _is_scrolled(command):
-        yield f"{first!r} is not on the screen"
-    if command.pathway is None and not (command.shows or command.lacks):
-        yield "nothing tells when it is done"
+    if command.pathway is None:
+        first = next((step.target for step in command.steps if step.target), "")
+        scrolls = bool(command.steps) and command.steps[0].operation == "scroll"
+        if first and first not in targets(screen.elements or ()) and not scrolls:
+            yield f"{first!r} is not on the screen"
+        if not (command.shows or command.lacks):
+            yield "nothing tells when it is done"
     wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
     if (command.shows or command.lacks) and holds_on(screen, wanted):
         yield "it is done before it begins"
@@ -177,7 +158,3 @@ def _of_step(step: WrittenStep, deny_list: DenyList) -> Iterator[str]:
         yield "a step has characters that nobody types"
     if deny_list.denies(step.target):
         yield f"{step.target!r} is never pressed"
-
-
-def _is_scrolled(command: WrittenCommand) -> bool:
-    return bool(command.steps) and command.steps[0].operation == "scroll"

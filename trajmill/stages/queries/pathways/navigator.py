@@ -8,21 +8,20 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from trajmill.schemas.actions import Action, Click, PressKeys, Terminate, Wait
+from trajmill.schemas.actions import Action, Click, PressKeys, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.pathway import PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Query
-from trajmill.stages.agents.path_walk import WalkPosition, next_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.queries.pathways.programs import WalkBounds, WalkTally
 from trajmill.stages.queries.pathways.states import ProgramState, program_state
+from trajmill.stages.queries.walk import follow
 
 T = TypeVar("T")
-_ESCAPE = PressKeys(keys=("escape",))
 _SECONDS_TO_CLOSE = 20.0
-_WAIT_SECONDS = 0.3
-"""Seconds of one wait for a menu after the press that opens it."""
+_WAIT = Wait(seconds=0.3)
+"""One wait for a menu after the press that opens it."""
 _WAITS = 2
 _MOST_READINGS = 40
 
@@ -51,7 +50,7 @@ class Navigator:
             factory: makes the environments.
             query: a reset restores its start state.
             opening: operations after each reset that bring the program to the start of the walk.
-            bounds: of the walk; they hold for all environments together.
+            bounds: of the walk, for all environments together.
         """
         self._factory, self._query, self._opening, self._bounds = factory, query, tuple(opening), bounds
         self._environment: Environment | None = None
@@ -82,13 +81,18 @@ class Navigator:
             EnvironmentFailure: the program crashed or hangs.
             OutOfBounds: the walk is over.
         """
+        targets = [step.target for step in way]
         for _ in range(self._bounds.depth + 1):
-            steps_done = self._steps_done(way)
-            if steps_done is not None:
-                with suppress(ElementMissing):
-                    return await self._press_from(way, steps_done)
+            if self._state is None:
                 break
-            if self._state is None or not await self._press_escape():
+            here = self._state.state_id
+            ends = range(len(way), -1, -1)
+            done = next((end for end in ends if self._memory.get(tuple(targets[:end])) == here), None)
+            if done is not None:
+                with suppress(ElementMissing):
+                    return await self._press_from(way, done)
+                break
+            if (await self._act(PressKeys(keys=("escape",)))).state_id == here:
                 break
         await self.reset()
         return await self._press_from(way, 0)
@@ -99,20 +103,20 @@ class Navigator:
         It waits longer for an element that opened something in the past.
         """
         targets = tuple(step.target for step in way)
-        place = await self._find(targets[-1])
+        x, y = await self._find(targets[-1])
         before = self._current().state_id
-        state = await self._act(Click(x=place[0], y=place[1]))
+        state = await self._act(Click(x=x, y=y))
         for _ in range(_WAITS):
             if state.state_id != before or targets not in self._memory:
                 break
-            state = await self._act(Wait(seconds=_WAIT_SECONDS))
+            state = await self._act(_WAIT)
         if state.state_id != before:
             self._memory[targets] = state.state_id
         return state
 
     async def wait(self, way: Sequence[PathwayStep]) -> ProgramState:
         """Read the state again a moment after the last press of a way."""
-        state = await self._act(Wait(seconds=_WAIT_SECONDS))
+        state = await self._act(_WAIT)
         self._memory[tuple(step.target for step in way)] = state.state_id
         return state
 
@@ -120,13 +124,19 @@ class Navigator:
         """Reset the program and bring it to the start of the walk."""
         if time.monotonic() - self._started > self._bounds.seconds:
             raise OutOfBounds
+        seconds = self._bounds.seconds_per_reset
         if self._environment is None:
-            self._environment = await self._bounded(self._factory(), self._bounds.seconds_per_reset)
+            self._environment = await _bounded(self._factory(), seconds)
         self._resets += 1
-        self._read(await self._bounded(self._environment.reset(self._query, 0), self._bounds.seconds_per_reset))
-        if not self._current().alive:
+        self._state = program_state(await _bounded(self._environment.reset(self._query, 0), seconds))
+        if not self._state.alive:
             await self._until_shown()
-        await self._open()
+        try:
+            await follow(self._opening, Platform.DESKTOP, self._current().observation, self._step)
+        except EnvironmentFailure as error:
+            if error.failure_class is not FailureClass.TASK:
+                raise
+            raise EnvironmentFailure(f"{error} to open the program", FailureClass.SETUP) from None
         self._memory[()] = self._current().state_id
         return self._current()
 
@@ -150,35 +160,8 @@ class Navigator:
             if self._current().alive and self._current().state_id == last:
                 return
             last = self._current().state_id
-            await self._act(Wait(seconds=_WAIT_SECONDS))
+            await self._act(_WAIT)
         raise EnvironmentFailure(f"the program shows nothing after {_MOST_READINGS} looks", FailureClass.SETUP)
-
-    async def _open(self) -> None:
-        path = (*self._opening, PathStep(page="", operation="finish", target=""))
-        position = WalkPosition()
-        while True:
-            action, position = next_move(path, self._current().observation, position, Platform.DESKTOP)
-            if isinstance(action, Terminate):
-                break
-            await self._act(action)
-        if action.status == "failure":
-            missing = path[position.step]
-            message = f"cannot {missing.operation} {missing.target} to open the program"
-            raise EnvironmentFailure(message, FailureClass.SETUP)
-
-    def _steps_done(self, way: Sequence[PathwayStep]) -> int | None:
-        """The number of steps of a way that lead to the current state; None if the state is not on the way."""
-        if self._state is None:
-            return None
-        targets = [step.target for step in way]
-        ends = (
-            end for end in range(len(way), -1, -1) if self._memory.get(tuple(targets[:end])) == self._current().state_id
-        )
-        return next(ends, None)
-
-    async def _press_escape(self) -> bool:
-        before = self._current().state_id
-        return (await self._act(_ESCAPE)).state_id != before
 
     async def _press_from(self, way: Sequence[PathwayStep], done: int) -> ProgramState:
         for end in range(done + 1, len(way) + 1):
@@ -186,13 +169,13 @@ class Navigator:
         return self._current()
 
     async def _find(self, target: str) -> tuple[int, int]:
-        """The middle of an element, which may take a moment to show."""
+        """Return the middle of an element, which may take a moment to show."""
         for wait in range(_WAITS + 1):
             element = next((e for key, e in self._current().elements.items() if key.target == target), None)
             if element is not None and element.clickable:
                 return element.bounds.center
             if wait < _WAITS:
-                await self._act(Wait(seconds=_WAIT_SECONDS))
+                await self._act(_WAIT)
         raise ElementMissing(f"{target} is not there, or cannot be pressed")
 
     async def _act(self, action: Action) -> ProgramState:
@@ -202,19 +185,20 @@ class Navigator:
         if self._environment is None:
             raise ElementMissing("the program has ended")
         self._steps += 1
-        self._read(await self._bounded(self._environment.step(action), self._bounds.seconds_per_step))
-        return self._current()
+        self._state = program_state(await _bounded(self._environment.step(action), self._bounds.seconds_per_step))
+        return self._state
 
-    def _read(self, observation: Observation) -> None:
-        self._state = program_state(observation)
+    async def _step(self, action: Action) -> Observation:
+        return (await self._act(action)).observation
 
     def _current(self) -> ProgramState:
         assert self._state is not None, "there was no reset"
         return self._state
 
-    async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
-        try:
-            async with asyncio.timeout(seconds):
-                return await work
-        except TimeoutError as error:
-            raise EnvironmentFailure(f"no answer within {seconds:g} s") from error
+
+async def _bounded(work: Awaitable[T], seconds: float) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError as error:
+        raise EnvironmentFailure(f"no answer within {seconds:g} s") from error

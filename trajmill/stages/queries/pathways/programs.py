@@ -21,16 +21,12 @@ from trajmill.stages.environments.tasks import bare_query
 STAGE = "pathways"
 
 
-class PathwayProgram(Record):
-    """A program to walk: one entry of a programs file."""
-
+class _Named(Record):
     name: str
     """Stored on its pathways and queries as their app."""
     title: str
     """Its name in instructions, e.g. `the text editor`."""
-    platform: Platform
-    start_state: str
-    """The start state, as JSON for the environment's reset."""
+    platform: Platform = Platform.DESKTOP
     opening: tuple[PathStep, ...] = ()
     """Operations that bring it to the front after a reset, if the start state does not."""
     selecting: tuple[PathStep, ...] = ()
@@ -40,6 +36,17 @@ class PathwayProgram(Record):
     presses_commands: bool = False
     """Whether to press also entries and buttons without an ellipsis, which announces a dialog. A reset undoes their
     changes, so this suits programs that reset quickly."""
+
+
+class _Entry(_Named):
+    start_state: dict[str, Any]
+
+
+class PathwayProgram(_Named):
+    """A program to walk: one entry of a programs file."""
+
+    start_state: str
+    """The start state, as JSON for the environment's reset."""
 
 
 class WalkBounds(Record):
@@ -80,32 +87,8 @@ class WalkResult(NamedTuple):
     tally: WalkTally
 
 
-class CollectedPathways(NamedTuple):
-    """The result of the walks over some programs."""
-
-    pathways: tuple[Pathway, ...]
-    failures: tuple[Failure, ...]
-    screens: dict[str, Observation]
-    """By screen id, the screens that the pathways name."""
-    tallies: dict[str, WalkTally]
-    """By program, what its walk used."""
-
-
-class _Entry(Record):
-    """A program in a file: like `PathwayProgram`, but with a start state that is not yet JSON text."""
-
-    name: str
-    title: str
-    platform: Platform = Platform.DESKTOP
-    start_state: dict[str, Any]
-    opening: tuple[dict[str, str], ...] = ()
-    selecting: tuple[dict[str, str], ...] = ()
-    selection: str = ""
-    presses_commands: bool = False
-
-
 def packaged_programs() -> Path:
-    """The file of the programs that the local desktop has."""
+    """Return the file of the programs that the local desktop has."""
     return Path(__file__).with_name("programs.yaml")
 
 
@@ -117,28 +100,24 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
             place.
     """
     try:
-        entries = yaml.safe_load(file.read_text())
-        programs = tuple(_program(entry) for entry in entries)
-    except (OSError, yaml.YAMLError, TypeError) as error:
-        raise BadInputError(f"{file}: no list of programs: {' '.join(str(error).split())}") from error
+        entries = [_Entry.model_validate(entry) for entry in yaml.safe_load(file.read_text())]
     except ValidationError as error:
         first = error.errors()[0]
         raise BadInputError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    known = {program.name: program for program in programs}
+    except (OSError, yaml.YAMLError, TypeError) as error:
+        raise BadInputError(f"{file}: no list of programs: {' '.join(str(error).split())}") from error
+    known = {
+        entry.name: PathwayProgram(**{**dict(entry), "start_state": json.dumps(entry.start_state, sort_keys=True)})
+        for entry in entries
+    }
     for name in names:
         if name not in known:
             raise BadInputError(f"{file}: there is no program {name!r}; {instead_of(name, known)}")
-    return tuple(known[name] for name in names) if names else programs
-
-
-def _program(entries: Any) -> PathwayProgram:
-    entry = _Entry.model_validate(entries)
-    start_state = json.dumps(entry.start_state, sort_keys=True)
-    return PathwayProgram.model_validate(entry.model_dump() | {"start_state": start_state})
+    return tuple(known[name] for name in names or known)
 
 
 def start_query(program: PathwayProgram, origin: Origin) -> Query:
-    """A query without instruction and goal; a reset for it brings the program into its start state."""
+    """Return a query without instruction and goal; its reset brings the program into its start state."""
     return bare_query(
         program.platform, program.name, program.start_state, Source.PATHWAY, origin, made_by="deep-search"
     )

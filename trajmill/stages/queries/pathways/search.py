@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -14,13 +13,7 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.queries.base import failure
 from trajmill.stages.queries.pathways.navigator import ElementMissing, Navigator, OutOfBounds, ProgramEnded
-from trajmill.stages.queries.pathways.programs import (
-    STAGE,
-    PathwayProgram,
-    WalkBounds,
-    WalkResult,
-    start_query,
-)
+from trajmill.stages.queries.pathways.programs import STAGE, PathwayProgram, WalkBounds, WalkResult, start_query
 from trajmill.stages.queries.pathways.states import (
     ElementKey,
     PressResult,
@@ -36,7 +29,7 @@ _COMMANDS = frozenset({"menu_item", "button", "link"})
 _ENTRIES = frozenset({"menu", "menu_item"})
 MADE_BY = "deep-search-1"
 _WAITS_FOR_DIALOG = 4
-"""Most waits for a dialog, because a large program closes the menu some time before it shows the dialog."""
+"""Most waits for a dialog: a large program closes the menu some time before it shows the dialog."""
 
 
 class _Node(NamedTuple):
@@ -55,17 +48,10 @@ async def deep_search(
 ) -> WalkResult:
     """Find the pathways of a program: press elements that open something, and go back by Escape or reset and replay.
 
-    The walk presses menus, tabs, and elements that announce a dialog by an ellipsis. It presses other entries and
-    buttons only if the program allows it (`PathwayProgram.presses_commands`). A menu entry on the deny list is recorded
-    and never pressed. A program that ends or hangs is reset, and the branch becomes a failure. The walk raises no
-    exception: a walk that cannot begin is a failure, too.
-
-    Args:
-        factory: makes the environments; it is left open.
-        program: the program to walk.
-        bounds: how far the walk goes.
-        deny_list: elements that are never pressed.
-        origin: common columns of the rows.
+    The walk presses menus, tabs, and elements that announce a dialog by an ellipsis; other entries and buttons only if
+    the program allows it (`PathwayProgram.presses_commands`). A menu entry on the deny list is recorded and never
+    pressed. A program that ends or hangs is reset, and the branch becomes a failure. It raises nothing: a walk that
+    cannot begin is a failure, too. The factory is left open.
     """
     walk = _Walk(factory, program, bounds, deny_list, origin)
     try:
@@ -80,8 +66,6 @@ async def deep_search(
 
 
 class _Walk:
-    """The walk through one program."""
-
     def __init__(
         self,
         factory: EnvironmentFactory,
@@ -91,8 +75,7 @@ class _Walk:
         origin: Origin,
     ) -> None:
         self._program, self._bounds, self._deny_list, self._origin = program, bounds, deny_list, origin
-        query = start_query(program, origin)
-        self.navigator = Navigator(factory, query, program.opening, bounds)
+        self.navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
         self.found: dict[str, Pathway] = {}
         self.failures: list[Failure] = []
         self.screens: dict[str, Observation] = {}
@@ -101,7 +84,6 @@ class _Walk:
         self._app = ""
 
     async def run(self) -> None:
-        """Walk from the start."""
         state = await self.navigator.reset()
         self._app = state.observation.app
         self._visited.add(state.state_id)
@@ -110,7 +92,6 @@ class _Walk:
             self.fail("its tree shows nothing that opens a menu, a dialog or a tab", FailureClass.ENVIRONMENT)
 
     def fail(self, message: str, failure_class: FailureClass) -> None:
-        """Record the failure of a branch."""
         name = self._program.name
         self.failures.append(failure(name, message, self._origin, MADE_BY, failure_class, stage=STAGE))
 
@@ -122,19 +103,28 @@ class _Walk:
                 self._record((*node.way, self._step(key, node.state)), menu_entry(key), element, pressed=False)
         if len(node.way) >= self._bounds.depth:
             return
-        for key in self._to_press(new):
+        for key in [key for key, element in new.items() if self._is_pressed(key, element)][: self._bounds.breadth]:
             opened = await self._press(node, key)
             if opened is not None and opened.state.state_id not in self._visited:
                 self._visited.add(opened.state.state_id)
                 await self._expand(opened)
 
-    def _to_press(self, new: dict[ElementKey, UIElement]) -> Sequence[ElementKey]:
-        return list(_pressable(new, self._program.presses_commands, self._deny_list))[: self._bounds.breadth]
+    def _is_pressed(self, key: ElementKey, element: UIElement) -> bool:
+        is_command = key.role in _COMMANDS and (self._program.presses_commands or promises_dialog(key.text))
+        in_front = key.role == "tab" and "selected" in element.states
+        opens = (key.role in _OPENS_ALWAYS or is_command) and not in_front
+        return opens and element.clickable and not self._deny_list.denies(key.text)
 
     async def _press(self, node: _Node, key: ElementKey) -> _Node | None:
-        """Press one element of a state; returns the state that it opens, None if the walk cannot go on from there."""
+        """Press one element of a state; return the state that it opens, None if the walk cannot go on from there."""
         try:
-            before = await self._return_to(node, key)
+            before = await self.navigator.go_to(node.way)
+            if key not in before.elements:
+                # Once more, from a reset.
+                self.navigator.forget()
+                before = await self.navigator.go_to(node.way)
+            if key not in before.elements:
+                raise ElementMissing(f"{key.target} is not there again")
             way = (*node.way, self._step(key, before))
             after = await self.navigator.press(way)
             opened = press_result(key, before, after)
@@ -143,32 +133,22 @@ class _Walk:
                     break
                 after = await self.navigator.wait(way)
                 opened = press_result(key, before, after)
-            self._check_program(after)
+            if not after.alive:
+                raise ProgramEnded("the program has ended, or shows nothing")
+            if self._app and not after.observation.app:
+                raise ProgramEnded("the program is no longer in front")
         except EnvironmentFailure as error:
             await self._record_broken_branch(node, key, error)
             return None
         states = node.before | {node.state.state_id}
         if opened is None or after.state_id in states:
-            self._mark_pressed(way)
+            # An entry that opened nothing is a command or a switch.
+            known = self.found.get(self._id(way))
+            if known is not None:
+                self.found[known.pathway_id] = known.model_copy(update={"pressed": True})
             return None
         self._record(way, opened, before.elements[key], pressed=True)
         return _Node(way, after, node.known | frozenset(node.state.elements), states)
-
-    async def _return_to(self, node: _Node, key: ElementKey) -> ProgramState:
-        """Return to the state that showed an element; if the element is missing there, try again from a reset."""
-        state = await self.navigator.go_to(node.way)
-        if key not in state.elements:
-            self.navigator.forget()
-            state = await self.navigator.go_to(node.way)
-        if key not in state.elements:
-            raise ElementMissing(f"{key.target} is not there again")
-        return state
-
-    def _check_program(self, state: ProgramState) -> None:
-        if not state.alive:
-            raise ProgramEnded("the program has ended, or shows nothing")
-        if self._app and not state.observation.app:
-            raise ProgramEnded("the program is no longer in front")
 
     async def _record_broken_branch(self, node: _Node, key: ElementKey, error: EnvironmentFailure) -> None:
         """Record a branch that failed and prepare a reset, in a new environment if the old one failed."""
@@ -184,16 +164,9 @@ class _Walk:
         if self._broken > self._bounds.failures:
             raise EnvironmentFailure(f"more than {self._bounds.failures} branches broke", error.failure_class)
 
-    def _mark_pressed(self, way: tuple[PathwayStep, ...]) -> None:
-        """Record that an entry was pressed and opened nothing: it is a command or a switch."""
-        known = self.found.get(self._id(way))
-        if known is not None:
-            self.found[known.pathway_id] = known.model_copy(update={"pressed": True})
-
     def _record(self, way: tuple[PathwayStep, ...], end: PressResult, element: UIElement, pressed: bool) -> None:
         pathway_id = self._id(way)
-        known = self.found.get(pathway_id)
-        if known is not None and not pressed:
+        if pathway_id in self.found and not pressed:
             return
         self.found[pathway_id] = Pathway(
             pathway_id=pathway_id,
@@ -221,11 +194,3 @@ class _Walk:
 
     def _id(self, way: tuple[PathwayStep, ...]) -> str:
         return Pathway.make_id(self._program.name, self._program.start_state, tuple(step.target for step in way))
-
-
-def _pressable(new: dict[ElementKey, UIElement], commands: bool, deny_list: DenyList) -> Iterator[ElementKey]:
-    for key, element in new.items():
-        opens = key.role in _OPENS_ALWAYS or (key.role in _COMMANDS and (commands or promises_dialog(key.text)))
-        in_front = key.role == "tab" and "selected" in element.states
-        if opens and element.clickable and not in_front and not deny_list.denies(key.text):
-            yield key

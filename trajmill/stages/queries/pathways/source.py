@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pydantic import Field, PositiveInt
 
 from trajmill.schemas.record import Record, content_id
-from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
+from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
 from trajmill.schemas.tables.query import PathStep, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata
@@ -32,7 +32,6 @@ from trajmill.stages.queries.pathways.states import plain_name
 from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
 
 _FEWEST_STEPS = 15
-"""Smallest step limit, because an agent may have to wait for a real program."""
 _LONGEST_NAME = 40
 _ORDER_OF_KINDS = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
 _FEWEST_TO_HOLD_OUT = 4
@@ -83,17 +82,16 @@ class PathwayGoal(NamedTuple):
         return f"{self.program.name}.{self.pathway.end_kind}"
 
     def facts(self) -> GoalFacts:
-        """The facts for a language model."""
+        """Return the facts for a language model."""
         program = self.program
         wish = _WISHES[self.pathway.end_kind].format(name=self.name, menu=self.menu)
         slots = [KnownSlot("target", "what is wanted", "list", (self.name,), ())]
         if self.pathway.needs_selection:
             wish = f"Select {program.selection} first. {wish}"
             slots.append(KnownSlot("selection", "what is selected", "list", (program.selection,), ()))
+        window = f"A window of {program.title}."
         pages = tuple(
-            PageMetadata(
-                f"{program.name}.{number}", program.title, f"A window of {program.title}.", (), plain_name(step.name)
-            )
+            PageMetadata(f"{program.name}.{number}", program.title, window, (), plain_name(step.name))
             for number, step in enumerate(self.pathway.steps)
         )
         return GoalFacts(PathMetadata(self.task, wish, program.platform, pages, ()), tuple(slots))
@@ -101,6 +99,7 @@ class PathwayGoal(NamedTuple):
     def worded(self, heldout: bool, seed: int) -> Written:
         """Fill in a template by the kind of end; a clause before it asks for the selection, if one is needed."""
         rng, by_end, title = Random(seed), packaged_phrasings(__package__), self.program.title
+        presses = [f"press {plain_name(step.name)}" for step in pressed_steps(self.pathway)]
         template = by_end[self.pathway.end_kind].draw(heldout, rng)
         parsed = parse_template(template.text, self.task)
         text = parsed.expand({"name": self.name, "menu": self.menu, "program": title}, rng).strip()
@@ -110,19 +109,29 @@ class PathwayGoal(NamedTuple):
         phrasing = f"{self.task}/{template.id}"
         said = {"target": self.name, **({"menu": self.menu} if "menu" in parsed.names() else {})}
         if self.pathway.needs_selection:
-            clause = by_end[_SELECTED].draw(heldout, rng)
-            wish = {"selection": self.program.selection, "wish": text}
-            text = parse_template(clause.text, self.task).expand(wish, rng)
+            clause, said["selection"] = by_end[_SELECTED].draw(heldout, rng), self.program.selection
+            text = clause.expand(self.task, {"selection": self.program.selection, "wish": text}, rng)
             phrasing = f"{phrasing} {_SELECTED}/{clause.id}"
-            said["selection"] = self.program.selection
-        return Written(self._explicit(), tidy(text), phrasing, said, "pathway-grammar-1")
+            presses.insert(0, f"select {self.program.selection}")
+        raw = tidy(f"in {title}, {', '.join(presses)}")
+        return Written(raw, tidy(text), phrasing, said, "pathway-grammar-1")
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """The columns that words do not decide."""
-        pathway, program, path = self.pathway, self.program, self._path()
-        values = {"target": self.name, "menu": self.menu}
+        """Return the other columns of the query."""
+        pathway, program, pressed = self.pathway, self.program, pressed_steps(self.pathway)
+        values, wanted = {"target": self.name, "menu": self.menu}, {}
+        opening = program.opening
         if pathway.needs_selection:
             values["selection"] = program.selection
+            opening += program.selecting
+            # An entry that needs a selection is visible without one, but disabled.
+            wanted = {"state": "clickable"} if pathway.end_kind is EndKind.MENU_ITEM else {}
+        places = ["start", *(step.name for step in pressed)]
+        names = [f"{program.name}.{'/'.join(places[: end + 1])}" for end in range(len(places))]
+        taps = [
+            PathStep(page=page, operation="tap", target=step.target) for page, step in zip(names, pressed, strict=False)
+        ]
+        path = (*opening, *taps, PathStep(page=names[-1], operation="finish", target=""))
         pages = tuple(dict.fromkeys(step.page for step in path))
         return QueryPlan(
             platform=program.platform,
@@ -136,26 +145,10 @@ class PathwayGoal(NamedTuple):
             ),
             path=path,
             start_state=program.start_state,
-            goal=json.dumps({KEY: [_wanted(pathway, shown) for shown in pathway.shows]}),
+            goal=json.dumps({KEY: [shown.model_dump() | wanted for shown in pathway.shows]}),
             difficulty=difficulty(path, 1),
-            max_steps=max(_FEWEST_STEPS, step_limit(path)),
+            max_steps=step_limit(path, _FEWEST_STEPS),
         )
-
-    def _explicit(self) -> str:
-        """Step 3: the instruction that names every press, e.g. `In the text editor, press File, press Save As.`."""
-        selected = [f"select {self.program.selection}"] if self.pathway.needs_selection else []
-        presses = [*selected, *(f"press {plain_name(step.name)}" for step in pressed_steps(self.pathway))]
-        return tidy(f"in {self.program.title}, {', '.join(presses)}")
-
-    def _path(self) -> tuple[PathStep, ...]:
-        program, pressed = self.program, pressed_steps(self.pathway)
-        opening = (*program.opening, *(program.selecting if self.pathway.needs_selection else ()))
-        places = ["start", *(step.name for step in pressed)]
-        pages = [f"{program.name}.{'/'.join(places[: end + 1])}" for end in range(len(places))]
-        taps = [
-            PathStep(page=page, operation="tap", target=step.target) for page, step in zip(pages, pressed, strict=False)
-        ]
-        return (*opening, *taps, PathStep(page=pages[-1], operation="finish", target=""))
 
 
 class PathwaySource(NamedTuple):
@@ -166,28 +159,26 @@ class PathwaySource(NamedTuple):
     settings: PathwaySettings = PathwaySettings()
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """One goal for each end of pathways, by the shortest pathway that leads there.
+        """Return one goal for each end of pathways, by the shortest pathway that leads there.
 
         Leaves out ends that cannot be reached from the start state, that have no words as a name, or that are on the
         deny list.
         """
-        deny_list = packaged_deny_list()
+        deny_list, by_name = packaged_deny_list(), {program.name: program for program in self.programs}
         askable = [each for each in self.pathways if is_askable(each, deny_list)]
         by_split = _divide(askable, self.settings, context.unseen.all)
-        return Offer(
-            tuple(SplitCandidates(split, None, [self._goals(split, by_split[split], context.seed)]) for split in Split)
-        )
 
-    def _goals(self, split: Split, pathways: Sequence[Pathway], seed: int) -> Iterator[Candidate]:
-        by_name = {program.name: program for program in self.programs}
-        for pathway in pathways:
-            words = int(content_id("pathway words", seed, pathway.pathway_id), 16)
-            goal = PathwayGoal(pathway, by_name[pathway.program])
-            yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
+        def stream(split: Split) -> Iterator[Candidate]:
+            for pathway in by_split[split]:
+                words = int(content_id("pathway words", context.seed, pathway.pathway_id), 16)
+                goal = PathwayGoal(pathway, by_name[pathway.program])
+                yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
+
+        return Offer(tuple(SplitCandidates(split, None, [stream(split)]) for split in Split))
 
 
 def pressed_steps(pathway: Pathway) -> tuple[PathwayStep, ...]:
-    """The steps that are pressed: an entry of a menu is shown, not chosen."""
+    """Return the steps that are pressed: an entry of a menu is shown, not chosen."""
     return pathway.steps[:-1] if pathway.end_kind is EndKind.MENU_ITEM else pathway.steps
 
 
@@ -204,10 +195,18 @@ def is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
 def _divide(
     pathways: Sequence[Pathway], settings: PathwaySettings, unseen: Collection[str]
 ) -> dict[Split, list[Pathway]]:
-    """Give each end to one split."""
+    """Give each end, by its shortest pathway, to one split; at most `settings.most` ends of each program."""
+    ends: dict[tuple[str, ...], Pathway] = {}
+    for pathway in sorted(pathways, key=lambda each: len(each.steps)):
+        shows = [f"{each.role}:{each.text}" for each in pathway.shows]
+        ends.setdefault((pathway.program, pathway.start_state, pathway.end_kind, pathway.end_name, *shows), pathway)
     by_split: dict[Split, list[Pathway]] = {split: [] for split in Split}
     groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
-    for pathway in _chosen(pathways, settings.most):
+    of_program: Counter[str] = Counter()
+    for pathway in sorted(ends.values(), key=lambda each: (_ORDER_OF_KINDS.index(each.end_kind), each.pathway_id)):
+        of_program[pathway.program] += 1
+        if of_program[pathway.program] > settings.most:
+            continue
         if pathway.program in unseen:
             by_split[Split.HELDOUT_APPS].append(pathway)
         else:
@@ -216,34 +215,9 @@ def _divide(
         by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
         divided = len(group) if len(group) >= _FEWEST_TO_HOLD_OUT else 0
         slots, words = round(settings.heldout_slots * divided), round(settings.heldout_phrasings * divided)
+        decide = slots + words + round(settings.validation * divided)
         by_split[Split.HELDOUT_SLOTS] += by_chance[:slots]
         by_split[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
-        decide = slots + words + round(settings.validation * divided)
         by_split[Split.VALIDATION] += by_chance[slots + words : decide]
         by_split[Split.TRAIN] += by_chance[decide:]
     return by_split
-
-
-def _chosen(pathways: Sequence[Pathway], most: int) -> list[Pathway]:
-    """The shortest pathway to each end, for at most `most` ends of each program."""
-    ends: dict[tuple[str, ...], Pathway] = {}
-    for pathway in sorted(pathways, key=lambda each: len(each.steps)):
-        ends.setdefault(_end(pathway), pathway)
-    of_program: Counter[str] = Counter()
-    chosen: list[Pathway] = []
-    for pathway in sorted(ends.values(), key=lambda each: (_ORDER_OF_KINDS.index(each.end_kind), each.pathway_id)):
-        of_program[pathway.program] += 1
-        if of_program[pathway.program] <= most:
-            chosen.append(pathway)
-    return chosen
-
-
-def _end(pathway: Pathway) -> tuple[str, ...]:
-    shows = [f"{each.role}:{each.text}" for each in pathway.shows]
-    return pathway.program, pathway.start_state, pathway.end_kind, pathway.end_name, *shows
-
-
-def _wanted(pathway: Pathway, shown: Evidence) -> dict[str, str]:
-    # An entry that needs a selection is visible without one, but disabled.
-    usable = pathway.needs_selection and pathway.end_kind is EndKind.MENU_ITEM
-    return shown.model_dump() | ({"state": "clickable"} if usable else {})

@@ -33,6 +33,8 @@ class ProgramState(NamedTuple):
     observation: Observation
     title: str
     """Title of the window or page in front."""
+    title_top: int | None
+    """Top of the title bar. The width is not compared: a button beside it may narrow it."""
     elements: dict[ElementKey, UIElement]
     state_id: str
     """Hash of the title and of the elements that can be pressed, with their disabled, checked and in-front states.
@@ -48,17 +50,15 @@ def program_state(observation: Observation) -> ProgramState:
     """Read the state from an observation; one without a tree has no elements."""
     found = {ElementKey(e.role, e.text, target): e for target, e in targets(observation.elements or ()).items()}
     elements = {key: element for key, element in found.items() if "title" not in element.states}
-    title = next((element.text for element in observation.elements or () if "title" in element.states), "")
+    bar = next((element for element in observation.elements or () if "title" in element.states), None)
+    title = bar.text if bar else ""
     pressable = [
-        (*key, "disabled" in element.states, "checked" in element.states, _in_front(element))
-        for key, element in elements.items()
-        if element.clickable or "disabled" in element.states
+        (*key, "disabled" in e.states, "checked" in e.states, e.role == "tab" and "selected" in e.states)
+        for key, e in elements.items()
+        if e.clickable or "disabled" in e.states
     ]
-    return ProgramState(observation, title, elements, content_id("state", title, sorted(pressable)))
-
-
-def _in_front(element: UIElement) -> bool:
-    return element.role == "tab" and "selected" in element.states
+    state_id = content_id("state", title, sorted(pressable))
+    return ProgramState(observation, title, bar.bounds.top if bar else None, elements, state_id)
 
 
 def promises_dialog(text: str) -> bool:
@@ -67,7 +67,7 @@ def promises_dialog(text: str) -> bool:
 
 
 def plain_name(text: str) -> str:
-    """A name as people say it: without ellipsis, colon and the mark of an access key."""
+    """Return a name without ellipsis, colon and the mark of an access key."""
     text = " ".join(text.replace("_", "").split())
     for ending in _OPENS_DIALOG:
         text = text.removesuffix(ending)
@@ -83,64 +83,42 @@ class PressResult(NamedTuple):
 
 
 def press_result(pressed: ElementKey, before: ProgramState, after: ProgramState) -> PressResult | None:
-    """What a press on an element opened; None if it opened nothing.
+    """Return what a press on an element opened; None if it opened nothing.
 
     A mark in a title, such as the star of a changed document, does not make another page.
     """
     new = [key for key in after.elements if key not in before.elements]
-    window = _new_window(before, after, new)
-    if window is not None:
-        return PressResult(EndKind.DIALOG, window.text, (window,))
-    selected = _selected(pressed, after)
-    if pressed.role == "tab" and selected:
-        return PressResult(
-            EndKind.TAB, plain_name(pressed.text), (Evidence(role="tab", text=pressed.text, state="selected"),)
-        )
-    choices = [key for key in new if key.role in _CHOICES and key.text]
-    if choices:
-        shown = tuple(Evidence(role=key.role, text=key.text, state="") for key in choices[:_MOST_EVIDENCE])
-        return PressResult(EndKind.MENU, plain_name(pressed.text), shown)
-    if after.title and after.title.strip(_MARKS) != before.title.strip(_MARKS):
-        return PressResult(EndKind.PAGE, after.title, (_titled(after),))
-    return _other_page(pressed, before, after, new)
-
-
-def menu_entry(key: ElementKey) -> PressResult:
-    """The end of a pathway at a menu entry that is not pressed."""
-    return PressResult(EndKind.MENU_ITEM, plain_name(key.text), (Evidence(role=key.role, text=key.text, state=""),))
-
-
-def _new_window(before: ProgramState, after: ProgramState, new: list[ElementKey]) -> Evidence | None:
-    """The evidence of a new window: a dialog in the tree, or another title in a title bar at another place."""
+    titled = Evidence(role="heading", text=after.title, state="title")
     dialog = next((key for key in new if key.role == "dialog" and key.text), None)
     if dialog is not None:
-        return Evidence(role="dialog", text=dialog.text, state="")
-    moved = _title_height(after) != _title_height(before)
-    return _titled(after) if moved and after.title and after.title != before.title else None
-
-
-def _titled(state: ProgramState) -> Evidence:
-    return Evidence(role="heading", text=state.title, state="title")
-
-
-def _title_height(state: ProgramState) -> int | None:
-    """Top of the title bar. The width is not compared: a button beside it may narrow it."""
-    return next((e.bounds.top for e in state.observation.elements or () if "title" in e.states), None)
-
-
-def _selected(pressed: ElementKey, after: ProgramState) -> bool:
+        return PressResult(EndKind.DIALOG, dialog.text, _evidence([dialog]))
+    # Another title in a title bar at another place is a new window.
+    if after.title_top != before.title_top and after.title and after.title != before.title:
+        return PressResult(EndKind.DIALOG, after.title, (titled,))
     element = after.elements.get(pressed)
-    return element is not None and "selected" in element.states
-
-
-def _other_page(
-    pressed: ElementKey, before: ProgramState, after: ProgramState, new: list[ElementKey]
-) -> PressResult | None:
-    """A new page without a title: most of the old elements are gone, and there are new ones."""
+    if pressed.role == "tab" and element is not None and "selected" in element.states:
+        shown = Evidence(role="tab", text=pressed.text, state="selected")
+        return PressResult(EndKind.TAB, plain_name(pressed.text), (shown,))
+    choices = [key for key in new if key.role in _CHOICES and key.text]
+    if choices:
+        return PressResult(EndKind.MENU, plain_name(pressed.text), _evidence(choices))
+    if after.title and after.title.strip(_MARKS) != before.title.strip(_MARKS):
+        return PressResult(EndKind.PAGE, after.title, (titled,))
+    # A new page without a title: most of the old elements are gone, and there are new ones.
     kept = [key for key in before.elements if key in after.elements]
     named = [key for key in new if key.text]
     if not named or len(kept) > len(before.elements) * _LARGEST_SHARE_KEPT:
         return None
     headings = [key for key in named if key.role == "heading"]
-    shown = tuple(Evidence(role=key.role, text=key.text, state="") for key in (headings or named)[:_MOST_EVIDENCE])
-    return PressResult(EndKind.PAGE, headings[0].text if headings else plain_name(pressed.text), shown)
+    return PressResult(
+        EndKind.PAGE, headings[0].text if headings else plain_name(pressed.text), _evidence(headings or named)
+    )
+
+
+def menu_entry(key: ElementKey) -> PressResult:
+    """Return the end of a pathway at a menu entry that is not pressed."""
+    return PressResult(EndKind.MENU_ITEM, plain_name(key.text), _evidence([key]))
+
+
+def _evidence(keys: list[ElementKey]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(role=key.role, text=key.text, state="") for key in keys[:_MOST_EVIDENCE])

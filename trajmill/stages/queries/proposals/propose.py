@@ -1,54 +1,35 @@
 """New tasks proposed by a model: a curriculum from human tasks (CODA 3.4), or from a start screenshot (paper 6.2).
 
-A proposal has no annotated path and no programmatic check, so only critics judge attempts at it. A proposal that
-repeats a task, is too long or is not a task becomes a failure with its reason.
+A proposal has no annotated path and no programmatic check: only critics judge attempts at it. A proposal that repeats a
+task, is too long or is not a task becomes a failure with its reason.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
-from trajmill.schemas.errors import BadInputError, FailureClass, StageError
+from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.queries.base import STEP_CAP, NewQueries, failure
-from trajmill.stages.queries.proposals.proposer import BATCH, ProposedTask, TaskProposer
+from trajmill.stages.queries.base import LONGEST_QUOTE, STEP_CAP, NewQueries, failure
+from trajmill.stages.queries.proposals.known import KnownTasks, ask_until, why_no_task
+from trajmill.stages.queries.proposals.proposer import ProposedTask, TaskProposer
 from trajmill.stages.queries.proposals.starts import STAGE, StartingPoint
 from trajmill.stages.queries.templates import one_line
-
-if TYPE_CHECKING:
-    from datasketch import MinHash
 
 TRIAL_STAGE = "try_proposals"
 """Name of the stage of trials on failures."""
 UNCHECKED = "proposed, without a path to walk"
 """Validation outcome of a proposal."""
 MAX_STEPS = (15, 25, STEP_CAP)
-"""Step limit by difficulty 1 to 3, because there is no path whose steps could be counted."""
-LONGEST_TASK = 400
-"""Most characters of a task."""
+"""Step limit by difficulty 1 to 3; there is no path whose steps could be counted."""
 SPARE_REQUESTS = 2
 """Additional requests for a starting point, to replace refused tasks."""
-_FEWEST_WORDS = 2
-_LONGEST_QUOTE = 200
-_EXCUSE = re.compile(
-    r"(?:(?:i['’]?m|i am|we are)\s+)?(?:sorry|unable)\b|(?:i|we)\s+(?:cannot|can['’]?t|can not)\b|as an ai\b",
-    re.IGNORECASE,
-)
-_PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|_{3,}|\bx{3,}\b", re.IGNORECASE)
-TOO_SIMILAR = 0.8
-"""From this share of common words on, a task is a repetition of another."""
-_LOOKED_AT = 0.5
-"""The index is asked for tasks from this share on, of which it misses none in ten thousand that are `TOO_SIMILAR`; what
-it gives is computed exactly."""
-_PERMUTATIONS: Final = 128
-_WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 
 
 async def propose_tasks(
@@ -73,8 +54,8 @@ async def propose_tasks(
         wanted: number of tasks for all starting points together.
         seed: decides on the proposals.
         origin: common columns of the rows.
-        heldout_apps: apps that training never sees; a starting point that needs one is refused.
-        at_once: starting points for which the model is asked at the same time; it changes only the duration.
+        heldout_apps: apps kept from training; a starting point that needs one is refused.
+        at_once: starting points for which the model is asked at the same time; changes only the duration.
 
     Raises:
         BadInputError: the package datasketch is not installed.
@@ -82,13 +63,24 @@ async def propose_tasks(
     free = asyncio.Semaphore(at_once)
     known = KnownTasks(query.instruction for query in existing)
 
-    async def propose(number: int, start: StartingPoint) -> NewQueries:
-        share = wanted // len(starts) + (number < wanted % len(starts))
+    async def propose(number: int, start: StartingPoint) -> _Proposing:
+        proposing = _Proposing(proposer, start, existing, known, origin)
         async with free:
-            return await _Proposing(proposer, start, existing, known, origin).run(share, seed, heldout_apps)
+            share = wanted // len(starts) + (number < wanted % len(starts))
+            await proposing.run(share, seed, heldout_apps)
+        return proposing
 
     made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(starts)))
-    return _without_repetitions(made, proposer, starts, origin)
+    queries: dict[tuple[str, str], Query] = {}
+    failures: list[Failure] = []
+    for each in made:
+        for query in each.queries:
+            # Of two tasks with the same words on one platform the second is refused.
+            if queries.setdefault((query.platform, query.instruction.casefold()), query) is not query:
+                quoted = query.instruction[:LONGEST_QUOTE]
+                each.fail(query.query_id, f"the same words as on another starting point: {quoted}")
+        failures += each.failures
+    return NewQueries(tuple(queries.values()), tuple(failures))
 
 
 class _Proposing:
@@ -103,112 +95,52 @@ class _Proposing:
         origin: Origin,
     ) -> None:
         self._proposer, self._start, self._origin = proposer, start, origin
-        self._known = KnownTasks(start.examples, beside=known)
-        self._shown = [
-            query.instruction for query in existing if query.split is Split.TRAIN and query.apps == start.apps
-        ]
-        self._queries: list[Query] = []
-        self._failures: list[Failure] = []
+        self._known = KnownTasks(start.examples, shared=known)
+        train = (query for query in existing if query.split is Split.TRAIN)
+        self._shown = [query.instruction for query in train if query.apps == start.apps]
+        self.queries: list[Query] = []
+        self.failures: list[Failure] = []
 
-    async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> NewQueries:
+    async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> None:
         """Ask until there are `wanted` tasks, at most `SPARE_REQUESTS` times more than needed."""
-        heldout = sorted(set(self._start.apps) & set(heldout_apps))
-        if heldout:
-            self._fail(self._start.id, f"training must not see the app {heldout[0]}: it is held out", FailureClass.TASK)
-            return self._made()
-        for number in range(-(-wanted // BATCH) + SPARE_REQUESTS):
-            if len(self._queries) >= wanted:
-                break
-            if not await self._ask(min(BATCH, wanted - len(self._queries)), seed + number):
-                return self._made()
-        if len(self._queries) < wanted:
-            text = f"only {len(self._queries)} of {wanted} tasks: the others were refused"
-            self._fail(self._start.id, text, FailureClass.TASK)
-        return self._made()
+        if heldout := sorted(set(self._start.apps) & set(heldout_apps)):
+            self.fail(self._start.id, f"training must not see the app {heldout[0]}: it is held out")
+            return
 
-    async def _ask(self, count: int, seed: int) -> bool:
-        """Ask once; False if the model gave no answer."""
-        shown = [*self._shown, *(query.instruction for query in self._queries)]
+        async def ask(count: int, number: int) -> int:
+            before = len(self.queries)
+            shown = [*self._shown, *(query.instruction for query in self.queries)]
+            for task in await self._proposer.propose(self._start, shown, count, seed + number):
+                if len(self.queries) - before < count:
+                    self._admit(task)
+            return len(self.queries) - before
+
         try:
-            tasks = await self._proposer.propose(self._start, shown, count, seed)
+            if await ask_until(wanted, SPARE_REQUESTS, ask):
+                text = f"only {len(self.queries)} of {wanted} tasks: the others were refused"
+                self.fail(self._start.id, text)
         except StageError as error:
-            self._fail(self._start.id, str(error), error.failure_class)
-            return False
-        for task in tasks:
-            if count == 0:
-                break
-            count -= self._admit(task)
-        return True
+            self.fail(self._start.id, str(error), error.failure_class)
 
-    def _admit(self, task: ProposedTask) -> bool:
+    def _admit(self, task: ProposedTask) -> None:
         text = one_line(task.instruction)
-        reason = why_no_task(task.instruction, text) or self._repetition(text)
+        reason, similar = why_no_task(task.instruction, text), self._known.find(text)
+        if similar and not reason:
+            how = "the same words as" if similar.same_words else "nearly the same words as"
+            reason = f'{how} "{similar.text[:LONGEST_QUOTE]}"'
         if reason:
-            self._fail(
-                content_id("proposal", self._start.id, text), f"{reason}: {text[:_LONGEST_QUOTE]}", FailureClass.TASK
-            )
-            return False
+            self.fail(content_id("proposal", self._start.id, text), f"{reason}: {text[:LONGEST_QUOTE]}")
+            return
         self._known.add(text)
         version = self._proposer.version(self._start)
-        self._queries.append(proposed_query(self._start, text, task.difficulty, version, self._origin))
-        return True
+        self.queries.append(_proposed_query(self._start, text, task.difficulty, version, self._origin))
 
-    def _repetition(self, text: str) -> str:
-        similar = self._known.find(text)
-        if similar is None:
-            return ""
-        how = "the same words as" if similar.same_words else "nearly the same words as"
-        return f'{how} "{similar.text[:_LONGEST_QUOTE]}"'
-
-    def _made(self) -> NewQueries:
-        return NewQueries(tuple(self._queries), tuple(self._failures))
-
-    def _fail(self, input_id: str, message: str, failure_class: FailureClass) -> None:
+    def fail(self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
         version, text = self._proposer.version(self._start), f"{self._start.source}: {message}"
-        self._failures.append(failure(input_id, text, self._origin, version, failure_class, stage=STAGE))
+        self.failures.append(failure(input_id, text, self._origin, version, failure_class, stage=STAGE))
 
 
-def _without_repetitions(
-    made: Sequence[NewQueries], proposer: TaskProposer, starts: Sequence[StartingPoint], origin: Origin
-) -> NewQueries:
-    """The tasks of all starting points; of two tasks with the same words on one platform the second is refused."""
-    queries: dict[tuple[str, str], Query] = {}
-    failures: list[Failure] = []
-    for each, start in zip(made, starts, strict=True):
-        failures += each.failures
-        for query in each.queries:
-            key = (query.platform, query.instruction.casefold())
-            if key in queries:
-                quoted = query.instruction[:_LONGEST_QUOTE]
-                text = f"{start.source}: the same words as on another starting point: {quoted}"
-                failures.append(failure(query.query_id, text, origin, proposer.version(start), stage=STAGE))
-            else:
-                queries[key] = query
-    return NewQueries(tuple(queries.values()), tuple(failures))
-
-
-def why_no_task(proposed: str, text: str) -> str:
-    """Why a text cannot be a task; empty if it can."""
-    if len(proposed) > LONGEST_TASK:
-        return f"it has {len(proposed)} characters; at most {LONGEST_TASK} are allowed"
-    if len(text.split()) < _FEWEST_WORDS:
-        return "it is no sentence"
-    if _EXCUSE.match(text):
-        return "it is an excuse and no task"
-    placeholder = _PLACEHOLDER.search(text)
-    return f'"{placeholder[0]}" is a placeholder' if placeholder else ""
-
-
-def proposed_query(start: StartingPoint, text: str, difficulty: int, version: str, origin: Origin) -> Query:
-    """A training query for a proposed task.
-
-    Args:
-        start: the starting point of the task.
-        text: its instruction.
-        difficulty: 1 to 3.
-        version: prompt and model that made it.
-        origin: common columns.
-    """
+def _proposed_query(start: StartingPoint, text: str, difficulty: int, version: str, origin: Origin) -> Query:
     # Each proposal has its own task name: without slots, the name alone makes its goal different from others.
     task = f"{start.source}.{content_id(start.platform, start.apps, start.start_state, text.casefold())[:12]}"
     return Query(
@@ -248,7 +180,7 @@ def decide_proposal(
 ) -> DecidedProposal | None:
     """Decide about a proposed task; None if the attempt is inconclusive.
 
-    An attempt that an environment or a model ended, or that no critic could judge, says nothing.
+    An attempt that an environment or a model ended, or that no critic could judge, decides nothing.
 
     Args:
         query: the proposed task.
@@ -260,81 +192,9 @@ def decide_proposal(
         return None
     feasible = judgement is not None and judgement.correct
     columns = {"validation": FEASIBLE if feasible else INFEASIBLE, **origin.common(made_by=query.made_by)}
-    decided = query.model_copy(update=columns)
-    return DecidedProposal(decided, None if feasible else _refusal(decided, trajectory, origin))
-
-
-def _refusal(query: Query, trajectory: Trajectory, origin: Origin) -> Failure:
-    reason = trajectory.failure_message or "the attempt was judged incorrect"
-    message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
-    return failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)
-
-
-class SimilarTask(NamedTuple):
-    """A task with the same or nearly the same words."""
-
-    text: str
-    same_words: bool
-    """Whether the words are the same; case, spacing and punctuation are ignored."""
-
-
-class KnownTasks:
-    """The existing instructions; more may be added."""
-
-    def __init__(self, instructions: Iterable[str] = (), beside: KnownTasks | None = None) -> None:
-        """Keep the first of equal instructions.
-
-        Args:
-            instructions: the first ones.
-            beside: further instructions, which are shared with others; nothing is added to them.
-
-        Raises:
-            BadInputError: the package datasketch is not installed.
-        """
-        try:
-            from datasketch import MinHash, MinHashLSH
-        except ImportError:
-            text = "proposed tasks need datasketch, which finds repetitions: pip install 'trajmill[curate]'"
-            raise BadInputError(text) from None
-        self._beside = beside
-        self._by_words: dict[tuple[str, ...], str] = {}
-        self._index = MinHashLSH(threshold=_LOOKED_AT, num_perm=_PERMUTATIONS)
-        self._empty = MinHash(num_perm=_PERMUTATIONS)
-        for instruction in instructions:
-            self.add(instruction)
-
-    def add(self, instruction: str) -> None:
-        """Add an instruction."""
-        words = _words(instruction)
-        if words not in self._by_words:
-            self._by_words[words] = instruction
-            self._index.insert(words, self._sketch(words))
-
-    def find(self, instruction: str) -> SimilarTask | None:
-        """The task with the same words, else the most similar task from `TOO_SIMILAR` on, else None."""
-        words = _words(instruction)
-        own = self._same(words) or self._most_alike(words)
-        beside = self._beside.find(instruction) if self._beside else None
-        return next((found for found in (own, beside) if found and found.same_words), own or beside)
-
-    def _same(self, words: tuple[str, ...]) -> SimilarTask | None:
-        return SimilarTask(self._by_words[words], True) if words in self._by_words else None
-
-    def _most_alike(self, words: tuple[str, ...]) -> SimilarTask | None:
-        found = ((_shared(words, other), self._by_words[other]) for other in self._index.query(self._sketch(words)))
-        share, text = max(found, default=(0.0, ""))
-        return SimilarTask(text, False) if share >= TOO_SIMILAR else None
-
-    def _sketch(self, words: tuple[str, ...]) -> MinHash:
-        sketch = self._empty.copy()
-        sketch.update_batch([word.encode() for word in sorted(set(words))])
-        return sketch
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(text.casefold()))
-
-
-def _shared(mine: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """The Jaccard similarity of two sets of words."""
-    return len({*mine} & {*other}) / max(len({*mine} | {*other}), 1)
+    decided, refusal = query.model_copy(update=columns), None
+    if not feasible:
+        reason = trajectory.failure_message or "the attempt was judged incorrect"
+        message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
+        refusal = failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)
+    return DecidedProposal(decided, refusal)

@@ -13,15 +13,14 @@ from trajmill.schemas.record import Record, content_id
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.models.base import ChatModel, MessagePart
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
-from trajmill.stages.queries.proposals.starts import StartingPoint, TaskSuccess
+from trajmill.stages.queries.proposals.known import BATCH
+from trajmill.stages.queries.proposals.starts import StartingPoint
 
 ROLE = "writer"
 RELIABLE = 0.7
-"""From this success on, the policy does a task reliably."""
+"""Lowest success of a task that the policy does reliably."""
 FAILING = 0.25
 """Below this success, it fails at a task."""
-BATCH = 10
-"""Most tasks in one request."""
 TEMPERATURE = 0.8
 _MOST_LISTED = 30
 """Most tasks of a kind in a prompt; the newest are listed."""
@@ -51,15 +50,13 @@ class ProposalPrompts(NamedTuple):
 
 
 def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
-    """Read the prompts from the user's own files; without a file, the prompt of the package.
+    """Read the prompts from the user's files; without a file, the prompt of the package.
 
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.
     """
-    return ProposalPrompts(
-        load_prompt(_PACKAGE, "writer_curriculum-1", curriculum),
-        load_prompt(_PACKAGE, "writer_screen-1", screen),
-    )
+    own = load_prompt(_PACKAGE, "writer_curriculum-1", curriculum)
+    return ProposalPrompts(own, load_prompt(_PACKAGE, "writer_screen-1", screen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +67,19 @@ class TaskProposer:
     prompts: ProposalPrompts = field(default_factory=proposal_prompts)
 
     def version(self, start: StartingPoint) -> str:
-        """Prompt and model; stored with every task that it proposes for a starting point."""
+        """Return prompt and model, as stored with every task of a starting point."""
         return self._prompted(start).version
 
     async def propose(
         self, start: StartingPoint, known: Sequence[str], count: int, seed: int
     ) -> tuple[ProposedTask, ...]:
-        """About `count` tasks as the model wrote them, not yet checked.
+        """Return about `count` tasks as the model wrote them, not yet checked.
 
         Args:
             start: the starting point of the tasks.
             known: existing instructions, which are shown to the model; none may be held out.
             count: number of tasks to ask for.
-            seed: another seed gives other tasks.
+            seed: decides on the proposals.
 
         Raises:
             ModelFailure: no valid answer.
@@ -94,9 +91,13 @@ class TaskProposer:
             "known": _listed(known),
             "count": str(count),
         }
-        if start.screen is None:
-            fields |= _progress(start.successes)
-        screen: tuple[MessagePart, ...] = () if start.screen is None else ("\nThe screen:\n", start.screen)
+        screen: tuple[MessagePart, ...] = ()
+        if start.screen is not None:
+            screen = ("\nThe screen:\n", start.screen)
+        else:
+            ranges = {"reliable": (RELIABLE, 2.0), "sometimes": (FAILING, RELIABLE), "failing": (-1.0, FAILING)}
+            for name, (low, high) in ranges.items():
+                fields[name] = _listed([task.instruction for task in start.successes if low <= task.success < high])
         request_seed = int(content_id("propose", start.id, seed), 16) % 2**31
         sampling = Sampling(TEMPERATURE, seed=request_seed, max_tokens=_MAX_TOKENS)
         prompted = self._prompted(start)
@@ -104,14 +105,6 @@ class TaskProposer:
 
     def _prompted(self, start: StartingPoint) -> PromptedModel:
         return PromptedModel(self.model, self.prompts.curriculum if start.screen is None else self.prompts.screen)
-
-
-def _progress(successes: Sequence[TaskSuccess]) -> dict[str, str]:
-    reliable = [task for task in successes if task.success >= RELIABLE]
-    failing = [task for task in successes if task.success < FAILING]
-    sometimes = [task for task in successes if FAILING <= task.success < RELIABLE]
-    named = {"reliable": reliable, "sometimes": sometimes, "failing": failing}
-    return {name: _listed([task.instruction for task in found]) for name, found in named.items()}
 
 
 def _listed(instructions: Sequence[str]) -> str:

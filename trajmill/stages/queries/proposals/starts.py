@@ -44,7 +44,7 @@ class HumanTask(Record):
 
 
 def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
-    """The tasks of a file, in order; empty lines are ignored.
+    """Read the tasks of a file, in order; empty lines are ignored.
 
     Raises:
         BadInputError: the file cannot be read or has no task, or a line is not a task.
@@ -55,22 +55,22 @@ def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
         raise BadInputError(f"{path}: example tasks cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BadInputError(f"{path}: example tasks are not UTF-8 (byte {error.start})") from None
-    tasks = tuple(_task(line, f"{path}:{number}") for number, line in enumerate(text.split("\n"), 1) if line.strip())
+    tasks: list[HumanTask] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            tasks.append(HumanTask.model_validate(json.loads(line)))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise BadInputError(f"{path}:{number}: no JSON object ({error}); write one task per line") from None
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"])) or "task"
+            wanted = '{"instruction": ..., "platform": "phone", "apps": [...]}'
+            raise BadInputError(f"{path}:{number}: {field}: {first['msg']}; a task is {wanted}") from None
     if not tasks:
         raise BadInputError(f"{path}: no example task; write one JSON object per line")
-    return tasks
-
-
-def _task(line: str, where: str) -> HumanTask:
-    try:
-        return HumanTask.model_validate(json.loads(line))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadInputError(f"{where}: no JSON object ({error}); write one task per line") from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or "task"
-        wanted = '{"instruction": ..., "platform": "phone", "apps": [...]}'
-        raise BadInputError(f"{where}: {field}: {first['msg']}; a task is {wanted}") from None
+    return tuple(tasks)
 
 
 class TaskSuccess(NamedTuple):
@@ -112,11 +112,9 @@ class StartingPoint(NamedTuple):
 def curriculum_starting_points(
     tasks: Iterable[HumanTask], successes: Iterable[TaskSuccess] = ()
 ) -> tuple[StartingPoint, ...]:
-    """One starting point for the tasks of each set of apps and start state, in order of their first task (CODA 3.4).
+    """Make one starting point per set of apps and start state, in order of their first task (CODA 3.4).
 
-    Args:
-        tasks: tasks that people wrote.
-        successes: the success so far; tasks of other apps are ignored.
+    Successes at tasks of other apps are ignored.
     """
     examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
     for task in tasks:
@@ -131,7 +129,7 @@ def curriculum_starting_points(
 
 
 def in_turn(starts: Sequence[StartingPoint], wanted: int, round_number: int) -> Sequence[StartingPoint]:
-    """At most `wanted` starting points, which get a task in this round; over the rounds all take turns."""
+    """Return at most `wanted` starting points for this round; over the rounds all take turns."""
     first = (round_number - 1) * wanted % len(starts) if starts else 0
     return [*starts[first:], *starts[:first]][:wanted]
 
@@ -165,31 +163,27 @@ async def start_screens(
         at_once: environments of a platform that are open at the same time.
     """
     pools = {platform: EnvironmentPool(factory(platform), at_once) for platform in {each.platform for each in starts}}
+    screens: dict[str, Observation] = {}
+
+    async def read(start: StartingPoint) -> Failure | None:
+        tried, reason = 0, EnvironmentFailure("no environment is to be tried", FailureClass.SETUP)
+        while tried < limits.environment_tries:
+            tried += 1
+            try:
+                async with pools[start.platform].lease() as environment:
+                    screens[start.id] = await _reset(start, environment, seed(start), limits.seconds, origin)
+                    return None
+            except EnvironmentFailure as error:
+                reason = error
+        message = f"{', '.join(start.apps) or start.platform}: the start state cannot be reached: {reason}"
+        return failure(start.id, message, origin, STAGE, reason.failure_class, tried, STAGE)
+
     try:
-        readings = (_first_screen(start, pools[start.platform], seed(start), limits, origin) for start in starts)
-        seen = dict(zip([start.id for start in starts], await asyncio.gather(*readings), strict=True))
+        failed = await asyncio.gather(*map(read, starts))
     finally:
         for pool in pools.values():
             await pool.close()
-    return StartScreens(
-        {start: screen for start, screen in seen.items() if isinstance(screen, Observation)},
-        tuple(failure for failure in seen.values() if isinstance(failure, Failure)),
-    )
-
-
-async def _first_screen(
-    start: StartingPoint, pool: EnvironmentPool, seed: int, limits: Limits, origin: Origin
-) -> Observation | Failure:
-    tried, reason = 0, EnvironmentFailure("no environment is to be tried", FailureClass.SETUP)
-    while tried < limits.environment_tries:
-        tried += 1
-        try:
-            async with pool.lease() as environment:
-                return await _reset(start, environment, seed, limits.seconds, origin)
-        except EnvironmentFailure as error:
-            reason = error
-    message = f"{', '.join(start.apps) or start.platform}: the start state cannot be reached: {reason}"
-    return failure(start.id, message, origin, STAGE, reason.failure_class, tried, STAGE)
+    return StartScreens(screens, tuple(each for each in failed if each))
 
 
 async def _reset(

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError, StageError
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
-from trajmill.stages.environments.simulated.app_files.check import ReadFiles, read_with_builtin
+from trajmill.stages.environments.simulated.app_files.check import read_with_builtin
 from trajmill.stages.environments.simulated.app_files.loader import Mistake, NodePath, YamlFile
 from trajmill.stages.environments.simulated.app_files.references import names_in
 from trajmill.stages.environments.simulated.drawing.canvas import undrawn
-from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
+from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
 from trajmill.stages.queries.tasks.sampling import SlotChoice, TaskGoal, paths
 from trajmill.stages.queries.tasks.source import SimulatedValidator
@@ -37,98 +37,72 @@ class _FileTask(NamedTuple):
 
 
 def check_app_files(files: Sequence[Path]) -> list[Mistake]:
-    """All mistakes in app and errand files, which are read together with the built-in ones.
+    """Return all mistakes in app and errand files, which are read together with the built-in ones.
 
-    Tasks are walked on a simulated device if all files can be read; each path, and each value of each slot.
+    If all files can be read, each path of each task, and each value of each slot, is walked on a simulated device.
     """
     found = read_with_builtin(files)
     if found.mistakes:
         return list(found.mistakes)
     named = {str(path) for path in files}
-    sources = [*(file.source for file in found.apps), *(file.source for file in found.errands)]
-    world = _world(found)
-    return [
-        *(mistake for source in sources if source.file in named for mistake in _undrawn_letters(source)),
-        *(mistake for task in _tasks(found, world) if task.source.file in named for mistake in _check(task, world)),
-    ]
-
-
-def _undrawn_letters(source: YamlFile) -> Iterator[Mistake]:
-    for path, text in _texts(source.data, ()):
-        if letters := undrawn(text):
-            yield source.mistake(path, f"`{letters}` cannot be drawn on a screen; write it in other letters")
+    sources = {file.spec.app: file.source for file in found.apps}
+    sources |= {file.spec.errand: file.source for file in found.errands}
+    apps = {file.spec.app: file.spec for file in found.apps}
+    world = World(apps, {file.spec.errand: file.spec for file in found.errands})
+    mistakes: list[Mistake] = []
+    for source in sources.values():
+        for path, text in _texts(source.data, ()) if source.file in named else ():
+            if letters := undrawn(text):
+                advice = f"`{letters}` cannot be drawn on a screen; write it in other letters"
+                mistakes.append(source.mistake(path, advice))
+    for graph in world.tasks():
+        home, _, name = graph.name.partition(".")
+        if sources[home].file in named:
+            mistakes += _check(_FileTask(sources[home], name, graph), world)
+    return mistakes
 
 
 def _texts(data: Any, path: NodePath) -> Iterator[tuple[NodePath, str]]:
     match data:
         case str():
             yield path, data
-        case dict():
-            for key, value in data.items():
+        case dict() | list():
+            for key, value in data.items() if isinstance(data, dict) else enumerate(data):
                 yield from _texts(value, (*path, key))
-        case list():
-            for index, value in enumerate(data):
-                yield from _texts(value, (*path, index))
-
-
-def _world(files: ReadFiles) -> World:
-    return World(
-        {file.spec.app: file.spec for file in files.apps}, {file.spec.errand: file.spec for file in files.errands}
-    )
-
-
-def _tasks(files: ReadFiles, world: World) -> Iterator[_FileTask]:
-    sources = {file.spec.app: file.source for file in files.apps}
-    sources |= {file.spec.errand: file.source for file in files.errands}
-    for graph in world.tasks():
-        home, _, name = graph.name.partition(".")
-        yield _FileTask(sources[home], name, graph)
 
 
 def _check(task: _FileTask, world: World) -> Iterator[Mistake]:
     yield from _unused_slots(task)
-    holds, walked = 0, 0
-    for sample in _samples(task.graph):
-        asked = ", ".join(f"{name} = {value}" for name, value in sample.asked.items())
+    validator, holds, walked = SimulatedValidator(world), 0, 0
+    for goal in _goals(task.graph):
+        asked = ", ".join(f"{name} = {value}" for name, value in goal.asked.items())
         try:
-            query = _query(sample)
+            query = asyncio.run(draft(Candidate(goal, Split.TRAIN, False, 0), GrammarWriter(), _ORIGIN))
         except (BadInputError, StageError) as error:
             yield task.mistake((), f"{error} (with {asked}); correct the task")
             return
         walked += 1
-        if _is_done(world, query):
+        # A goal that holds at the start is met by a path of no operation.
+        if validator.walk(query.model_copy(update={"path": query.path[-1:]})) is None:
             holds += 1
-        elif reason := SimulatedValidator(world).walk(query):
+        elif reason := validator.walk(query):
             yield task.mistake(("goal",), f"with {asked or 'no value'}: {reason}; correct the goal, or what widgets do")
             return
     if holds == walked:
         yield task.mistake(("goal",), "the goal holds before anything is done; let it ask for a change")
 
 
-def _samples(task: TaskGraph) -> Iterator[TaskGoal]:
-    """Each path with the first value of each of its slots, then each other value of each slot on the first path."""
-    for path in islice(paths(task), _MOST_PATHS):
+def _goals(task: TaskGraph) -> Iterator[TaskGoal]:
+    """Yield each path with the first value of each of its slots, then the first path with every other value."""
+    for number, path in enumerate(islice(paths(task), _MOST_PATHS)):
         slots = [slot for slot in task.slots if slot.is_free and (not slot.spec.optional or slot.page in path)]
-        yield TaskGoal(task, path, _choices(slots))
-    path = paths(task)[0]
-    slots = [slot for slot in task.slots if slot.is_free and (not slot.spec.optional or slot.page in path)]
-    for slot in slots:
+        chosen = {slot.spec.name: SlotChoice(slot, slot.values[0]) for slot in slots if slot.values}
+        yield TaskGoal(task, path, tuple(chosen.values()))
+        if number == 0:
+            first, of_first = path, chosen
+    for name, (slot, _) in of_first.items():
         for value in islice(slot.values, 1, _MOST_VALUES):
-            yield TaskGoal(task, path, _choices(slots, {slot.spec.name: value}))
-
-
-def _choices(slots: Sequence[TaskSlot], instead: dict[str, Scalar] | None = None) -> tuple[SlotChoice, ...]:
-    chosen = instead or {}
-    return tuple(SlotChoice(slot, chosen.get(slot.spec.name, slot.values[0])) for slot in slots if slot.values)
-
-
-def _query(goal: TaskGoal) -> Query:
-    return asyncio.run(draft(Candidate(goal, Split.TRAIN, False, 0), GrammarWriter(), _ORIGIN))
-
-
-def _is_done(world: World, query: Query) -> bool:
-    """Whether the goal holds at the start: a path of no operation meets it."""
-    return SimulatedValidator(world).walk(query.model_copy(update={"path": query.path[-1:]})) is None
+            yield TaskGoal(task, first, tuple({**of_first, name: SlotChoice(slot, value)}.values()))
 
 
 def _unused_slots(task: _FileTask) -> Iterator[Mistake]:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.stages.environments.simulated.annotations import PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.app_files.app_spec import TaskSpec
-from trajmill.stages.queries.explicit import listed
-from trajmill.stages.queries.templates import Variant, parse_template, tidy
+from trajmill.stages.queries.templates import Variant, listed, parse_template, tidy
 
 CLAUSES = "clauses"
 """Name of the placeholder for the clauses in a template."""
@@ -22,7 +21,7 @@ class Clause(NamedTuple):
     slot: str
     variant: Variant
     words: str
-    """The clause with its alternatives decided and its slot filled in, without an `and` before it."""
+    """The expanded clause, without an `and` before it."""
 
 
 class Phrasing(NamedTuple):
@@ -43,6 +42,16 @@ class Phrasing(NamedTuple):
         clauses = sorted(f"{clause.slot}/{clause.variant.id}" for clause in self.clauses)
         return " ".join([f"{self.task}/{self.template.id}", *clauses])
 
+    def expand(self) -> str:
+        """Return the instruction."""
+        rng, clauses = Random(self.seed), ""
+        if self.clauses:
+            words = [clause.words for clause in self.clauses]
+            joined = listed(words) if rng.random() < 0.5 else ", ".join(words)
+            # In the middle of a sentence the clauses have a comma on both sides.
+            clauses = f", {joined}" if self.template.text.rstrip().endswith(f"{{{CLAUSES}}}") else f", {joined},"
+        return tidy(self.template.expand(self.task, {**self.said, CLAUSES: clauses}, rng))
+
 
 def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) -> Phrasing:
     """Draw the phrasing of one query; `heldout` takes a held-out template and, where there are any, held-out clauses.
@@ -51,8 +60,7 @@ def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: i
         StageError: no template or no clause expresses the wanted values.
         BadInputError: a template cannot be parsed.
     """
-    rng = Random(seed)
-    task = metadata.task
+    rng, task = Random(seed), metadata.task
     spoken = [slot for slot in metadata.constraints if slot.words]
     said = {slot.name: rng.choice(slot.words) for slot in spoken}
     template = _draw_template(spec, task, spoken, heldout, rng)
@@ -64,28 +72,11 @@ def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: i
     return Phrasing(task, template, tuple(clauses), said, rng.getrandbits(32))
 
 
-def expand_phrasing(phrasing: Phrasing) -> str:
-    """The instruction; equal phrasings give equal instructions."""
-    rng = Random(phrasing.seed)
-    words = {**phrasing.said, CLAUSES: _clauses(phrasing, rng)}
-    return tidy(parse_template(phrasing.template.text, phrasing.task).expand(words, rng))
-
-
-def _clauses(phrasing: Phrasing, rng: Random) -> str:
-    if not phrasing.clauses:
-        return ""
-    words = [clause.words for clause in phrasing.clauses]
-    joined = listed(words) if rng.random() < 0.5 else ", ".join(words)
-    # In the middle of a sentence the clauses have a comma on both sides.
-    return f", {joined}" if phrasing.template.text.rstrip().endswith(f"{{{CLAUSES}}}") else f", {joined},"
-
-
 def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:
     required = {slot.name for slot in spoken if not slot.optional}
     optional = {slot.name for slot in spoken if slot.optional}
-    variants = _variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout)
     fitting = []
-    for variant in variants:
+    for variant in _variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
         names = parse_template(variant.text, task).names()
         leaves_room = CLAUSES in names or optional <= names
         if required <= names <= required | optional | {CLAUSES} and leaves_room:
@@ -102,17 +93,13 @@ def _draw_clause(
 ) -> Clause:
     variants = _variants(spec.heldout_clauses.get(slot.name, ()), True) if heldout else []
     variants = variants or _variants(spec.clauses.get(slot.name, ()), False)
-    fitting = [variant for variant in variants if _says(variant, task, slot)]
+    # A clause without the slot's name means that an option is on.
+    is_on = slot.is_option and slot.value == "on"
+    fitting = [each for each in variants if is_on or slot.name in parse_template(each.text, task).names()]
     if not fitting:
         raise StageError(f"{task}: no clause says {slot.name} = {slot.value}", FailureClass.TASK)
     variant = rng.choice(fitting)
-    words = parse_template(variant.text, task).expand(said, rng).strip()
-    return Clause(slot.name, variant, words.removeprefix("and "))
-
-
-def _says(variant: Variant, task: str, slot: SlotValue) -> bool:
-    # A clause without the slot's name means that an option is on.
-    return slot.name in parse_template(variant.text, task).names() or (slot.is_option and slot.value == "on")
+    return Clause(slot.name, variant, variant.expand(task, said, rng).strip().removeprefix("and "))
 
 
 def _variants(texts: Sequence[str], heldout: bool) -> list[Variant]:

@@ -18,8 +18,8 @@ from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
 from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written, difficulty, step_limit
-from trajmill.stages.queries.explicit import explicit_instruction
-from trajmill.stages.queries.tasks.phrasing import draw_phrasing, expand_phrasing
+from trajmill.stages.queries.tasks.phrasing import draw_phrasing
+from trajmill.stages.queries.templates import explicit_instruction
 
 PATH_CAP = 1000
 """Most paths of a DAG that are sampled from: the first ones."""
@@ -33,15 +33,10 @@ Path = tuple[str, ...]
 
 
 class SlotChoice(NamedTuple):
-    """A slot and the value that the query asks for."""
+    """A slot and its wanted value."""
 
     slot: TaskSlot
     value: Scalar
-
-    @property
-    def name(self) -> str:
-        """The slot's name."""
-        return self.slot.spec.name
 
 
 class TaskGoal(NamedTuple):
@@ -60,12 +55,12 @@ class TaskGoal(NamedTuple):
     @property
     def asked(self) -> dict[str, Scalar]:
         """The value by slot."""
-        return {choice.name: choice.value for choice in self.choices}
+        return {choice.slot.spec.name: choice.value for choice in self.choices}
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for goals that ask for the same thing, whatever their path."""
-        return tuple((choice.name, repr(choice.value)) for choice in self.choices)
+        return tuple((name, repr(value)) for name, value in self.asked.items())
 
     @property
     def metadata(self) -> PathMetadata:
@@ -73,7 +68,7 @@ class TaskGoal(NamedTuple):
         return path_metadata(self.graph, self.path, self.asked)
 
     def facts(self) -> GoalFacts:
-        """The facts for a language model, with all values of all slots of the task."""
+        """Return the facts for a language model, with all values of all slots of the task."""
         return GoalFacts(self.metadata, known_slots(self.graph, self.asked))
 
     def worded(self, heldout: bool, seed: int) -> Written:
@@ -81,10 +76,10 @@ class TaskGoal(NamedTuple):
         metadata = self.metadata
         phrasing = draw_phrasing(self.graph.spec, metadata, heldout, seed)
         raw = explicit_instruction(metadata)
-        return Written(raw, expand_phrasing(phrasing), phrasing.id, phrasing.said, "grammar-1")
+        return Written(raw, phrasing.expand(), phrasing.id, phrasing.said, "grammar-1")
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """The columns that words do not decide; raises BadInputError if the path does not belong to the task."""
+        """Return the other columns; raises BadInputError if the path does not belong to the task."""
         metadata, apps = self.metadata, apps_of(self.path)
         path = reference_path(self.graph, self.path, self.asked)
         return QueryPlan(
@@ -106,15 +101,15 @@ class TaskGoal(NamedTuple):
 
 
 class TaskSides(NamedTuple):
-    """The tasks that training may use, and those that touch an app that it never sees."""
+    """The tasks for training, and those that touch an unseen app."""
 
-    trained: tuple[TaskGraph, ...]
-    heldout: tuple[TaskGraph, ...]
-    validation: tuple[TaskGraph, ...]
+    trained: list[TaskGraph]
+    heldout: list[TaskGraph]
+    validation: list[TaskGraph]
 
 
 def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: Collection[str] = ()) -> TaskSides:
-    """Put aside every task that touches a held-out app, then every one that touches an app of the validation queries.
+    """Set aside every task that touches a held-out app, then every one that touches an app for validation.
 
     Raises:
         BadInputError: there is no such app.
@@ -123,12 +118,12 @@ def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: C
         for name in names:
             if name not in world.apps:
                 raise BadInputError(f"{key}: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
-    sides: dict[str, list[TaskGraph]] = {"trained": [], "heldout": [], "validation": []}
+    sides = TaskSides([], [], [])
     for task in world.tasks():
         apps = set(apps_of(task.graph))
-        touched = "heldout" if apps & set(heldout_apps) else "validation" if apps & set(validation_apps) else "trained"
-        sides[touched].append(task)
-    return TaskSides(*(tuple(tasks) for tasks in sides.values()))
+        side = sides.validation if apps & set(validation_apps) else sides.trained
+        (sides.heldout if apps & set(heldout_apps) else side).append(task)
+    return sides
 
 
 def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...]:
@@ -148,12 +143,12 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...
 
 
 def apps_of(pages: Iterable[str]) -> tuple[str, ...]:
-    """The apps that pages belong to, in order of their first page."""
+    """Return the apps of pages, in order of their first page."""
     return tuple(dict.fromkeys(place_of(page).app for page in pages))
 
 
 def paths(task: TaskGraph) -> tuple[Path, ...]:
-    """The start-to-end paths of a task's DAG."""
+    """Return the start-to-end paths of a task's DAG."""
     ends = [page for page in task.graph if task.graph.out_degree(page) == 0]
     if task.start in ends:
         return ((task.start,),)
@@ -163,7 +158,7 @@ def paths(task: TaskGraph) -> tuple[Path, ...]:
 def sample(task: TaskGraph, candidates: Sequence[Path], rng: Random) -> TaskGoal:
     """Draw one of the `candidates` and slot values: all required slots, up to three of the optional ones on the path.
 
-    A task without required slots gets at least one optional slot, because it would ask for nothing otherwise.
+    A task without required slots gets at least one optional slot; otherwise it would ask for nothing.
 
     Raises:
         StageError: a slot has no value to ask for.
@@ -172,20 +167,17 @@ def sample(task: TaskGraph, candidates: Sequence[Path], rng: Random) -> TaskGoal
     free = [slot for slot in task.slots if slot.is_free]
     required = [slot for slot in free if not slot.spec.optional]
     optional = [slot for slot in free if slot.spec.optional and slot.page in path]
-    asked = {slot.spec.name for slot in (*required, *_drawn(optional, rng, at_least=0 if required else 1))}
-    return TaskGoal(
-        task, path, tuple(SlotChoice(slot, _value(task, slot, rng)) for slot in free if slot.spec.name in asked)
-    )
-
-
-def _drawn(optional: Sequence[TaskSlot], rng: Random, at_least: int) -> list[TaskSlot]:
     drawn = [slot for slot in optional if rng.random() < OPTIONAL_PROBABILITY]
-    if len(drawn) < at_least and optional:
-        return [rng.choice(optional)]
-    return drawn if len(drawn) <= OPTIONAL_CAP else rng.sample(drawn, OPTIONAL_CAP)
-
-
-def _value(task: TaskGraph, slot: TaskSlot, rng: Random) -> Scalar:
-    if not slot.values:
-        raise StageError(f"{task.name}: the slot {slot.spec.name} has no value to ask for", FailureClass.TASK)
-    return rng.choice(slot.values)
+    if not (drawn or required) and optional:
+        drawn = [rng.choice(optional)]
+    elif len(drawn) > OPTIONAL_CAP:
+        drawn = rng.sample(drawn, OPTIONAL_CAP)
+    asked = {slot.spec.name for slot in (*required, *drawn)}
+    choices: list[SlotChoice] = []
+    for slot in free:
+        if slot.spec.name in asked:
+            if not slot.values:
+                text = f"{task.name}: the slot {slot.spec.name} has no value to ask for"
+                raise StageError(text, FailureClass.TASK)
+            choices.append(SlotChoice(slot, rng.choice(slot.values)))
+    return TaskGoal(task, path, tuple(choices))

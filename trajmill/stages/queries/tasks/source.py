@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -28,13 +28,7 @@ from trajmill.stages.queries.base import (
 )
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.splits import (
-    HELDOUT_GOALS,
-    SPARE_GOALS,
-    is_held_out_phrasing,
-    rephrasings,
-    share_goals,
-)
+from trajmill.stages.queries.splits import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.tasks.sampling import TaskGoal, divide_tasks, draw_goals
 
 _FRESH_GOALS = 4 * SPARE_GOALS
@@ -51,27 +45,62 @@ class TaskSource(NamedTuple):
     validator: SimulatedValidator
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Goals of all splits; equal contexts give equal goals.
+        """Return goals of all splits; equal contexts give equal goals.
 
         Raises:
             BadInputError: an app to hold out does not exist.
         """
-        settings, drawn = self.settings, _Drawn(context)
+        settings, fresh = self.settings, context.fresh
+        seed: tuple[Hashable, ...] = ("fresh", fresh.seed) if fresh else ("generate", context.seed)
+        failures: list[Failure] = []
+
+        def derive(*parts: Hashable) -> int:
+            return int(content_id(*seed, *parts), 16)
+
+        def draw(tasks: Sequence[TaskGraph], of_task: int) -> list[tuple[TaskGoal, ...]]:
+            drawn: list[tuple[TaskGoal, ...]] = []
+            for task in tasks:
+                try:
+                    drawn.append(draw_goals(task, of_task, Random(derive(task.name, "goals"))))
+                except StageError as error:
+                    refusal = failure(task.name, str(error), context.origin, "grammar-1", error.failure_class)
+                    failures.append(refusal)
+            return drawn
+
+        def offer(split: Split, number: int | None, shares: Sequence[Sequence[TaskGoal]]) -> SplitCandidates:
+            """Return the goals of a split as candidates; chance decides which tasks come first."""
+
+            def stream(goals: Sequence[TaskGoal]) -> Iterator[Candidate]:
+                """Yield every goal once, then every goal again in other words, and so on."""
+                for turn in rephrasings(split):
+                    for place, goal in enumerate(goals):
+                        words = derive(goal.task, split, goal.key, turn)
+                        yield Candidate(goal, split, is_held_out_phrasing(split, turn + place), words)
+
+            streams = [stream(goals) for goals in shares if goals]
+            Random(derive(split, "order")).shuffle(streams)
+            return SplitCandidates(split, number, streams)
+
         validation_apps = settings.validation_apps(self.world.apps)
         sides = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
-        if context.fresh:
-            goals = drawn.goals(sides.trained, _FRESH_GOALS * _share(context.fresh.wanted, sides.trained))
-            return Offer((drawn.offer(Split.TRAIN, None, goals),), walk=self.walk)
+        if fresh:
+            goals = draw(sides.trained, _FRESH_GOALS * _share(fresh.wanted, sides.trained))
+            return Offer((offer(Split.TRAIN, None, goals),), walk=self.walk)
         of_own_apps = settings.validation // 2 if validation_apps else 0
         wanted = {split: settings.wanted(split) for split in Split}
         wanted[Split.VALIDATION] -= of_own_apps
-        shares = drawn.shares(sides.trained, wanted)
-        heldout = wanted[Split.HELDOUT_APPS]
-        shares[Split.HELDOUT_APPS] = drawn.goals(sides.heldout, SPARE_GOALS * _share(heldout, sides.heldout))
-        own = drawn.goals(sides.validation, SPARE_GOALS * _share(of_own_apps, sides.validation))
-        offers = [drawn.offer(split, wanted[split], shares[split]) for split in Split]
-        offers.append(drawn.offer(Split.VALIDATION, of_own_apps, own))
-        return Offer(tuple(offers), tuple(drawn.failures), walk=self.walk)
+        of_task = {split: SPARE_GOALS * _share(wanted[split], sides.trained) for split in HELDOUT_GOALS}
+        of_task[Split.TRAIN] = _share(wanted[Split.TRAIN], sides.trained)
+        shares: dict[Split, list[tuple[TaskGoal, ...]]] = {split: [] for split in Split}
+        for goals_of_task in draw(sides.trained, SPARE_GOALS * sum(of_task.values())):
+            for split, shared in share_goals(goals_of_task, of_task).items():
+                shares[split].append(shared)
+        heldout = SPARE_GOALS * _share(wanted[Split.HELDOUT_APPS], sides.heldout)
+        shares[Split.HELDOUT_APPS] = draw(sides.heldout, heldout)
+        own = draw(sides.validation, SPARE_GOALS * _share(of_own_apps, sides.validation))
+        offers = [offer(split, wanted[split], shares[split]) for split in Split]
+        offers.append(offer(Split.VALIDATION, of_own_apps, own))
+        return Offer(tuple(offers), tuple(failures), walk=self.walk)
 
     async def walk(self, queries: Sequence[Query]) -> NewQueries:
         """Walk queries on simulated devices without faults."""
@@ -106,12 +135,12 @@ async def generate_queries(
     Args:
         world: the apps and errands with their navigation DAGs.
         settings: how many queries, and what is held out.
-        seed: decides on the goals and on the wording.
+        seed: decides goals and wording.
         origin: common columns of the rows.
         writer: a grammar or a language model.
-        validator: walks each query before it is accepted.
-        in_flight: drafts made at the same time. A writer that waits for a server needs many.
-        stand_in: writes the query if the writer fails; the writer's failure is recorded in any case.
+        validator: walks each query.
+        in_flight: drafts made at the same time; a writer that waits for a server needs many.
+        stand_in: writes the query if the writer fails; the failure is recorded in any case.
 
     Raises:
         BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
@@ -124,93 +153,35 @@ async def generate_queries(
     return made.without_leaks(settings.heldout_app_names)
 
 
-class _Drawn:
-    """Draws the goals of tasks."""
-
-    def __init__(self, context: SourceContext) -> None:
-        self._seed = ("fresh", context.fresh.seed) if context.fresh else ("generate", context.seed)
-        self._origin = context.origin
-        self.failures: list[Failure] = []
-
-    def shares(
-        self, tasks: Sequence[TaskGraph], wanted: Mapping[Split, int]
-    ) -> dict[Split, list[tuple[TaskGoal, ...]]]:
-        """Draw the goals of the tasks that training may use and give each to one split."""
-        shares: dict[Split, list[tuple[TaskGoal, ...]]] = {split: [] for split in Split}
-        of_task = {split: SPARE_GOALS * _share(wanted[split], tasks) for split in HELDOUT_GOALS}
-        of_task[Split.TRAIN] = _share(wanted[Split.TRAIN], tasks)
-        for goals in self.goals(tasks, SPARE_GOALS * sum(of_task.values())):
-            for split, shared in share_goals(goals, of_task).items():
-                shares[split].append(shared)
-        return shares
-
-    def goals(self, tasks: Sequence[TaskGraph], of_task: int) -> list[tuple[TaskGoal, ...]]:
-        """Draw goals of each task."""
-        return [self._draw(task, of_task) for task in tasks]
-
-    def offer(self, split: Split, wanted: int | None, shares: Sequence[tuple[TaskGoal, ...]]) -> SplitCandidates:
-        """The goals of a split as candidates; chance decides which tasks come first."""
-        streams = [self._candidates(goals, split) for goals in shares if goals]
-        Random(self._derive(split, "order")).shuffle(streams)
-        return SplitCandidates(split, wanted, streams)
-
-    def _candidates(self, goals: Sequence[TaskGoal], split: Split) -> Iterator[Candidate]:
-        """Every goal once, then every goal again in other words, and so on."""
-        for turn in rephrasings(split):
-            for number, goal in enumerate(goals):
-                seed = self._derive(goal.task, split, goal.key, turn)
-                yield Candidate(goal, split, is_held_out_phrasing(split, turn + number), seed)
-
-    def _draw(self, task: TaskGraph, wanted: int) -> tuple[TaskGoal, ...]:
-        try:
-            return draw_goals(task, wanted, Random(self._derive(task.name, "goals")))
-        except StageError as error:
-            self.failures.append(failure(task.name, str(error), self._origin, "grammar-1", error.failure_class))
-            return ()
-
-    def _derive(self, *parts: Hashable) -> int:
-        return int(content_id(*self._seed, *parts), 16)
-
-
 def _share(wanted: int, tasks: Sequence[TaskGraph]) -> int:
     return math.ceil(wanted / max(len(tasks), 1))
 
 
-class SimulatedValidator:
+class SimulatedValidator(NamedTuple):
     """Walks queries on simulated devices without faults."""
 
-    def __init__(self, world: World) -> None:
-        """Start nothing before the first walk."""
-        self._world = world
+    world: World
 
     def walk(self, query: Query) -> str | None:
-        """Walk the reference path from the start state within the query's step limit; None if it meets the goal."""
-        environment = SimulatedEnvironment(self._world, query.platform, FaultRates(popup=0.0))
+        """Walk the path within the query's step limit; return None if it meets the goal, else the reason."""
+        environment = SimulatedEnvironment(self.world, query.platform, FaultRates(popup=0.0))
         try:
-            return _walk(environment, query)
-        except EnvironmentFailure as failure:
-            return str(failure)
-
-
-def _walk(environment: SimulatedEnvironment, query: Query) -> str | None:
-    observation = environment.reset_now(query, int(query.query_id, 16) % TRAINING_PROFILES)
-    walker, position = Walker(query.path, query.platform), Position()
-    for _ in range(query.max_steps):
-        action, position = walker.next_action(observation, position)
-        if isinstance(action, Terminate):
-            return _outcome(environment, query, action, position)
-        observation = environment.step_now(action)
-    return f"the reference path is not done after {query.max_steps} steps"
-
-
-def _outcome(environment: SimulatedEnvironment, query: Query, last: Terminate, position: Position) -> str | None:
-    if last.status != "success":
-        step = query.path[min(position.step, len(query.path) - 1)]
-        return f"the reference path is lost on {step.page}: cannot {step.operation} {step.target}".rstrip()
-    score = environment.score_now()
-    if score is None:
-        return "there is no goal check"
-    if score == 1.0:
-        return None
-    different = ", ".join(map(str, environment.differences_now()))
-    return f"the reference path does not meet the goal check ({different})"
+            observation = environment.reset_now(query, int(query.query_id, 16) % TRAINING_PROFILES)
+            walker, position = Walker(query.path, query.platform), Position()
+            for _ in range(query.max_steps):
+                action, position = walker.next_action(observation, position)
+                if isinstance(action, Terminate):
+                    break
+                observation = environment.step_now(action)
+            else:
+                return f"the reference path is not done after {query.max_steps} steps"
+            if action.status != "success":
+                step = query.path[min(position.step, len(query.path) - 1)]
+                return f"the reference path is lost on {step.page}: cannot {step.operation} {step.target}".rstrip()
+            score = environment.score_now()
+            if score is None:
+                return "there is no goal check"
+            different = ", ".join(map(str, environment.differences_now()))
+        except EnvironmentFailure as error:
+            return str(error)
+        return None if score == 1.0 else f"the reference path does not meet the goal check ({different})"
