@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.stages.models.fault_server import running_server
-from trajmill.stages.derive.kinds import DERIVE_KINDS
+from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table

@@ -107,7 +107,7 @@ _BUDGETS = (
     Budget(("stages/critics",), 5_900),
     Budget(("stages/models",), 5_300),
     Budget(("stages/export", "stages/curate", "stages/importing"), 6_200),
-    Budget(("stages/derive", "stages/guidance"), 5_080),
+    Budget(("stages/derive", "stages/guidance"), 4_280),
     Budget(("stages/training",), 3_900),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_240),
     Budget(("stages/graphs", "stages/annotation"), 4_210),

@@ -15,8 +15,7 @@ from trajmill.flows.configuration.config import (
 )
 from trajmill.flows.context import RoundContext
 from trajmill.flows.round import STAGES, do_stage
-from trajmill.stages.derive.planning.spec import PlanningSpec
-from trajmill.stages.derive.spec import DeriveSpec
+from trajmill.stages.derive.spec import DeriveSpec, PlanningSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,9 +22,8 @@ from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.base import DerivedRows, Deriver, as_trusted
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.derive.kind_spec import KindSpec, Tools
-from trajmill.stages.derive.planning.task_sources import GuidanceLift, TaskSources
-from trajmill.stages.derive.prompt_files import DerivePrompts
+from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec, TaskSources, Tools
+from trajmill.stages.models.prompts import Prompt
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
@@ -54,7 +53,7 @@ class DeriveKind:
     spec: KindSpec
     rounds: tuple[int, ...]
     """The rounds of the trajectories."""
-    prompts: DerivePrompts
+    prompts: Mapping[str, Prompt]
     writer: Endpoint | None = None
     describer: Endpoint | None = None
     curate: CurateSpec = field(default_factory=CurateSpec)

@@ -49,8 +49,8 @@ def configured(folder: Path, key: str, prompt: str) -> Config:
 def every(prompts: object) -> Iterator[Prompt]:
     if isinstance(prompts, Prompt):
         yield prompts
-    elif isinstance(prompts, tuple):
-        for each in prompts:
+    elif isinstance(prompts, tuple | dict):
+        for each in prompts.values() if isinstance(prompts, dict) else prompts:
             yield from every(each)
 
 

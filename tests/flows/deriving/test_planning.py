@@ -10,7 +10,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.derive.planning.task_sources import GuidanceLift
+from trajmill.stages.derive.kind_spec import GuidanceLift
 from trajmill.stages.derive.planning.trials import MANUAL, MANUAL_HELPED, TriedManual
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows

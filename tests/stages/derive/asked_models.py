@@ -6,18 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.stages.derive.samples import ORIGIN
-from tests.stages.derive.screens import DrawnScreens
+from tests.stages.derive.screens import DrawnScreens, tools_of
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.openai_api.asking import settings
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import KindSpec, Tools
-from trajmill.stages.derive.planning.task_sources import TaskSources
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.kind_spec import KindSpec, TaskSources
 
 OK = UIElement("button", "OK", Box(300, 780, 420, 840), ("clickable",))
 Body = dict[str, Any]
@@ -44,8 +40,7 @@ async def _derived(
 ) -> DerivedRows:
     model = settings(url).connect({})
     try:
-        maker = Maker(spec.name, "test", ORIGIN)
-        tools = Tools(maker, screens, screens.kept.append, derive_prompts(), model if writer else None, model, of_tasks)
+        tools = tools_of(spec, screens, model if writer else None, model, of_tasks)
         return await spec.open(tools).derive(episode, None)
     finally:
         await model.close()

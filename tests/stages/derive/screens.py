@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from PIL import Image, ImageDraw, ImageFont
 
-from tests.stages.derive.samples import size_of
+from tests.stages.derive.samples import ORIGIN, size_of
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import Observation, ScreenReader, UIElement
+from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.kind_spec import KindSpec, TaskSources, Tools
+from trajmill.stages.derive.spec import DerivePromptFiles
+from trajmill.stages.models.base import ChatModel
 
 
 class BlankScreens:
@@ -65,3 +72,21 @@ class WrittenScreens(DrawnScreens):
         written = io.BytesIO()
         drawn.save(written, "PNG")
         return written.getvalue()
+
+
+def tools_of(
+    spec: KindSpec,
+    screens: ScreenReader | None = None,
+    writer: ChatModel | None = None,
+    describer: ChatModel | None = None,
+    of_tasks: TaskSources | None = None,
+) -> Tools:
+    keep = screens.kept.append if isinstance(screens, DrawnScreens) else lambda _: None
+    maker, prompts = Maker(spec.name, "test", ORIGIN), DerivePromptFiles().load()
+    return Tools(maker, screens or BlankScreens(), keep, prompts, writer, describer, of_tasks)
+
+
+def derived(
+    spec: KindSpec, given: Episode, tools: Tools | None = None, only: frozenset[int] | None = None
+) -> DerivedRows:
+    return asyncio.run(spec.open(tools or tools_of(spec)).derive(given, only))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
-from tests.stages.derive.screens import BlankScreens
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.screens import derived
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.kinds import DERIVE_KINDS
-from trajmill.stages.derive.prompt_files import derive_prompts
-from trajmill.stages.derive.spec import DeriveSpec
+from trajmill.stages.derive.spec import DERIVE_KINDS, DeriveSpec
 
 LENGTHS = """
 from typing import ClassVar
@@ -61,9 +56,7 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kind_of_another_package_derives_rows_with_its_settings() -> None:
     assert DERIVE_KINDS.kinds()[-1] == "lengths"
     spec = DeriveSpec(kinds={"lengths": {"question": "How long?"}}).kind("lengths")
-    tools = Tools(Maker("lengths", "test", ORIGIN), BlankScreens(), lambda screen: None, derive_prompts())
-    given = episode([step(0, TAP), step(1, DONE)])
-    (row,) = asyncio.run(spec.open(tools).derive(given, None)).examples
+    (row,) = derived(spec, episode([step(0, TAP), step(1, DONE)])).examples
     assert (row.kind, [message.content for message in row.messages]) == ("lengths", ["How long?", "2"])
 
 

@@ -1,24 +1,20 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 
 import pytest
 
 from tests.stages.derive.asked_models import OK, Body, derived_with
-from tests.stages.derive.samples import DONE, ORIGIN, PHONE, TAP, episode, step
-from tests.stages.derive.screens import DrawnScreens
+from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
+from tests.stages.derive.screens import DrawnScreens, derived, tools_of
 from trajmill.schemas.actions import Wait
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.prompt_files import derive_prompts
-from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
+from trajmill.stages.derive.spec import ActionSemanticsSpec
 
 DONE_HEADING = UIElement("heading", "All done", Box(100, 60, 700, 130), ("title",), element_id="app.done/title")
 GIVEN = episode([step(0, TAP), step(1, TAP, ("s1", "s1")), step(2, Wait()), step(3, DONE)])
@@ -27,8 +23,8 @@ ONE_STEP = episode([step(0, TAP)])
 
 def test_both_tiers_without_a_model() -> None:
     screens = DrawnScreens({"s0": (OK,), "s1": (DONE_HEADING,), "s2": (OK,), "s3": (OK,), "s4": (OK,)})
-    tools = Tools(Maker("action_semantics", "test", ORIGIN), screens, screens.kept.append, derive_prompts())
-    rows = asyncio.run(ActionSemanticsSpec().open(tools).derive(GIVEN, None))
+    spec = ActionSemanticsSpec()
+    rows = derived(spec, GIVEN, tools_of(spec, screens))
     action, effect = rows.examples
     reply = GuiOwlMobile().parse(action.messages[-1].content, native_frame(PHONE))
     assert isinstance(reply, Reply) and reply.action == TAP

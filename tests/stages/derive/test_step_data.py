@@ -1,21 +1,17 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step
-from tests.stages.derive.screens import BlankScreens
+from tests.stages.derive.samples import DONE, TAP, episode, query, step
+from tests.stages.derive.screens import derived as derived_by
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.prompt_files import derive_prompts
-from trajmill.stages.derive.step_data import StepDataSpec
+from trajmill.stages.derive.spec import StepDataSpec
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 STEPS = [step(0, TAP), step(1, TAP), step(2, TAP, ("s2", "s1")), step(3, TAP), step(4, DONE)]
@@ -31,8 +27,7 @@ def judged(
 
 
 def derived(given: Episode, spec: StepDataSpec | None = None) -> DerivedRows:
-    tools = Tools(Maker("step", "derive.step/1-test", ORIGIN), BlankScreens(), lambda screen: None, derive_prompts())
-    return asyncio.run((spec or StepDataSpec()).open(tools).derive(given, None))
+    return derived_by(spec or StepDataSpec(), given)
 
 
 def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:

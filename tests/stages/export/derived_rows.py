@@ -17,10 +17,8 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import KindSpec, Tools
-from trajmill.stages.derive.kinds import DERIVE_KINDS
-from trajmill.stages.derive.planning.task_sources import TaskSources
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.kind_spec import KindSpec, TaskSources, Tools
+from trajmill.stages.derive.spec import DERIVE_KINDS, DerivePromptFiles
 
 _ROLES: Final[Mapping[str, int]] = {"manager": 1, "worker": 1, "state_tracker": 0, "planner": 2}
 """Roles that say something at each step, with the number of screens that they are shown."""
@@ -56,7 +54,7 @@ def _of_kind(kind: str, walks: Sequence[Episode], screens: SeenScreens) -> Itera
     asked = [walk.query for walk in walks]
     for walk in map(_with_roles, walks):
         maker = Maker(kind, "test", ORIGIN)
-        tools = Tools(maker, screens, keep, derive_prompts(), of_tasks=_alone(asked))
+        tools = Tools(maker, screens, keep, DerivePromptFiles().load(), of_tasks=_alone(asked))
         made = asyncio.run(DERIVE_KINDS.default_spec(kind, KindSpec).open(tools).derive(walk, None))
         yield from (DerivedRow(walk, example) for example in made.examples)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.model.request import CriticPrompts, critic_prompts
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.critics.voting import Rule
-from trajmill.stages.derive.prompt_files import DerivePrompts, derive_prompts
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.commands.writer import command_prompt
@@ -36,7 +36,7 @@ class RolePrompts(NamedTuple):
     proposals: ProposalPrompts
     selection: Prompt
     commands: Prompt
-    derive: DerivePrompts
+    derive: Mapping[str, Prompt]
     annotation: AnnotationPrompts
 
 
@@ -54,7 +54,7 @@ def prompts_of(config: Config) -> RolePrompts:
         proposal_prompts(files.writer_curriculum, files.writer_screen),
         selection_prompt(files.writer_selection),
         command_prompt(files.writer_commands),
-        derive_prompts(config.derive.prompts),
+        config.derive.prompts.load(),
         annotation_prompts(files.describer_page, files.writer_slots),
     )
 

@@ -27,9 +27,8 @@ from trajmill.pipelines.derive import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import divide, fan_out
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.planning.spec import PlanningSpec
-from trajmill.stages.derive.planning.task_sources import GuidanceLift
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.kind_spec import GuidanceLift
+from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
@@ -155,7 +154,7 @@ class _Batches:
             Maker(self.kind.spec.name, self.kind.made_by, context.origin),
             self.kind.spec,
             rounds=(context.round,),
-            prompts=derive_prompts(context.config.derive.prompts),
+            prompts=context.config.derive.prompts.load(),
             writer=self.kind.endpoint(context.config, "writer"),
             describer=self.kind.endpoint(context.config, "describer"),
             curate=context.config.curate,

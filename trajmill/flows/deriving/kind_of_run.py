@@ -12,8 +12,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.derive.kind_spec import KindSpec
-from trajmill.stages.derive.kinds import DERIVE_KINDS
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.spec import DERIVE_KINDS
 
 _ID_DIGITS = 8
 
@@ -49,8 +48,8 @@ def kind_named(config: Config, name: str) -> KindOfRun:
             raise BadInputError(f"derive.{role}: there is no [endpoints.{endpoint}]; {advice}")
     spec.refuse_without(models, EMBEDDED)
     asked = {role: EMBEDDED if at == EMBEDDED else config.endpoints[at].identity() for role, at in models.items()}
-    prompts = derive_prompts(config.derive.prompts)
-    texts = [list(getattr(prompts, key)) for key in spec.prompts]
+    prompts = config.derive.prompts.load()
+    texts = [list(prompts[key]) for key in spec.prompts]
     settings = content_id(spec.identity(), asked, texts, config.run.seed)[:_ID_DIGITS]
     return KindOfRun(spec, models, f"derive.{name}/{spec.version}-{settings}")
 

@@ -16,9 +16,9 @@ from trajmill.pipelines.derive import DerivedFrom
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.end_to_end import LEARNED_FROM
-from trajmill.stages.derive.planning.spec import PlanningSpec
-from trajmill.stages.derive.planning.task_sources import GuidanceLift
+from trajmill.stages.derive.base import LEARNED_FROM
+from trajmill.stages.derive.kind_spec import GuidanceLift
+from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.warehouse.read import read_table
 
 _NAMED_TASKS = frozenset({Source.DAG, Source.CURRICULUM})

@@ -1,8 +1,8 @@
-"""What all derivations share: which episodes are used for training, what a deriver is, and what is left out."""
+"""What all derivations share: the episodes that are used, their rows, and the reasons for leaving something out."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
@@ -10,9 +10,12 @@ from trajmill.schemas.tables.failure import Failure, Refusal
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
 
+LEARNED_FROM: Final = frozenset({Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED})
+"""Purposes of the attempts that give training rows."""
+
 
 class DerivedRows(NamedTuple):
-    """What a deriver made of one episode."""
+    """The rows of one episode."""
 
     examples: tuple[Example, ...] = ()
     refusals: tuple[Refusal, ...] = ()
@@ -24,40 +27,46 @@ class Deriver(Protocol):
     """Derives the examples of one kind."""
 
     async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
-        """The examples of an episode, and why there are no more.
+        """Return the examples of an episode, and the reasons for those that are missing.
 
         Args:
             episode: with its verdicts and its guidance.
-            only: the indices of the steps whose screens are to be used; None for all.
+            only: the indices of the steps whose screens are used; None for all.
         """
         ...
 
 
 class LeftOut(NamedTuple):
-    """A trajectory or a step that gave no training row, and why."""
+    """A trajectory or a step that gave no training row."""
 
     trajectory_id: str
     step_index: int | None
-    """The step; None for a whole trajectory."""
+    """None for a whole trajectory."""
     reason: str
-    """One word, so that reasons can be counted: `judged_incorrect`, `harmful`, `no_effect`, `unparsed`, ..."""
+    """One word to count by: `judged_incorrect`, `harmful`, `no_effect`, `unparsed`, ..."""
 
 
-def unfit(episode: Episode, purposes: frozenset[Purpose]) -> str | None:
-    """Why an episode may give no row; None if it may."""
+def unfit(episode: Episode) -> str | None:
+    """Return why an episode gives no row; None if it may give some."""
     trajectory, is_judged = episode.trajectory, episode.judgement is not None
     return unfit_attempt(
-        episode.query.split, trajectory.purpose, trajectory.status, is_judged, len(episode.steps), purposes
+        episode.query.split, trajectory.purpose, trajectory.status, is_judged, len(episode.steps), LEARNED_FROM
     )
+
+
+def unaccepted(episode: Episode) -> str | None:
+    """Return why an episode is not usable or not judged correct; None if it is both."""
+    reason = unfit(episode)
+    is_correct = episode.judgement is not None and episode.judgement.correct
+    return reason or (None if is_correct else "judged_incorrect")
 
 
 def unfit_attempt(
     split: str, purpose: str, status: str, is_judged: bool, steps: int, purposes: frozenset[Purpose]
 ) -> str | None:
-    """Why an attempt may give no row; None if it may.
+    """Return why an attempt gives no row; None if it may give some.
 
-    The policy learns only from the split `train`. A failed attempt, or one without a judgement, says nothing about the
-    agent.
+    Only the split `train` is learned from. Failed and unjudged attempts carry no information about the agent.
     """
     if split != Split.TRAIN:
         return "held_out"
@@ -67,18 +76,16 @@ def unfit_attempt(
         return "failed"
     if not is_judged:
         return "not_judged"
-    if not steps:
-        return "no_steps"
-    return None
+    return None if steps else "no_steps"
 
 
 def as_trusted(episode: Episode, judge: bool, step_critic: bool) -> Episode:
-    """The episode as an ablation uses it.
+    """Return the episode as an ablation uses it.
 
     Args:
         episode: with its verdicts.
-        judge: False counts the episode as correct, whatever the judge said.
-        step_critic: False removes the verdicts on its steps.
+        judge: False counts the episode as correct, whatever its judgement.
+        step_critic: False removes the step verdicts.
     """
     changes: dict[str, object] = {}
     if not step_critic:

@@ -1,10 +1,11 @@
-"""Collects the rows that one episode gives: examples with their provenance, refusals with their counts, failures."""
+"""Collects the rows of one episode: examples with their provenance, counted refusals, failures."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.coordinates import CoordinateSpace
@@ -16,30 +17,30 @@ from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.failure import Failure, Refusal
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.base import DerivedRows, unfit
+from trajmill.stages.derive.kind_spec import KindSpec, Tools
 
 TEMPLATE = "template"
-"""The author of texts that code has written."""
+"""Author of texts that code has written."""
 _WALKS = frozenset({"reference", "element_walk"})
 RULE_AGENTS = _WALKS | {"explorer"}
 """Agents without a model; the version of their policy is their name."""
 WALK_WORDS = "template_conclusions"
-"""The reason of a trajectory whose words are those of a walk."""
-_BUILT_IN_POLICY = "embedded-"
+"""Refusal reason of a trajectory whose texts come from an annotated walk."""
 
 
 def writes_templates(author: str) -> bool:
-    """Whether the thoughts of a policy version are filled into templates."""
-    return author.startswith(_BUILT_IN_POLICY) or author in RULE_AGENTS
+    """Return whether the thoughts of a policy version are filled into templates."""
+    return author.startswith("embedded-") or author in RULE_AGENTS
 
 
 def is_walk(episode: Episode) -> bool:
-    """Whether an agent followed an annotated path, whose words name elements by ids that no user sees."""
+    """Return whether an annotated path was walked; its texts name elements by ids that no user sees."""
     return episode.trajectory.model_version in _WALKS
 
 
 class Maker(NamedTuple):
-    """What makes the rows of one kind."""
+    """The provenance of the rows of one kind."""
 
     kind: str
     made_by: str
@@ -53,16 +54,16 @@ class Lesson(NamedTuple):
 
     messages: Sequence[Message]
     screens: Sequence[str]
-    """Ids of the screens that the messages show, in the order of the placeholders."""
+    """Ids of the screens in the messages, in placeholder order."""
     variant: str
     written_by: str
     action: Action | None = None
-    """What the reply does, in pixels of the last screen."""
+    """The action of the reply, in pixels of the last screen."""
     box: Box | None = None
     sources: Sequence[str] = ()
-    """The stored screens behind those that the messages show; the same ones if empty."""
+    """The stored screens behind those in the messages; empty if they are the same."""
     trajectories: Sequence[str] = ()
-    """All trajectories that it was made from; empty if it was the episode's alone."""
+    """All trajectories it was made from; empty if only the episode's."""
 
 
 class _Reason(NamedTuple):
@@ -79,18 +80,19 @@ class Collected:
     def __init__(self, maker: Maker, episode: Episode) -> None:
         self._maker = maker
         self._episode = episode
+        self._common = maker.origin.common(maker.made_by)
         self._examples: dict[str, Example] = {}
         self._refused: Counter[_Reason] = Counter()
         self._failures: list[Failure] = []
 
     def add(self, lesson: Lesson, step: Step | None) -> None:
-        """Keep an example that a step teaches, or the whole trajectory if `step` is None."""
-        maker, episode = self._maker, self._episode
+        """Add an example of a step, or of the whole trajectory if `step` is None; duplicates are dropped."""
+        episode, kind = self._episode, self._maker.kind
         trajectory_id, index = episode.trajectory.trajectory_id, None if step is None else step.index
         contents = [message.content for message in lesson.messages]
         example = Example(
-            example_id=content_id("example", maker.kind, trajectory_id, index, contents, list(lesson.screens)),
-            kind=maker.kind,
+            example_id=content_id("example", kind, trajectory_id, index, contents, list(lesson.screens)),
+            kind=kind,
             messages=tuple(lesson.messages),
             screens=tuple(lesson.screens),
             action=None if lesson.action is None else action_to_json(lesson.action),
@@ -106,9 +108,16 @@ class Collected:
             source_screens=tuple(lesson.sources or lesson.screens),
             box=lesson.box,
             source_trajectories=tuple(lesson.trajectories) or None,
-            **maker.origin.common(maker.made_by),
+            **self._common,
         )
         self._examples.setdefault(example.example_id, example)
+
+    def add_or_refuse(self, made: Lesson | str, step: Step | None, variant: str | None = None) -> None:
+        """Add an example, or record the reason that stands in its place."""
+        if isinstance(made, str):
+            self.refuse(made, step, variant=variant)
+        else:
+            self.add(made, step)
 
     def refuse(
         self,
@@ -119,30 +128,57 @@ class Collected:
         screen_id: str | None = None,
         detail: str = "",
     ) -> None:
-        """Record why a possible example is none; equal reasons are counted."""
+        """Record why a possible example is missing; equal reasons are counted."""
         index = None if step is None else step.index
         self._refused[_Reason(variant, index, screen_id, reason, " ".join(detail.split()))] += 1
 
     def fail(self, error: StageError, step: Step | None = None) -> None:
-        """Record that an example could not be made because of a failure."""
+        """Record a failure in place of an example."""
         place = "" if step is None else f"step {step.index}: "
-        self._failures.append(
-            Failure(
-                stage=f"derive {self._maker.kind}",
-                input_id=self._episode.trajectory.trajectory_id,
-                failure_class=error.failure_class,
-                message=f"{place}{error}",
-                attempts=1,
-                **self._maker.origin.common(self._maker.made_by),
-            )
+        failure = Failure(
+            stage=f"derive {self._maker.kind}",
+            input_id=self._episode.trajectory.trajectory_id,
+            failure_class=error.failure_class,
+            message=f"{place}{error}",
+            attempts=1,
+            **self._common,
         )
+        self._failures.append(failure)
 
     def rows(self) -> DerivedRows:
-        """All rows so far."""
-        common = self._maker.origin.common(self._maker.made_by)
-        trajectory_id = self._episode.trajectory.trajectory_id
-        refusals = (
-            Refusal(kind=self._maker.kind, trajectory_id=trajectory_id, count=count, **why._asdict(), **common)
+        """Return all rows so far."""
+        kind, trajectory_id = self._maker.kind, self._episode.trajectory.trajectory_id
+        refusals: Iterable[Refusal] = (
+            Refusal(kind=kind, trajectory_id=trajectory_id, count=count, **why._asdict(), **self._common)
             for why, count in self._refused.items()
         )
         return DerivedRows(tuple(self._examples.values()), tuple(refusals), tuple(self._failures))
+
+
+S = TypeVar("S", bound=KindSpec)
+
+
+class KindDeriver(ABC, Generic[S]):
+    """The base of the built-in derivers: refuses unusable episodes whole, and collects the rows of the others."""
+
+    def __init__(self, spec: S, tools: Tools) -> None:
+        self.spec = spec
+        self.tools = tools
+
+    async def derive(self, episode: Episode, only: frozenset[int] | None = None) -> DerivedRows:
+        """Return the examples of an episode, its refusals and its failures."""
+        collected = Collected(self.tools.maker, episode)
+        reason = self.unusable(episode)
+        if reason is None:
+            await self.collect(episode, only, collected)
+        else:
+            collected.refuse(reason)
+        return collected.rows()
+
+    def unusable(self, episode: Episode) -> str | None:
+        """Return why an episode gives no row; None if it may give some."""
+        return unfit(episode)
+
+    @abstractmethod
+    async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
+        """Collect the rows of an episode; `only` are the steps whose screens are used, None for all."""

@@ -1,25 +1,31 @@
 """Makes the training conversation of a step: in GUI-Owl's form, and in the form of any other family.
 
 In GUI-Owl's form, the user message has the task, the compressed history, then the observation (paper 2.1, figure 11).
-In another family's, the messages are what its agent would have sent. A reply that is already in the family's dialect is
-kept word for word; another is rendered again, with positions in the family's coordinate space.
+In another family's, the messages are those that its agent sends. A reply that is already in the family's dialect is
+copied; any other is rendered again, with positions in the family's coordinate space.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from trajmill.schemas.actions import action_from_json
-from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.dialects.base import Dialect, NotExpressible, Reply
-from trajmill.schemas.dialects.conversation import PastStep, SpokenMessage, conversation
+from trajmill.schemas.dialects.conversation import PastStep, conversation
 from trajmill.schemas.dialects.families import Family
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.guidance.strip import quotes_guidance
+from trajmill.stages.models.base import ChatRequest
+
+PLACEHOLDERS: Final = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
+"""Texts that trainers read as placeholders of images."""
 
 
 class StepConversation(NamedTuple):
@@ -31,15 +37,8 @@ class StepConversation(NamedTuple):
     """Screen ids in placeholder order; the last is the one that the reply answers."""
 
 
-class _Written(NamedTuple):
-    """A step in a family's dialect."""
-
-    reply: str
-    conclusion: str
-
-
 def family_conversation(family: Family, episode: Episode, at: int, size_of: Callable[[str], Size]) -> StepConversation:
-    """The conversation of a step, without guidance.
+    """Return the conversation of a step, without guidance.
 
     Args:
         family: with the pixel budget that the model is served with (`Family.within`).
@@ -48,7 +47,7 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
         size_of: width and height of a stored screen.
 
     Raises:
-        NotExpressible: the family has no words for the action of this step, or of one whose reply it is shown.
+        NotExpressible: the family has no words for the action of this step, or of one whose reply is shown.
         ModelFailure: a screen does not fit the family's pixel budget.
     """
     platform = episode.query.platform
@@ -56,87 +55,115 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
     shown_from = 0 if family.keeps_replies else at - family.past_screens
     past = []
     for position, step in enumerate(episode.steps[:at]):
-        frame = family.frame(size_of(step.screen_before))
-        written = (
-            _written(step, dialect, frame) if position >= shown_from else _shown_by_conclusion(step, dialect, frame)
-        )
-        past.append(PastStep(step.screen_before, written.reply, written.conclusion))
+        try:
+            reply, conclusion = _written(step, dialect, family.frame(size_of(step.screen_before)))
+        except NotExpressible:
+            if position >= shown_from:
+                raise
+            # Only the conclusion of such a step is shown.
+            reply, conclusion = step.raw_response, step.conclusion
+        past.append(PastStep(step.screen_before, reply, conclusion))
     own = episode.steps[at]
     frame = family.frame(size_of(own.screen_before))
     asked = conversation(family, platform, frame, episode.query.instruction, None, past, own.screen_before)
-    reply = Message(role="assistant", content=_written(own, dialect, frame).reply)
-    return StepConversation(
-        (*(_message(message) for message in asked.messages), reply),
-        tuple(message.screen for message in asked.messages if message.screen is not None),
-    )
+    messages = [
+        Message(role=each.role, content=each.text + (IMAGE_PLACEHOLDER if each.screen is not None else ""))
+        for each in asked.messages
+    ]
+    answer = Message(role="assistant", content=_written(own, dialect, frame)[0])
+    screens = tuple(message.screen for message in asked.messages if message.screen is not None)
+    return StepConversation((*messages, answer), screens)
 
 
-def _shown_by_conclusion(step: Step, dialect: Dialect, frame: CoordinateFrame) -> _Written:
-    """A step of which only the conclusion is shown; it may have an action that the family cannot express."""
-    try:
-        return _written(step, dialect, frame)
-    except NotExpressible:
-        return _Written(step.raw_response, step.conclusion)
-
-
-def _written(step: Step, dialect: Dialect, frame: CoordinateFrame) -> _Written:
+def _written(step: Step, dialect: Dialect, frame: CoordinateFrame) -> tuple[str, str]:
+    """Return the reply and the conclusion of a step in a family's dialect."""
     if step.action is None:
-        return _Written(step.raw_response, step.conclusion)
+        return step.raw_response, step.conclusion
     action = action_from_json(step.action)
     given = dialect.parse(step.raw_response, frame)
     if isinstance(given, Reply) and given.action == action:
-        return _Written(step.raw_response, step.conclusion)
+        return step.raw_response, step.conclusion
     text = dialect.render(Reply(step.thought, action, step.conclusion), frame)
     read = dialect.parse(text, frame)
-    return _Written(text, read.conclusion if isinstance(read, Reply) else step.conclusion)
+    return text, read.conclusion if isinstance(read, Reply) else step.conclusion
 
 
-def _message(message: SpokenMessage[str]) -> Message:
-    placeholder = IMAGE_PLACEHOLDER if message.screen is not None else ""
-    return Message(role=message.role, content=message.text + placeholder)
+def dialogue(system: str, user: str, reply: str) -> tuple[Message, Message, Message]:
+    """Return the three messages of a question and its answer."""
+    return (
+        Message(role="system", content=system),
+        Message(role="user", content=user),
+        Message(role="assistant", content=reply),
+    )
 
 
-PLACEHOLDERS: Final = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
-"""Texts that trainers read as placeholders of images."""
+def about(request: ChatRequest, episode: Episode, step: Step | None = None) -> ChatRequest:
+    """Return a request that names the trajectory and the step it is about."""
+    index = None if step is None else step.index
+    return replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=index)
 
 
 def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tuple[Message, Message]:
-    """The system message and the user message of a step.
+    """Return the system message and the user message of a step.
 
     Args:
         dialect: the step's wire format.
-        step: its stored prompt has no guidance, and its history is what really happened.
+        step: its stored prompt has no guidance, and the real history.
         frame: the coordinates of the reply, on the screen before the action.
     """
     system = Message(role="system", content=dialect.system_prompt(frame))
     return system, Message(role="user", content=step.prompt + IMAGE_PLACEHOLDER)
 
 
-def rendered(reply: Reply, dialect: Dialect, frame: CoordinateFrame) -> str | None:
-    """The text of a reply; None if the dialect cannot express it, or if reading it gives another action."""
-    try:
-        text = dialect.render(reply, frame)
-    except ValueError:
-        return None
-    read = dialect.parse(text, frame)
-    return text if isinstance(read, Reply) and read.action == reply.action else None
+def step_messages(episode: Episode, step: Step, size: Size, thought: str | None = None) -> tuple[Message, ...] | str:
+    """Return the conversation of a parsed step in GUI-Owl's form, or the reason for having none.
 
-
-def unfit_text(step: Step, reply: str, guidance: str) -> str | None:
-    """Why a step cannot become a conversation; None if it can.
-
-    Text of the user, the screen or the model may contain a placeholder, which a trainer would read as an image. A
-    policy that was given hints may repeat them in its thoughts, and they then stand in its history.
+    The reply is rendered again from thought, action and conclusion, with positions in pixels of the stored screenshot;
+    it must read back as the same action.
 
     Args:
+        episode: of the step.
+        step: with its action.
+        size: of the screen before it.
+        thought: in place of the step's own.
+    """
+    dialect, frame, action = (
+        dialect_for(episode.query.platform),
+        native_frame(size),
+        action_from_json(step.action or ""),
+    )
+    try:
+        reply = dialect.render(Reply(step.thought if thought is None else thought, action, step.conclusion), frame)
+    except ValueError:
+        return "not_round_trip"
+    read = dialect.parse(reply, frame)
+    if not isinstance(read, Reply) or read.action != action:
+        return "not_round_trip"
+    reason = unfit_text(step.prompt, step, reply, episode.guidance)
+    return reason or (*prompt_messages(dialect, step, frame), Message(role="assistant", content=reply))
+
+
+def holds_placeholder(texts: Iterable[str]) -> bool:
+    """Return whether a trainer would read part of a text as an image."""
+    return any(placeholder in text for text in texts for placeholder in PLACEHOLDERS)
+
+
+def unfit_text(prompt: str, step: Step, reply: str, guidance: str) -> str | None:
+    """Return why a step cannot become a conversation; None if it can.
+
+    Text of the user, the screen or the model may contain a placeholder. A guided policy may repeat its hints in its
+    thoughts, and they then stand in its history.
+
+    Args:
+        prompt: the text of the user's message.
         step: the stored step.
         reply: the text that is learned.
-        guidance: the hints that the agent was given; empty without any.
+        guidance: the hints given to the agent; empty without any.
     """
-    if not step.prompt or not reply:
+    if not prompt or not reply:
         return "no_prompt"
-    if any(placeholder in text for placeholder in PLACEHOLDERS for text in (step.prompt, reply)):
+    if holds_placeholder((prompt, reply)):
         return "placeholder_in_text"
-    if any(quotes_guidance(text, guidance) for text in (step.prompt, step.thought, step.conclusion, reply)):
+    if any(quotes_guidance(text, guidance) for text in (prompt, step.thought, step.conclusion, reply)):
         return "quotes_guidance"
     return None

@@ -1,38 +1,63 @@
-"""What the specs of all kinds of derived data have in common."""
+"""The base of the specs of all kinds of derived data, and the tools of their derivers."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from trajmill.schemas.episode import Episode
     from trajmill.schemas.observation import Observation, ScreenReader
+    from trajmill.stages.curate.leaks import NearLeaks
     from trajmill.stages.derive.base import Deriver
     from trajmill.stages.derive.collected import Maker
-    from trajmill.stages.derive.planning.task_sources import TaskSources
-    from trajmill.stages.derive.prompt_files import DerivePrompts
     from trajmill.stages.models.base import ChatModel
+    from trajmill.stages.models.prompts import Prompt
+
+
+class GuidanceLift(NamedTuple):
+    """Success at the queries of one task that were attempted with and without guidance in one round."""
+
+    without: float
+    guided: float
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether guidance could raise nothing, because all attempts succeeded without it."""
+        return self.without >= 1.0
+
+
+class TaskSources(NamedTuple):
+    """What the derivers of a shard have about the tasks of their trajectories."""
+
+    others: Mapping[str, tuple[Episode, ...]]
+    """By trajectory, further successes of its task."""
+    lifts: Mapping[str, GuidanceLift]
+    """By trajectory, the lift of guidance at its task; absent where no query was attempted in both ways."""
+    leaks: NearLeaks
+    """The held-out instructions."""
 
 
 class Tools(NamedTuple):
-    """What a deriver works with."""
+    """The inputs of a deriver beside its spec."""
 
     maker: Maker
     screens: ScreenReader
     keep_screen: Callable[[Observation], object]
     """Stores a screen that the deriver has made of others."""
-    prompts: DerivePrompts
+    prompts: Mapping[str, Prompt]
+    """By key of `[derive.prompts]`."""
     writer: ChatModel | None = None
     """The language model of `derive.writer`; None if it is embedded."""
     describer: ChatModel | None = None
     """The vision-language model of `derive.describer`; None if it is embedded."""
     of_tasks: TaskSources | None = None
-    """For a kind that derives from tasks: what else is known about them."""
+    """For a kind that derives from tasks."""
 
 
 class KindSpec(Spec):
@@ -41,29 +66,31 @@ class KindSpec(Spec):
     name: ClassVar[str]
     """The kind."""
     version: ClassVar[str] = "1"
-    """Rises when the deriver makes other rows of the same input."""
+    """Increases when the same input gives other rows."""
+    deriver: ClassVar[str] = ""
+    """`module:class` that `open` makes of a spec and `Tools`; the module is imported then."""
     once_per_screen: ClassVar[bool] = False
     """Whether it derives from screens; one that several steps show is then used once in a round."""
     once_per_task: ClassVar[bool] = False
     """Whether it derives from the successes of a task in a round together."""
     with_calls: ClassVar[bool] = False
-    """Whether it derives from what roles of agents were asked and said."""
+    """Whether it derives from the model calls of agent roles."""
     roles: ClassVar[tuple[str, ...]] = ()
-    """The models that it can ask: `writer`, `describer`."""
+    """The models it can use: `writer`, `describer`."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """Those of them that it cannot do without."""
+    """Those of them that it requires."""
     prompts: ClassVar[tuple[str, ...]] = ()
-    """The prompts that it asks them with, as keys of `[derive.prompts]`."""
+    """The prompts of its models, as keys of `[derive.prompts]`."""
 
     def refuse_without(self, models: dict[str, str], embedded: str) -> None:
-        """Check that every model that is needed has an endpoint.
+        """Check that every required model has an endpoint.
 
         Args:
             models: name of the endpoint by role.
             embedded: the name that stands for no model.
 
         Raises:
-            BadInputError: one is embedded; the message says which key to set.
+            BadInputError: one is embedded; the message names the key to set.
         """
         for role in self.needs:
             if models[role] == embedded:
@@ -71,6 +98,8 @@ class KindSpec(Spec):
                     f"derive {self.name} asks a model: set derive.{role} to the NAME of an [endpoints.NAME]"
                 )
 
-    @abstractmethod
     def open(self, tools: Tools) -> Deriver:
-        """What derives the rows."""
+        """Return the deriver."""
+        module, _, name = self.deriver.partition(":")
+        opened: Deriver = getattr(import_module(module), name)(self, tools)
+        return opened

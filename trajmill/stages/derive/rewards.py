@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 MALFORMED_PENALTY = -0.5
 """Format reward of a trajectory without any well-formed action (paper 3.1.2)."""
-
 _DECAY = 0.5
 """Weight of the earlier batches in the running moments when a new batch arrives; the policy changes between rounds."""
 _EPSILON = 1e-6
 
 
 class TrajectoryReward(NamedTuple):
-    """The parts of one trajectory's reward; they are stored beside their sum."""
+    """The stored parts of one trajectory's reward."""
 
     accuracy: float
     """1 if the trajectory was judged correct, else 0."""
@@ -29,13 +28,7 @@ class TrajectoryReward(NamedTuple):
 
 
 def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
-    """The reward of a trajectory.
-
-    Args:
-        correct: what it was judged.
-        malformed: how many of its replies could not be parsed.
-        steps: how many it has; at least one, if any is malformed.
-    """
+    """Return the reward of a trajectory of `steps` steps, at least one if any of its replies is malformed."""
     return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps if malformed else 0.0)
 
 
@@ -56,30 +49,25 @@ class RewardMoments(NamedTuple):
         return self.deviation >= _EPSILON
 
     def advantage(self, reward: float) -> float:
-        """(R - mean) / (deviation + epsilon) of paper 3.1.2; 0 where no two rewards differ."""
-        if not self.have_spread:
-            return 0.0
-        return (reward - self.mean) / (self.deviation + _EPSILON)
+        """Return (R - mean) / (deviation + epsilon) of paper 3.1.2; 0 where no two rewards differ."""
+        return (reward - self.mean) / (self.deviation + _EPSILON) if self.have_spread else 0.0
 
 
 def moments(rewards: Sequence[float]) -> RewardMoments:
-    """The moments of at least one reward."""
+    """Return the moments of at least one reward."""
     return RewardMoments(math.fsum(rewards) / len(rewards), math.fsum(r * r for r in rewards) / len(rewards))
 
 
 def running_moments(batches: Iterable[RewardMoments]) -> RewardMoments | None:
-    """The running moments after the moments of batches of trajectory rewards, oldest first; None without any.
+    """Return the running moments after the moments of batches, oldest first; None without any.
 
-    Each batch weighs half as much as the batch after it. This is a pure function of stored rewards, so a restarted run
-    gets the same moments.
+    Each batch weighs half as much as the one after it. Only stored rewards decide, so a restarted run gets the same
+    moments.
     """
     running: RewardMoments | None = None
     for batch in batches:
-        if running is None:
-            running = batch
-        else:
-            running = RewardMoments(
-                _DECAY * running.mean + (1 - _DECAY) * batch.mean,
-                _DECAY * running.mean_square + (1 - _DECAY) * batch.mean_square,
-            )
+        pairs = zip(running or batch, batch, strict=True)
+        running = (
+            batch if running is None else RewardMoments(*(_DECAY * old + (1 - _DECAY) * new for old, new in pairs))
+        )
     return running

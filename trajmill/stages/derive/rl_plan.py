@@ -1,7 +1,7 @@
 """Plans the RL rows of a round: the groups of attempts that are compared, and the advantage of each member.
 
 A group is the attempts at one query, in one round, by one policy version. Rewards are compared over groups, or over the
-round, so this is decided for all attempts at once, from their columns. The rows come from one trajectory at a time.
+round, so the columns of all attempts are read at once. The rows come from one trajectory at a time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.base import LeftOut, unfit_attempt
-from trajmill.stages.derive.end_to_end import LEARNED_FROM
+from trajmill.stages.derive.base import LEARNED_FROM, LeftOut, unfit_attempt
 from trajmill.stages.derive.rewards import RewardMoments, TrajectoryReward, moments, reward_of, running_moments
 from trajmill.stages.derive.spec import RLSpec
 
@@ -22,7 +21,7 @@ ON_POLICY = frozenset({Purpose.TRAIN})
 
 
 class RLAttempt(NamedTuple):
-    """An attempt without its texts: what decides its group and its reward."""
+    """The columns of an attempt that decide its group and its reward."""
 
     trajectory_id: str
     query_id: str
@@ -33,14 +32,13 @@ class RLAttempt(NamedTuple):
     model_version: str
     """The policy version that acted."""
     purpose: str
-    """Why it was made."""
     status: str
     """`finished`, or `failed`."""
     steps: int
     malformed: int
-    """How many of its replies could not be parsed."""
+    """Number of replies that could not be parsed."""
     correct: bool | None
-    """What it was judged; None without a judgement."""
+    """Its judgement; None without one."""
 
     @property
     def reward(self) -> TrajectoryReward:
@@ -48,64 +46,35 @@ class RLAttempt(NamedTuple):
         return reward_of(bool(self.correct), self.malformed, self.steps)
 
     def unfit(self, purposes: frozenset[Purpose]) -> str | None:
-        """Why it may give no row; None if it may."""
+        """Return why it gives no row; None if it may give some."""
         is_judged = self.correct is not None
         return unfit_attempt(self.split, self.purpose, self.status, is_judged, self.steps, purposes)
-
-
-class GroupMember(NamedTuple):
-    """One attempt of a group and its reward."""
-
-    attempt: RLAttempt
-    reward: TrajectoryReward
-    replayed: bool = False
-    """Whether it is a success of an earlier round that replaces a failed attempt."""
-
-    @property
-    def trajectory_id(self) -> str:
-        """Id of its trajectory."""
-        return self.attempt.trajectory_id
 
 
 class Group(NamedTuple):
     """The attempts at one query whose rewards are compared."""
 
     query_id: str
-    members: tuple[GroupMember, ...]
+    members: tuple[RLAttempt, ...]
+    replayed: str = ""
+    """The trajectory of a success of an earlier round that replaces a failed attempt; empty without one."""
 
     @property
-    def policy_version(self) -> str:
-        """The version that acted in all fresh attempts."""
-        return self.members[0].attempt.model_version
-
-    @property
-    def failed_whole(self) -> bool:
-        """Whether no attempt succeeded."""
-        return all(member.reward.accuracy == 0.0 for member in self.members)
+    def moments(self) -> RewardMoments:
+        """The moments of its rewards."""
+        return moments([member.reward.total for member in self.members])
 
     @property
     def wants_replay(self) -> bool:
-        """Whether a success of an earlier round would help: all of its attempts failed, and there are at least two."""
-        return len(self.members) > 1 and self.failed_whole
-
-    @property
-    def has_spread(self) -> bool:
-        """Whether any two of its rewards differ."""
-        return moments([member.reward.total for member in self.members]).have_spread
+        """Whether an earlier success would help: it has at least two attempts, and all of them failed."""
+        return len(self.members) > 1 and all(member.reward.accuracy == 0.0 for member in self.members)
 
 
-class Grouped(NamedTuple):
-    """The groups of a batch, in order of query, and the attempts that are in none."""
-
-    groups: tuple[Group, ...]
-    left_out: tuple[LeftOut, ...]
-
-
-def grouped(attempts: Iterable[RLAttempt], may_be_judged: Collection[str]) -> Grouped:
-    """Divide attempts into groups.
+def grouped(attempts: Iterable[RLAttempt], may_be_judged: Collection[str]) -> tuple[list[Group], list[LeftOut]]:
+    """Divide attempts into groups in order of query; also return the attempts that are in none.
 
     Args:
-        attempts: those that say nothing about the policy are left out.
+        attempts: those that carry no information about the policy are left out.
         may_be_judged: trajectories that a later round judges if they have no judgement yet; their groups wait until
             then.
     """
@@ -115,35 +84,32 @@ def grouped(attempts: Iterable[RLAttempt], may_be_judged: Collection[str]) -> Gr
     groups: list[Group] = []
     left_out: list[LeftOut] = []
     for (query_id, _, _), compared in sorted(by_group.items()):
-        reasons = [attempt.unfit(ON_POLICY) for attempt in compared]
-        if any(
-            reason == "not_judged" and attempt.trajectory_id in may_be_judged
-            for attempt, reason in zip(compared, reasons, strict=True)
-        ):
-            reasons = [reason or "group_waits_for_judgement" for reason in reasons]
+        reasons = {attempt.trajectory_id: attempt.unfit(ON_POLICY) for attempt in compared}
+        waits = any(reason == "not_judged" and name in may_be_judged for name, reason in reasons.items())
         members = []
-        for attempt, reason in zip(compared, reasons, strict=True):
+        for attempt in compared:
+            reason = reasons[attempt.trajectory_id] or ("group_waits_for_judgement" if waits else None)
             if reason is None:
-                members.append(GroupMember(attempt, attempt.reward))
+                members.append(attempt)
             else:
                 left_out.append(LeftOut(attempt.trajectory_id, None, reason))
         if members:
             groups.append(Group(query_id, tuple(members)))
-    return Grouped(tuple(groups), tuple(left_out))
+    return groups, left_out
 
 
 def with_replay(group: Group, remembered: Mapping[str, RLAttempt], spec: RLSpec, seed: int) -> Group:
-    """The group; if all its attempts failed, an earlier success at its query replaces one of them."""
+    """Return the group; if all its attempts failed, an earlier success at its query replaces one of them."""
     success = remembered.get(group.query_id)
     if success is None or not spec.replay or not group.wants_replay or success.unfit(LEARNED_FROM) is not None:
         return group
     is_guided = success.purpose == Purpose.GUIDED
     if success.query_id != group.query_id or not success.correct or is_guided > spec.replay_guided:
         return group
-    member = GroupMember(success, success.reward, replayed=True)
-    members: Sequence[GroupMember] = group.members
-    replaced = random.Random(int(content_id("replay", seed, group.query_id), 16)).randrange(len(members))
-    return group._replace(members=(*members[:replaced], member, *members[replaced + 1 :]))
+    members = list(group.members)
+    draw = random.Random(int(content_id("replay", seed, group.query_id), 16))
+    members[draw.randrange(len(members))] = success
+    return Group(group.query_id, tuple(members), success.trajectory_id)
 
 
 class RLBatch(NamedTuple):
@@ -162,7 +128,7 @@ class RLBatch(NamedTuple):
 
 
 class ComparedTrajectory(NamedTuple):
-    """A trajectory whose steps become RL rows, with what its comparison has decided; JSON values alone."""
+    """A trajectory whose steps become RL rows, with the results of its comparison; JSON values alone."""
 
     trajectory_id: str
     round: int
@@ -180,7 +146,7 @@ class ComparedTrajectory(NamedTuple):
 
 
 class RLPlan(NamedTuple):
-    """The trajectories that give RL rows, in the order of their rows, and what gives none."""
+    """The trajectories that give RL rows, in the order of their rows, and the others."""
 
     trajectories: tuple[ComparedTrajectory, ...]
     dropped: tuple[LeftOut, ...]
@@ -191,49 +157,43 @@ def plan_rl(batch: RLBatch, spec: RLSpec, seed: int) -> RLPlan:
 
     Args:
         batch: judged attempts, and the moments of the earlier rewards that theirs are compared with.
-        spec: how rewards are normalised and what is replayed and kept.
+        spec: how rewards are normalised, replayed and kept.
         seed: decides which failed attempts are replaced.
     """
-    fresh = grouped(batch.attempts, batch.may_be_judged)
-    rewards = [one.reward.total for group in fresh.groups for one in group.members]
+    groups, dropped = grouped(batch.attempts, batch.may_be_judged)
+    rewards = [member.reward.total for group in groups for member in group.members]
     running = running_moments([*batch.earlier, *([moments(rewards)] if rewards else [])])
     planned: list[ComparedTrajectory] = []
-    dropped = list(fresh.left_out)
-    for attempts in fresh.groups:
-        if attempts.policy_version in batch.stale:
-            dropped.extend(_left_out(attempts.members, "stale_policy"))
+    for fresh in groups:
+        # One version acted in all fresh attempts.
+        if fresh.members[0].model_version in batch.stale:
+            dropped += (LeftOut(member.trajectory_id, None, "stale_policy") for member in fresh.members)
             continue
-        group = with_replay(attempts, batch.remembered, spec, seed)
+        group = with_replay(fresh, batch.remembered, spec, seed)
         kept = {member.trajectory_id for member in group.members}
-        replaced = [member for member in attempts.members if member.trajectory_id not in kept]
-        dropped.extend(_left_out(replaced, "replaced_by_success"))
-        if not (spec.keep_without_spread or group.has_spread):
-            dropped.extend(_left_out(group.members, "no_spread"))
+        replaced = (member.trajectory_id for member in fresh.members if member.trajectory_id not in kept)
+        dropped += (LeftOut(name, None, "replaced_by_success") for name in replaced)
+        if not (spec.keep_without_spread or group.moments.have_spread):
+            dropped += (LeftOut(member.trajectory_id, None, "no_spread") for member in group.members)
             continue
-        own = moments([member.reward.total for member in group.members])
-        scale = running if spec.normalise == "batch" and running is not None else own
-        planned.extend(_compared(member, group, scale) for member in group.members)
+        scale = running if spec.normalise == "batch" and running is not None else group.moments
+        planned += (
+            ComparedTrajectory(
+                member.trajectory_id,
+                member.round,
+                group.query_id,
+                len(group.members),
+                member.reward.accuracy,
+                member.reward.format,
+                scale.advantage(member.reward.total),
+                member.trajectory_id == group.replayed,
+            )
+            for member in group.members
+        )
     return RLPlan(tuple(planned), tuple(dropped))
 
 
 def replayable(attempts: Iterable[RLAttempt], may_be_judged: Collection[str] = ()) -> tuple[str, ...]:
-    """Ids of the queries whose group has only failures, in order of id; an earlier success can replace one of them."""
-    return tuple(group.query_id for group in grouped(attempts, may_be_judged).groups if group.wants_replay)
-
-
-def _compared(member: GroupMember, group: Group, scale: RewardMoments) -> ComparedTrajectory:
-    reward = member.reward
-    return ComparedTrajectory(
-        member.trajectory_id,
-        member.attempt.round,
-        group.query_id,
-        len(group.members),
-        reward.accuracy,
-        reward.format,
-        scale.advantage(reward.total),
-        member.replayed,
-    )
-
-
-def _left_out(members: Iterable[GroupMember], reason: str) -> list[LeftOut]:
-    return [LeftOut(member.trajectory_id, None, reason) for member in members]
+    """Return the ids of the queries whose group has only failures, in order; a success can replace one of them."""
+    groups, _ = grouped(attempts, may_be_judged)
+    return tuple(group.query_id for group in groups if group.wants_replay)

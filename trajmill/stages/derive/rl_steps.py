@@ -1,4 +1,4 @@
-"""Makes trajectory-level RL rows (TRPO, paper 3.1.2): a trajectory has one reward; its steps share the advantage.
+"""Makes trajectory-level RL rows (TRPO, paper 3.1.2): the steps of a trajectory share its one reward and advantage.
 
 Each step is one row. The loss of a row is weighted by one over the length of its trajectory, or by a constant.
 """
@@ -16,11 +16,11 @@ from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.base import LeftOut
-from trajmill.stages.derive.conversation import family_conversation, prompt_messages, unfit_text
+from trajmill.stages.derive.conversation import StepConversation, family_conversation, prompt_messages, unfit_text
 from trajmill.stages.derive.rl_plan import ComparedTrajectory
 from trajmill.stages.derive.spec import StepWeight
 from trajmill.stages.guidance.strip import quotes_guidance
@@ -29,14 +29,14 @@ MADE_BY = "derive.rl_steps/2"
 
 
 class PolicyWords(NamedTuple):
-    """How the policy was asked: its family, the sizes of the stored screens, and how replies were sampled."""
+    """How the policy was prompted: its family, the sizes of the stored screens, and the sampling of replies."""
 
     family: Family
     size_of: Callable[[str], Size]
     with_tokens: bool = False
-    """Whether it was asked for the tokens of its replies."""
+    """Whether the tokens of the replies were requested."""
     temperature: float = 1.0
-    """At which its replies were sampled."""
+    """Sampling temperature of the replies."""
 
 
 class RLRows(NamedTuple):
@@ -49,52 +49,51 @@ class RLRows(NamedTuple):
 def rl_steps(
     episode: Episode, compared: ComparedTrajectory, step_weight: StepWeight, words: PolicyWords, origin: Origin
 ) -> RLRows:
-    """The RL rows of one trajectory.
+    """Return the RL rows of one trajectory.
 
     Args:
         episode: with its guidance, if it had any.
         compared: its reward and its advantage.
         step_weight: how the loss of a row is weighted.
-        words: how the policy was asked; the responses are the policy's own.
+        words: how the policy was prompted; the responses are the policy's own.
         origin: common columns of the rows.
     """
     trajectory = episode.trajectory
     weight = 1.0 / len(episode.steps) if step_weight == "inverse_length" else 1.0
     rows, dropped = [], []
     for position, step in enumerate(episode.steps):
-        asked = _asked(episode, position, words)
+        asked = _prompt(episode, position, words)
         if isinstance(asked, str):
             dropped.append(LeftOut(trajectory.trajectory_id, step.index, asked))
             continue
-        rows.append(
-            RLStep(
-                rl_step_id=content_id("rl_step", origin.run_id, origin.round, trajectory.trajectory_id, step.index),
-                group=compared.group,
-                group_size=compared.group_size,
-                trajectory_id=trajectory.trajectory_id,
-                step_index=step.index,
-                prompt=asked.messages,
-                response=step.raw_response,
-                screens=asked.screens,
-                accuracy_reward=compared.accuracy,
-                format_reward=compared.format,
-                reward=compared.accuracy + compared.format,
-                advantage=compared.advantage,
-                step_weight=weight,
-                replayed=compared.replayed,
-                guided=trajectory.purpose is Purpose.GUIDED,
-                policy_version=trajectory.model_version,
-                response_token_ids=step.reply_token_ids,
-                old_logprobs=step.reply_logprobs,
-                temperature=words.temperature,
-                **origin.common(MADE_BY),
-            )
+        row = RLStep(
+            rl_step_id=content_id("rl_step", origin.run_id, origin.round, trajectory.trajectory_id, step.index),
+            group=compared.group,
+            group_size=compared.group_size,
+            trajectory_id=trajectory.trajectory_id,
+            step_index=step.index,
+            prompt=asked.messages,
+            response=step.raw_response,
+            screens=asked.screens,
+            accuracy_reward=compared.accuracy,
+            format_reward=compared.format,
+            reward=compared.accuracy + compared.format,
+            advantage=compared.advantage,
+            step_weight=weight,
+            replayed=compared.replayed,
+            guided=trajectory.purpose is Purpose.GUIDED,
+            policy_version=trajectory.model_version,
+            response_token_ids=step.reply_token_ids,
+            old_logprobs=step.reply_logprobs,
+            temperature=words.temperature,
+            **origin.common(MADE_BY),
         )
+        rows.append(row)
     return RLRows(tuple(rows), tuple(dropped))
 
 
 def compares_members(rl_steps: pa.Table) -> bool:
-    """Whether any group has two or more trajectories; groups of one have nothing to compare.
+    """Return whether any group has two or more trajectories; groups of one have nothing to compare.
 
     Args:
         rl_steps: rows of one round; only the columns `group` and `trajectory_id` are read.
@@ -103,17 +102,10 @@ def compares_members(rl_steps: pa.Table) -> bool:
     return bool(pc.any(pc.greater(sizes["trajectory_id_count_distinct"], 1)).as_py())
 
 
-class _Asked(NamedTuple):
-    """The prompt of a step, and the screens that it shows."""
-
-    messages: tuple[Message, ...]
-    screens: tuple[str, ...]
-
-
-def _asked(episode: Episode, position: int, words: PolicyWords) -> _Asked | str:
-    """The request of a step, without guidance; or the reason why it cannot become a row."""
+def _prompt(episode: Episode, position: int, words: PolicyWords) -> StepConversation | str:
+    """Return the prompt of a step without guidance and its screens, or the reason for having no row."""
     step, family = episode.steps[position], words.family
-    reason = unfit_text(step, step.raw_response, episode.guidance)
+    reason = unfit_text(step.prompt, step, step.raw_response, episode.guidance)
     if reason is not None:
         return reason
     if words.with_tokens and (step.reply_token_ids is None or step.reply_logprobs is None):
@@ -122,7 +114,8 @@ def _asked(episode: Episode, position: int, words: PolicyWords) -> _Asked | str:
         return "log_probabilities_of_another_length"
     if not (family.past_screens or family.keeps_replies):
         frame = family.frame(words.size_of(step.screen_before))
-        return _Asked(prompt_messages(family.dialect(episode.query.platform), step, frame), (step.screen_before,))
+        messages = prompt_messages(family.dialect(episode.query.platform), step, frame)
+        return StepConversation(messages, (step.screen_before,))
     try:
         said = family_conversation(family, episode, position, words.size_of)
     except NotExpressible:
@@ -132,4 +125,4 @@ def _asked(episode: Episode, position: int, words: PolicyWords) -> _Asked | str:
         return "placeholder_in_text"
     if any(quotes_guidance(message.content, episode.guidance) for message in prompt):
         return "quotes_guidance"
-    return _Asked(prompt, said.screens)
+    return StepConversation(prompt, said.screens)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import importlib.util
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
-from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.derive.grounding.spec import GroundingSpec
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.derive.kind_spec import KindSpec
-from trajmill.stages.derive.kinds import DERIVE_KINDS
-from trajmill.stages.derive.planning.spec import PlanningSpec
-from trajmill.stages.derive.prompt_files import DerivePromptFiles
-from trajmill.stages.derive.reasoning.spec import ReasoningSpec
-from trajmill.stages.derive.roles.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
-from trajmill.stages.derive.semantics.spec import ActionSemanticsSpec
-from trajmill.stages.derive.step_data import StepDataSpec
+from trajmill.stages.models.prompts import Prompt, load_prompt
+from trajmill.stages.parts import PartGroup
 
 StepWeight = Literal["inverse_length", "constant"]
 
@@ -48,6 +45,229 @@ class RLSpec(Spec):
     that attempt."""
 
 
+_PROMPTS: Final = {
+    "rephrase": "writer_rephrase-1",
+    "describe_action": "describer_action-1",
+    "check_effect": "describer_effect-1",
+    "think": "describer_think-1",
+    "act": "describer_act-1",
+    "merge": "writer_merge-1",
+    "manual": "writer_manual-1",
+    "plan": "writer_plan-1",
+}
+"""The packaged prompts, by the key of the user's file."""
+
+
+class DerivePromptFiles(Spec):
+    """Prompt files of your own for the models of `[derive]`, in place of those that come with trajmill."""
+
+    rephrase: Path | None = None
+    """For `derive.writer`, which rephrases grounding instructions."""
+    describe_action: Path | None = None
+    """For `derive.describer`, which describes an action from the screen before it."""
+    check_effect: Path | None = None
+    """For `derive.describer`, which votes on such a description."""
+    think: Path | None = None
+    """For `derive.describer`, which thinks before a step."""
+    act: Path | None = None
+    """For `derive.describer`, which acts on a thought alone."""
+    merge: Path | None = None
+    """For `derive.writer`, which merges the outputs of several agents into one thought."""
+    manual: Path | None = None
+    """For `derive.writer`, which writes the manual of a task from its successes."""
+    plan: Path | None = None
+    """For `derive.writer`, which plans a task without a success from the task alone."""
+
+    def load(self) -> dict[str, Prompt]:
+        """Return the prompts by key, packaged ones where the user has no file.
+
+        Raises:
+            BadInputError: a file cannot be read, or misses a section or a field.
+        """
+        return {key: load_prompt("trajmill.stages.derive", name, getattr(self, key)) for key, name in _PROMPTS.items()}
+
+
+class StepDataSpec(KindSpec):
+    """Step data with the signals of CODA's judge: `trajmill derive step`."""
+
+    name: ClassVar[str] = "step"
+    version: ClassVar[str] = "3"
+    deriver: ClassVar[str] = "trajmill.stages.derive.step_data:StepData"
+
+    failed: bool = True
+    """Whether steps of failed trajectories before their first error are used."""
+    self_corrections: bool = True
+    """Whether steps that repair an error are kept, even where they are redundant."""
+
+
+class GroundingSpec(KindSpec):
+    """Grounding from the accessibility trees of the screens that agents saw: `trajmill derive grounding`."""
+
+    name: ClassVar[str] = "grounding"
+    version: ClassVar[str] = "3"
+    deriver: ClassVar[str] = "trajmill.stages.derive.grounding.deriver:Grounding"
+    once_per_screen: ClassVar[bool] = True
+    roles: ClassVar[tuple[str, ...]] = ("writer",)
+    prompts: ClassVar[tuple[str, ...]] = ("rephrase",)
+
+    instructions: tuple[Literal["functional", "appearance", "layout"], ...] = ("functional", "appearance", "layout")
+    """The sorts of instructions: what an element is for, how it looks, where it stands."""
+    smallest: PositiveInt = 8
+    """Smallest width and height of an element, in pixels."""
+    dense_from: NonNegativeInt = 12
+    """Elements from which a screen is dense: it is cut into regions, and rows show one region; 0 cuts none."""
+    region_elements: PositiveInt = 8
+    """Most elements of a region."""
+    ocr: Literal["", "rapidocr"] = ""
+    """What reads the words of a screen, for instructions that name a word or a character: `rapidocr` (the extra `ocr`).
+    It takes some seconds a screen, so nothing is read if it is empty."""
+    ocr_score: Fraction = 0.9
+    """Least confidence of OCR in each character of a word."""
+    detector: str = ""
+    """Address of an OmniParser server, which finds elements in pixels; elements and lines of text that it does not
+    find are refused. Nothing is asked if it is empty."""
+    overlap: Fraction = 0.5
+    """Smallest overlap (intersection over union) of an element with a box of the detector (the paper's 0.5)."""
+
+    def refuse_without(self, models: dict[str, str], embedded: str) -> None:
+        """Also check that the package for OCR is installed where it is used."""
+        super().refuse_without(models, embedded)
+        if self.ocr and importlib.util.find_spec("rapidocr_onnxruntime") is None:
+            raise BadInputError("derive.grounding.ocr needs rapidocr: pip install 'trajmill[ocr]', or leave it empty")
+
+
+class RolesSpec(KindSpec):
+    """What the roles of agents said in accepted trajectories: `trajmill derive roles`."""
+
+    name: ClassVar[str] = "roles"
+    deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:RoleRows"
+    with_calls: ClassVar[bool] = True
+
+    only: tuple[str, ...] = ()
+    """The roles that rows are made for, e.g. `manager`; all if empty."""
+
+
+class CesDataSpec(KindSpec):
+    """Rows that warm up a Coordinator and a State Tracker, from any agent's trajectories: `trajmill derive ces`."""
+
+    name: ClassVar[str] = "ces"
+    version: ClassVar[str] = "3"
+    deriver: ClassVar[str] = "trajmill.stages.derive.ces_rows:CesRows"
+
+
+class CodaDataSpec(KindSpec):
+    """What Planners thought in clean successes, for a generalist: `trajmill derive coda`."""
+
+    name: ClassVar[str] = "coda"
+    deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:CodaRows"
+    with_calls: ClassVar[bool] = True
+
+
+class RftDataSpec(KindSpec):
+    """Candidates of T-RFT that a process reward lets through: `trajmill derive rft`."""
+
+    name: ClassVar[str] = "rft"
+    version: ClassVar[str] = "2"
+    deriver: ClassVar[str] = "trajmill.stages.derive.step_data:RftRows"
+
+    least_reward: Fraction = 0.8
+    """Least process reward of a candidate: the mean score of its steps, where GOOD is 1, NEUTRAL 0.5, HARMFUL 0."""
+
+
+class ActionSemanticsSpec(KindSpec):
+    """Action semantics from the screens before and after each step: `trajmill derive action_semantics`."""
+
+    name: ClassVar[str] = "action_semantics"
+    version: ClassVar[str] = "2"
+    deriver: ClassVar[str] = "trajmill.stages.derive.semantics:ActionSemantics"
+    roles: ClassVar[tuple[str, ...]] = ("describer",)
+    prompts: ClassVar[tuple[str, ...]] = ("describe_action", "check_effect")
+
+    tiers: tuple[Literal["action", "effect"], ...] = ("action", "effect")
+    """`action`: the action from both screens. `effect`: the action and what it changed, in words; compared from the
+    trees of the screens unless `derive.describer` is a model."""
+    candidates: PositiveInt = 2
+    """Descriptions of an action that a model writes."""
+    votes: PositiveInt = 3
+    """Rounds in which it says whether a description fits what changed."""
+    agree_from: Annotated[Fraction, Field(gt=0)] = 0.6
+    """Smallest share of votes for a description that is kept; of several, the one with the most."""
+
+
+class ReasoningSpec(KindSpec):
+    """Thoughts for the steps of correct trajectories, written and checked by models: `trajmill derive reasoning`."""
+
+    name: ClassVar[str] = "reasoning"
+    version: ClassVar[str] = "2"
+    deriver: ClassVar[str] = "trajmill.stages.derive.reasoning:Reasoning"
+    roles: ClassVar[tuple[str, ...]] = ("describer", "writer")
+    needs: ClassVar[tuple[str, ...]] = ("describer",)
+    prompts: ClassVar[tuple[str, ...]] = ("think", "act", "merge")
+
+    sources: tuple[Literal["offline", "agents", "online"], ...] = ("offline", "agents", "online")
+    """`offline`: `derive.describer` thinks anew. `agents`: `derive.writer` merges what the roles of a multi-agent
+    framework said. `online`: the policy's own thought, if a model wrote it."""
+    styles: Annotated[tuple[str, ...], Field(min_length=1)] = (
+        "Go through it in this order: what the screen shows, what is done so far, what is missing, what to do now.",
+        "Think as briefly as you can: one short sentence.",
+        "Weigh two things that could be done now against each other, then choose.",
+    )
+    """What a thought is asked to be like; each step begins with another one."""
+    tries: PositiveInt = 2
+    """Thoughts that are tried before the model is told the right action, which is the last try."""
+    hint: bool = True
+    """Whether it is told the right action at last."""
+
+
+class PlanningSpec(KindSpec):
+    """Manuals of tasks, from the correct trajectories of a round: `trajmill derive planning`."""
+
+    name: ClassVar[str] = "planning"
+    version: ClassVar[str] = "3"
+    deriver: ClassVar[str] = "trajmill.stages.derive.planning.deriver:Planning"
+    once_per_task: ClassVar[bool] = True
+    roles: ClassVar[tuple[str, ...]] = ("writer",)
+    prompts: ClassVar[tuple[str, ...]] = ("manual", "plan")
+
+    successes: PositiveInt = 3
+    """Most successes of a task that a manual is written from: of other queries first, then those without guidance, then
+    the shortest. Without a writer they are compared, and one that holds for other values, too, is told."""
+    distil: bool = False
+    """Whether `derive.writer` also plans the tasks that were attempted in a round without a success, from the task
+    alone; such a plan is of the sort `distilled` until a trial shows that it helps."""
+    trials: NonNegativeInt = 8
+    """Training queries of its task at which the policy of its round tries a manual, each with and without it at the
+    same seed. A manual that does not raise success is refused. 0 tries none, and compares stored guided attempts."""
+    least_steps: PositiveInt = 2
+    """A manual with fewer steps is refused."""
+
+    def refuse_without(self, models: dict[str, str], embedded: str) -> None:
+        """Also check that there is a writer where plans are distilled."""
+        super().refuse_without(models, embedded)
+        if self.distil and models["writer"] == embedded:
+            raise BadInputError(
+                "derive.planning.distil asks a model: set derive.writer to the NAME of an [endpoints.NAME]"
+            )
+
+
+DERIVE_KINDS: Final = PartGroup(
+    "trajmill.derive_kinds",
+    "derived data",
+    {
+        "step": f"{__name__}:StepDataSpec",
+        "grounding": f"{__name__}:GroundingSpec",
+        "action_semantics": f"{__name__}:ActionSemanticsSpec",
+        "reasoning": f"{__name__}:ReasoningSpec",
+        "planning": f"{__name__}:PlanningSpec",
+        "roles": f"{__name__}:RolesSpec",
+        "ces": f"{__name__}:CesDataSpec",
+        "coda": f"{__name__}:CodaDataSpec",
+        "rft": f"{__name__}:RftDataSpec",
+    },
+)
+"""The built-in kinds of derived data, and those of installed packages."""
+
+
 class DeriveSpec(Spec):
     """Data that is derived from stored trajectories, beside the examples that a round derives (see data.md)."""
 
@@ -71,7 +291,7 @@ class DeriveSpec(Spec):
     """By a kind of your own package, its settings, e.g. `[derive.kinds.my_kind]`."""
 
     def kind(self, name: str) -> KindSpec:
-        """The spec of a kind.
+        """Return the spec of a kind.
 
         Raises:
             BadInputError: there is no such kind, its package cannot be imported, or a setting is wrong.

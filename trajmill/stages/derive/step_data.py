@@ -1,30 +1,26 @@
 """Makes step data as CODA labels it: redundant steps and all steps after the first error are cut (CODA 3.4).
 
 CODA's judge gives three signals for a whole trajectory: correctness, the redundant steps, and the first error step. Its
-positive actions may come from failed trajectories too. A step that undoes the error of the step before it is kept on
-purpose, even if the judge calls it redundant: it shows how an agent finds its way back.
+positive actions may come from failed trajectories too. A step that undoes the error of the step before it is kept even
+if it is redundant, because it shows how an agent recovers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from trajmill.schemas.actions import action_from_json, ends_episode
-from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.example import Message
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.derive.base import DerivedRows, Deriver, unfit
-from trajmill.stages.derive.collected import Collected, Lesson, Maker
-from trajmill.stages.derive.conversation import prompt_messages, rendered, unfit_text
-from trajmill.stages.derive.end_to_end import LEARNED_FROM
-from trajmill.stages.derive.kind_spec import KindSpec, Tools
+from trajmill.stages.curate.episodes import STEP_SCORES
+from trajmill.stages.derive.base import unfit
+from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk
+from trajmill.stages.derive.conversation import step_messages
+from trajmill.stages.derive.end_to_end import unlearned_step
+from trajmill.stages.derive.spec import RftDataSpec, StepDataSpec
 
 POSITIVE = "positive"
 """A step of a correct trajectory."""
@@ -34,38 +30,21 @@ SELF_CORRECTION = "self_correction"
 """A step that undoes the error of the step before it."""
 
 
-class StepDataSpec(KindSpec):
-    """Step data with the signals of CODA's judge: `trajmill derive step`."""
-
-    name: ClassVar[str] = "step"
-    version: ClassVar[str] = "3"
-
-    failed: bool = True
-    """Whether steps of failed trajectories before their first error are used."""
-    self_corrections: bool = True
-    """Whether steps that repair an error are kept, even where they are redundant."""
-
-    def open(self, tools: Tools) -> Deriver:
-        """What derives step data."""
-        return StepData(self, tools.maker, tools.screens)
-
-
 class Selected(NamedTuple):
-    """What becomes of a step."""
+    """The variant of a step, or the reason for cutting it."""
 
     variant: str | None
-    """The sort of example; None if it is cut."""
+    """None if it is cut."""
     reason: str = ""
 
 
 def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) -> list[Selected] | str:
-    """What becomes of each step of an episode; a reason alone if all of it is refused.
+    """Return the selection of each step of an episode; a reason alone if all of it is refused.
 
     Raises:
         JudgeFailure: a screen is missing.
     """
-    unusable = unfit(episode, LEARNED_FROM)
-    judgement = episode.judgement
+    unusable, judgement = unfit(episode), episode.judgement
     if unusable is not None or judgement is None:
         return unusable or "not_judged"
     first_error = judgement.first_error_step
@@ -76,44 +55,29 @@ def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) ->
     labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
     errors = {index for index, label in labels.items() if label is StepLabel.HARMFUL}
     errors |= set() if first_error is None else {first_error}
-    usual = POSITIVE if judgement.correct else BEFORE_ERROR
-    found = []
     steps = replay(episode, screens) if spec.self_corrections and errors else ()
-    for position, step in enumerate(episode.steps):
-        repairs = position > 0 and episode.steps[position - 1].index in errors and bool(steps)
-        repairs = repairs and _undoes(steps[position], steps[position - 1], labels.get(step.index) is StepLabel.GOOD)
-        found.append(_selected(step, labels.get(step.index), repairs, first_error, judgement.redundant_steps, usual))
-    return found
 
+    def selected(position: int, step: Step) -> Selected:
+        label = labels.get(step.index)
+        bad = unlearned_step(step, label)
+        if bad is not None and bad != "no_effect":
+            return Selected(None, bad)
+        if step.index == first_error:
+            return Selected(None, "first_error")
+        follows_error = bool(steps) and position > 0 and episode.steps[position - 1].index in errors
+        if follows_error and _undoes(steps[position], steps[position - 1], label is StepLabel.GOOD):
+            return Selected(SELF_CORRECTION)
+        if first_error is not None and step.index > first_error:
+            return Selected(None, "after_first_error")
+        if step.index in judgement.redundant_steps:
+            return Selected(None, "redundant")
+        return Selected(None, bad) if bad else Selected(POSITIVE if judgement.correct else BEFORE_ERROR)
 
-def _selected(
-    step: Step,
-    label: StepLabel | None,
-    repairs: bool,
-    first_error: int | None,
-    redundant: tuple[int, ...],
-    usual: str,
-) -> Selected:
-    if step.action is None:
-        return Selected(None, "unparsed")
-    if label is StepLabel.HARMFUL:
-        return Selected(None, "harmful")
-    if step.index == first_error:
-        return Selected(None, "first_error")
-    if repairs:
-        return Selected(SELF_CORRECTION)
-    if first_error is not None and step.index > first_error:
-        return Selected(None, "after_first_error")
-    if step.index in redundant:
-        return Selected(None, "redundant")
-    unchanged = step.screen_before == step.screen_after and not ends_episode(action_from_json(step.action))
-    if label is StepLabel.NEUTRAL and unchanged:
-        return Selected(None, "no_effect")
-    return Selected(usual)
+    return [selected(position, step) for position, step in enumerate(episode.steps)]
 
 
 def _undoes(step: SeenStep, error: SeenStep, good: bool) -> bool:
-    """Whether a step undoes an error.
+    """Return whether a step undoes an error.
 
     It leads back to the screen before it; or it is good, and leads back to that page, or sets again what the error set.
     """
@@ -130,45 +94,62 @@ def _undoes(step: SeenStep, error: SeenStep, good: bool) -> bool:
 
 
 def _set_by(step: SeenStep) -> frozenset[str]:
-    """The controls that a step set, or the list of the item that it picked in place."""
+    """Return the controls that a step set, or the list of the item that it picked in place."""
     element = step.action.element
     if step.outcome.changes or element is None or element.role != "list_item":
         return frozenset(change.control.key for change in step.outcome.changes)
     return frozenset({element.element_id.rpartition("/")[0]})
 
 
-@dataclass(frozen=True)
-class StepData:
+def collect_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader, collected: Collected) -> None:
+    """Collect one example for each step that CODA's signals leave."""
+    selected = select_steps(episode, spec, screens)
+    if isinstance(selected, str):
+        collected.refuse(selected)
+        return
+    for step, made in zip(episode.steps, selected, strict=True):
+        if made.variant is None:
+            collected.refuse(made.reason, step)
+            continue
+        messages = step_messages(episode, step, screens.size(step.screen_before))
+        if isinstance(messages, str):
+            collected.refuse(messages, step)
+            continue
+        author, action = episode.trajectory.model_version, action_from_json(step.action or "")
+        collected.add(Lesson(messages, (step.screen_before,), made.variant, author, action), step)
+
+
+class StepData(KindDeriver[StepDataSpec]):
     """Derives step data; needs no model."""
 
-    spec: StepDataSpec
-    maker: Maker
-    screens: ScreenReader
+    async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
+        """Collect one example for each step that CODA's signals leave."""
+        collect_steps(episode, self.spec, self.tools.screens, collected)
 
-    async def derive(self, episode: Episode, only: frozenset[int] | None = None) -> DerivedRows:
-        """One example for each step that CODA's signals leave."""
-        collected = Collected(self.maker, episode)
-        selected = select_steps(episode, self.spec, self.screens)
-        if isinstance(selected, str):
-            collected.refuse(selected)
-            return collected.rows()
-        for step, made in zip(episode.steps, selected, strict=True):
-            lesson = self._lesson(episode, step, made.variant) if made.variant is not None else made.reason
-            if isinstance(lesson, str):
-                collected.refuse(lesson, step)
-            else:
-                collected.add(lesson, step)
-        return collected.rows()
 
-    def _lesson(self, episode: Episode, step: Step, variant: str) -> Lesson | str:
-        """The example of a step, or the reason why there is none."""
-        dialect, frame = dialect_for(episode.query.platform), native_frame(self.screens.size(step.screen_before))
-        action = action_from_json(step.action or "")
-        text = rendered(Reply(step.thought, action, step.conclusion), dialect, frame)
-        if text is None:
-            return "not_round_trip"
-        reason = unfit_text(step, text, episode.guidance)
-        if reason is not None:
-            return reason
-        messages = (*prompt_messages(dialect, step, frame), Message(role="assistant", content=text))
-        return Lesson(messages, (step.screen_before,), variant, episode.trajectory.model_version, action)
+class RftRows(KindDeriver[RftDataSpec]):
+    """Derives the rows of T-RFT's candidates that a process reward lets through (NaturalGAIA F); needs no model.
+
+    The candidates are the attempts of the policy at one query: the paper samples 16, which `rollout.group_size = 16`
+    does. Its process reward model scores each of them; here the mean of the step critic's labels is the process reward.
+    Corrected errors are kept, as in the paper (4.2).
+    """
+
+    def unusable(self, episode: Episode) -> str | None:
+        """Also refuse correct attempts with a low process reward, and walks."""
+        if episode.judgement is None or not episode.judgement.correct:
+            return unfit(episode)
+        if is_walk(episode):
+            return WALK_WORDS
+        reward = process_reward(episode)
+        return "low_process_reward" if reward is not None and reward < self.spec.least_reward else unfit(episode)
+
+    async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
+        """Collect the steps of a correct trajectory, as step data has them."""
+        collect_steps(episode, StepDataSpec(failed=False), self.tools.screens, collected)
+
+
+def process_reward(episode: Episode) -> float | None:
+    """Return the mean score of the steps, from 0 to 1; None if no step was judged."""
+    scores = [STEP_SCORES[verdict.label] for verdict in episode.step_verdicts]
+    return sum(scores) / len(scores) if scores else None

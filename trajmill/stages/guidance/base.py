@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.guidance import DroppedStep
 from trajmill.stages.critics.trees.replay import SeenStep
 
 OWN_SUCCESS = "own_success"
@@ -33,13 +32,6 @@ class StepDescription(NamedTuple):
     """The result, e.g. `Tapped radio "Large" in "Size": "Size" is now "Large" instead of "Medium"`."""
 
 
-class KeptSteps(NamedTuple):
-    """The steps that guidance is written from, and those that are left out."""
-
-    steps: tuple[SeenStep, ...]
-    dropped: tuple[DroppedStep, ...]
-
-
 class StepDescriber(Protocol):
     """Describes the result of a step from its decision and the screens before and after it."""
 
@@ -49,7 +41,7 @@ class StepDescriber(Protocol):
         ...
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
-        """The outcome of one step of an episode.
+        """Return the outcome of one step of an episode.
 
         Raises:
             JudgeFailure: a screen of the step is not stored.
@@ -67,7 +59,7 @@ class GuidanceWriter(Protocol):
         ...
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
-        """The essential steps of the episode's query as numbered lines; empty if there are none.
+        """Return the essential steps of the episode's query as numbered lines; empty if there are none.
 
         Raises:
             ModelFailure: the model behind it did not answer.

@@ -1,81 +1,51 @@
-"""Keeps the steps of a trajectory whose effect lasted; guidance is written from them (paper 6.4)."""
+"""Finds the steps of a trajectory without a lasting effect; guidance leaves them out (paper 6.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.tables.guidance import DroppedStep
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.critics.trees.screen_state import ScreenState
-from trajmill.stages.guidance.base import KeptSteps, StepDescription, StepOutcome
 
-_ENDINGS = ("terminate", "answer")
-
-
-class AsExpected(NamedTuple):
-    """The steps of a policy's own trajectory that had the result that the policy expected, and the others."""
-
-    steps: tuple[StepDescription, ...]
-    dropped: tuple[DroppedStep, ...]
+ENDINGS = ("terminate", "answer")
+"""Kinds of the actions that end an episode; they never change the screen."""
 
 
-def as_expected(steps: Sequence[SeenStep], outcomes: Sequence[StepOutcome]) -> AsExpected:
-    """Leave out the steps of a policy's own trajectory whose outcome differs from what the policy expected.
-
-    The query is hard, so even a success contains errors and useless steps (paper 6.4). The step that ends the episode
-    stays, though it never changes the screen.
-
-    Args:
-        steps: kept by `lasting_steps`.
-        outcomes: the described result of each step.
-    """
-    described = [StepDescription(step, outcome.text) for step, outcome in zip(steps, outcomes, strict=True)]
-    unmet = {
-        step.index: f"not as expected: {outcome.unmet}"
-        for step, outcome in zip(steps, outcomes, strict=True)
-        if outcome.unmet and step.action.kind not in _ENDINGS
-    }
-    dropped = tuple(DroppedStep(index=index, reason=reason) for index, reason in sorted(unmet.items()))
-    return AsExpected(tuple(each for each in described if each.step.index not in unmet), dropped)
-
-
-def lasting_steps(
+def useless_steps(
     steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (), pages: Sequence[str] = ()
-) -> KeptSteps:
-    """Leave out steps without effect, harmful steps, detours, and settings that were changed again later.
+) -> dict[int, str]:
+    """Return steps without effect, harmful steps, detours, and settings that were changed again later.
 
     A detour is a run of steps that leads back to the same screen. It is kept if a setting changed in it still holds
-    afterwards, or if only the detour passes one of the task's pages, because the agent may have read something there.
+    afterwards, or if only the detour passes one of the task's pages, where the agent may have read something.
 
     Args:
         steps: all steps of the trajectory.
         verdicts: of the step critic; a reference path has none.
         pages: the pages that the task needs.
+
+    Returns:
+        The reason for leaving a step out, by its index.
     """
-    labels = {verdict.index: verdict.label for verdict in verdicts}
+    harmful = {verdict.index for verdict in verdicts if verdict.label is StepLabel.HARMFUL}
     reasons: dict[int, str] = {}
     for step in steps:
-        reason = _reason(step, labels)
-        if reason:
-            reasons[step.index] = reason
+        if step.action.parsed is None:
+            reasons[step.index] = "no action"
+        elif step.action.kind not in ENDINGS and step.outcome.same:
+            reasons[step.index] = "no visible effect"
+        elif step.action.kind not in ENDINGS and step.index in harmful and not step.outcome.changes:
+            reasons[step.index] = "judged harmful"
     _drop_undone(steps, reasons)
-    _drop_detours(steps, reasons, frozenset(pages))
-    kept = tuple(step for step in steps if step.index not in reasons)
-    return KeptSteps(kept, tuple(DroppedStep(index=index, reason=reasons[index]) for index in sorted(reasons)))
-
-
-def _reason(step: SeenStep, labels: Mapping[int, StepLabel]) -> str:
-    if step.action.parsed is None:
-        return "no action"
-    if step.action.kind in _ENDINGS:
-        return ""
-    if step.outcome.same:
-        return "no visible effect"
-    if labels.get(step.index) is StepLabel.HARMFUL and not step.outcome.changes:
-        return "judged harmful"
-    return ""
+    start = 0
+    while start < len(steps):
+        end = _end_of_detour(steps, start, reasons, frozenset(pages))
+        for step in steps[start:end]:
+            reasons.setdefault(step.index, "led back to the same screen")
+        start = max(end, start + 1)
+    return reasons
 
 
 class _Change(NamedTuple):
@@ -95,7 +65,7 @@ def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
             past = history.setdefault((step.outcome.after.page, change.control.key), [])
             came_back = next((at for at, each in enumerate(past) if each.old == change.control.value), None)
             past.append(_Change(step, change.old))
-            if came_back is not None and _sent(past[came_back].step, step):
+            if came_back is not None and _submits(past[came_back].step, step):
                 past.clear()
             elif came_back is not None:
                 for each in past[came_back:]:
@@ -106,8 +76,8 @@ def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:
                 past[-2:] = [_Change(step, past[-2].old)]
 
 
-def _sent(first: SeenStep, last: SeenStep) -> bool:
-    """Whether `last` set the value back by sending it: a key press that shows what was not there before.
+def _submits(first: SeenStep, last: SeenStep) -> bool:
+    """Return whether `last` set the value back by submitting it: a key press that shows new texts.
 
     A tap that sets a control back may show more by itself, as another tab or a switch does, and was not needed.
     """
@@ -119,21 +89,13 @@ def _texts(screen: ScreenState) -> set[tuple[str, str]]:
     return {(element.role, element.text) for element in screen.elements if element.text}
 
 
-def _drop_detours(steps: Sequence[SeenStep], reasons: dict[int, str], pages: frozenset[str]) -> None:
-    start = 0
-    while start < len(steps):
-        end = _end_of_detour(steps, start, reasons, pages)
-        for step in steps[start:end]:
-            reasons.setdefault(step.index, "led back to the same screen")
-        start = max(end, start + 1)
-
-
 def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, str], pages: frozenset[str]) -> int:
-    """The end of the longest run from `start` that returns to its screen and changes no setting; `start` if none."""
+    """Return the end of the longest run from `start` that returns to its screen and changes no setting, or `start`."""
     here = steps[start].outcome.before.screen_id
     for end in range(len(steps), start + 1, -1):
         run = steps[start:end]
-        if run[-1].outcome.after.screen_id != here or run[-1].action.ends or _sets_anything(run, reasons):
+        sets_anything = any(step.outcome.changes and step.index not in reasons for step in run)
+        if run[-1].outcome.after.screen_id != here or run[-1].action.ends or sets_anything:
             continue
         if not (_pages_of(run) & pages) - _pages_of([*steps[:start], *steps[end:]]):
             return end
@@ -141,8 +103,4 @@ def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, 
 
 
 def _pages_of(steps: Sequence[SeenStep]) -> set[str]:
-    return {step.outcome.before.page for step in steps} | {step.outcome.after.page for step in steps}
-
-
-def _sets_anything(run: Sequence[SeenStep], reasons: Mapping[int, str]) -> bool:
-    return any(step.outcome.changes and step.index not in reasons for step in run)
+    return {page for step in steps for page in (step.outcome.before.page, step.outcome.after.page)}

@@ -8,46 +8,6 @@ from typing import NamedTuple
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.history import History
 
-
-class GuidanceSources(NamedTuple):
-    """The trajectories that hints are written from."""
-
-    by_query: dict[str, str]
-    """By query id, the id of a trajectory."""
-    unwritten: tuple[str, ...]
-    """Those of the trajectories that have no guidance yet, sorted."""
-
-
-def queries_to_walk(hard: HardQueries, walks: Collection[str]) -> list[Query]:
-    """The hard queries whose annotated path must be walked, because nothing else shows how they are solved.
-
-    Args:
-        hard: the hard queries.
-        walks: ids of the queries whose path was walked before.
-    """
-    return [
-        query
-        for query in hard.queries
-        if query.path and query.query_id not in hard.own_success and query.query_id not in walks
-    ]
-
-
-def choose_sources(hard: HardQueries, walks: Mapping[str, str], written: Collection[str]) -> GuidanceSources:
-    """Choose the policy's own success for each query; without one, the walk of the annotated path.
-
-    Args:
-        hard: the hard queries.
-        walks: by query id, the trajectory that walks its annotated path.
-        written: trajectories that have guidance.
-    """
-    by_query = {}
-    for query in hard.queries:
-        source = hard.own_success.get(query.query_id) or walks.get(query.query_id)
-        if source:
-            by_query[query.query_id] = source
-    return GuidanceSources(by_query, tuple(sorted(set(by_query.values()) - set(written))))
-
-
 ATTEMPTS_PER_QUERY = 2
 """Guided attempts at one query in a round."""
 _HARD_BELOW = 0.25
@@ -63,7 +23,7 @@ class HardQueries(NamedTuple):
 
 
 def hard_queries(queries: Sequence[Query], history: History, after_failures: int, episodes: int) -> HardQueries:
-    """Queries with enough failed attempts, a low recent success average, and a success or a path to write hints from.
+    """Return the queries with enough failures, a low recent success average, and a success or a path for hints.
 
     Args:
         queries: the training queries.
@@ -72,8 +32,7 @@ def hard_queries(queries: Sequence[Query], history: History, after_failures: int
         episodes: guided episodes of a round; they limit the number of queries.
     """
     averages = history.averages([query.query_id for query in queries])
-    failures = history.failures()
-    solved = history.shortest_success()
+    failures, solved = history.failures(), history.shortest_success()
     hard = [
         query
         for query in queries
@@ -83,3 +42,39 @@ def hard_queries(queries: Sequence[Query], history: History, after_failures: int
     ]
     ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
     return HardQueries(tuple(ranked[: episodes // ATTEMPTS_PER_QUERY]), solved)
+
+
+def queries_to_walk(hard: HardQueries, walks: Collection[str]) -> list[Query]:
+    """Return the hard queries whose annotated path must be walked, because no success exists.
+
+    Args:
+        hard: the hard queries.
+        walks: ids of the queries whose path was walked before.
+    """
+    return [
+        query
+        for query in hard.queries
+        if query.path and query.query_id not in hard.own_success and query.query_id not in walks
+    ]
+
+
+class GuidanceSources(NamedTuple):
+    """The trajectories that hints are written from."""
+
+    by_query: dict[str, str]
+    """By query id, the id of a trajectory."""
+    unwritten: tuple[str, ...]
+    """Those of the trajectories that have no guidance yet, sorted."""
+
+
+def choose_sources(hard: HardQueries, walks: Mapping[str, str], written: Collection[str]) -> GuidanceSources:
+    """Choose the policy's own success for each query; without one, the walk of the annotated path.
+
+    Args:
+        hard: the hard queries.
+        walks: by query id, the trajectory that walks its annotated path.
+        written: trajectories that have guidance.
+    """
+    shown = {**walks, **hard.own_success}
+    by_query = {query.query_id: shown[query.query_id] for query in hard.queries if query.query_id in shown}
+    return GuidanceSources(by_query, tuple(sorted(set(by_query.values()) - set(written))))

@@ -17,14 +17,14 @@ from pydantic import Field, StringConstraints
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
-from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
 from trajmill.stages.critics.model.request import stored_evidence
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.guidance.base import StepDescription, StepOutcome
+from trajmill.stages.guidance.filter import ENDINGS
 from trajmill.stages.models.base import ChatModel, ChatRequest
-from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling, load_prompt, on_lines
+from trajmill.stages.models.prompts import Prompt, PromptedModel, load_prompt, on_lines
 
 LONGEST_OUTCOME = 300
 """Most characters of the outcome of one step."""
@@ -35,9 +35,8 @@ _LONGEST_EXPECTATION = 600
 _LONGEST_REASON = 120
 _PACKAGE = "trajmill.stages.guidance"
 _OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
-
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2 * LONGEST_OUTCOME)]
-"""A text that is not empty. One that is much too long is refused, and the model is asked again."""
+"""A text that is not empty. One that is much too long is refused, and the model is called again."""
 
 
 class OutcomeAnswer(Record):
@@ -79,15 +78,14 @@ class ModelDescriber:
 
     model: ChatModel
     prompt: Prompt = field(default_factory=lambda: guide_prompts().describe)
-    sampling: Sampling = GREEDY
 
     @property
     def version(self) -> str:
         """Prompt and model."""
-        return self._prompted.version
+        return PromptedModel(self.model, self.prompt).version
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
-        """The outcome of a step, and whether it is what the agent expected.
+        """Return the outcome of a step, and whether the agent expected it.
 
         The step that ends an episode is described without a model, because it changes no screen.
 
@@ -95,23 +93,23 @@ class ModelDescriber:
             JudgeFailure: a screen of the step is not stored, or its action cannot be read.
             ModelFailure: no valid answer, or an image does not decode.
         """
-        if step.action.kind in ("terminate", "answer"):
+        if step.action.kind in ENDINGS:
             return StepOutcome(_one_short_line(step.caption, LONGEST_OUTCOME))
         with stored_evidence(episode):
             request = self._request(episode, step, screens)
-        answer = await self._prompted.ask(request, OutcomeAnswer)
-        unmet = (
-            "" if answer.result == "as expected" else _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
-        )
+        answer = await PromptedModel(self.model, self.prompt).ask(request, OutcomeAnswer)
+        reason = _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
+        unmet = "" if answer.result == "as expected" else reason
         return StepOutcome(_one_short_line(answer.outcome, LONGEST_OUTCOME), unmet)
 
     def _request(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> ChatRequest:
         stored = next(each for each in episode.steps if each.index == step.index)
         before = stored.screen_before
+        stated = " ".join(text for text in (stored.thought, stored.conclusion) if text.strip())
         fields = {
             "instruction": untrusted(episode.query.instruction),
             "action": action_in_words(stored.action, screens.elements(before), screens.size(before)),
-            "expectation": _expectation(stored),
+            "expectation": untrusted(stated, _LONGEST_EXPECTATION) if stated else "(not told)",
         }
         parts = (
             "The screen before the action:",
@@ -119,56 +117,39 @@ class ModelDescriber:
             "The screen after the action:",
             picture(step.outcome.after.screen_id, screens),
         )
-        request = self._prompted.request("describer", fields, parts, self.sampling, on_lines)
+        request = PromptedModel(self.model, self.prompt).request("describer", fields, parts, layout=on_lines)
         return replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=step.index)
-
-    @property
-    def _prompted(self) -> PromptedModel:
-        return PromptedModel(self.model, self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelGuidanceWriter:
-    """Asks a language model for the essential steps."""
+    """Gets the essential steps of a language model."""
 
     model: ChatModel
     prompt: Prompt = field(default_factory=lambda: guide_prompts().synthesise)
-    sampling: Sampling = GREEDY
 
     @property
     def version(self) -> str:
         """Prompt and model."""
-        return self._prompted.version
+        return PromptedModel(self.model, self.prompt).version
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
-        """At most `MOST_LINES` numbered lines.
+        """Return at most `MOST_LINES` numbered lines.
 
         Raises:
             ModelFailure: no valid answer.
         """
         outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
         fields = {"instruction": untrusted(episode.query.instruction), "outcomes": outcomes}
-        request = self._prompted.request("writer", fields, sampling=self.sampling, layout=on_lines)
-        request = replace(request, trajectory_id=episode.trajectory.trajectory_id)
-        answer = await self._prompted.ask(request, StepsAnswer)
-        lines = [
-            line for step in answer.steps if (line := _one_short_line(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE))
-        ]
-        return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
-
-    @property
-    def _prompted(self) -> PromptedModel:
-        return PromptedModel(self.model, self.prompt)
-
-
-def _expectation(step: Step) -> str:
-    """The agent's thought before the action and its conclusion about the action."""
-    stated = [text for text in (step.thought, step.conclusion) if text.strip()]
-    return untrusted(" ".join(stated), _LONGEST_EXPECTATION) if stated else "(not told)"
+        prompted = PromptedModel(self.model, self.prompt)
+        request = prompted.request("writer", fields, layout=on_lines)
+        answer = await prompted.ask(replace(request, trajectory_id=episode.trajectory.trajectory_id), StepsAnswer)
+        lines = (_one_short_line(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE) for step in answer.steps)
+        return "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), start=1))
 
 
 def _one_short_line(text: str, longest: int) -> str:
-    """A model's text on one line, without invisible characters, cut with an ellipsis if it is too long."""
+    """Return a model's text on one line, without invisible characters, cut with an ellipsis if it is too long."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     line = quotable(line)
     return line if len(line) <= longest else line[: longest - 1] + "…"

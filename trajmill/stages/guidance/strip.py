@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,13 +16,13 @@ _CITES = re.compile(
     r"|\b(?:tip|note|step \d+) (?:says?|tells?|suggests?|recommends?)\b"
 )
 _CITED_WORDS = 0.5
-"""The part of a line's words that a sentence must have if it speaks of guidance; or of its own that the line has."""
+"""Share of a line's words in a sentence that mentions guidance, or of the sentence's words in the line."""
 _LEAST_CITED = 2
-"""Words that they must share."""
+"""Words that both must share."""
 _REPEATED_RUNS = 0.9
-"""The part of a line's runs of words that a sentence must have otherwise."""
+"""Share of a line's runs of words in a sentence that mentions no guidance."""
 _LEAST_WORDS = 4
-"""A line with fewer words beside quoted names, such as `Tap "Continue to pay".`, is what an agent says by itself."""
+"""A line with fewer words beside quoted names, such as `Tap "Continue to pay".`, is an agent's own phrase."""
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -34,12 +33,11 @@ class _Line(NamedTuple):
     """With its number."""
     words: frozenset[str]
     runs: frozenset[Run]
-    is_telling: bool
-    """Whether an agent that repeats it must have read it."""
+    """Empty for a line that an agent may write without having read it."""
 
 
 def without_guidance(text: str, guidance: str) -> str:
-    """A prompt without its guidance, in the forms in which the dialects and the agents of several roles write it."""
+    """Return a prompt without its guidance, in all forms in which dialects and agents write it."""
     hints = guidance.strip()
     if not hints:
         return text
@@ -48,47 +46,42 @@ def without_guidance(text: str, guidance: str) -> str:
 
 
 def quotes_guidance(text: str, guidance: str) -> bool:
-    """Whether a text contains a line of the guidance, repeats one without its number, or cites one freely.
+    """Return whether a text contains a line of the guidance, repeats one without its number, or cites one freely.
 
     A line with its number is found anywhere; case and spacing are ignored. Without its number it is found if a sentence
-    has nearly all its runs of three words, and it is not so short that an agent would say it by itself. A sentence that
-    speaks of guidance ("as the guidance says, tap Checkout") cites a line if it has half of its words, or the line has
-    half of the sentence's. So a thought that only names the same button does not count.
+    has nearly all its runs of three words, and it is not so short that an agent would write it by itself. A sentence
+    that mentions guidance ("as the guidance says, tap Checkout") cites a line if it has half of its words, or the line
+    has half of the sentence's. So a thought that only names the same button does not count.
     """
     lines = _lines_of(guidance)
     if not lines:
         return False
     plain_text = _normalised(text)
-    if any(line.normalised in plain_text for line in lines):
-        return True
-    telling = [line for line in lines if line.is_telling]
-    return any(_repeats(sentence, lines, telling) for sentence in _SENTENCE.split(text.casefold()))
+    return any(line.normalised in plain_text for line in lines) or any(
+        _repeats(sentence, lines) for sentence in _SENTENCE.split(text.casefold())
+    )
 
 
-def _repeats(sentence: str, lines: Sequence[_Line], telling: Sequence[_Line]) -> bool:
+def _repeats(sentence: str, lines: tuple[_Line, ...]) -> bool:
     said = _CITES.sub("", sentence)
-    if said != sentence:
-        words = frozenset(words_of(said))
-        return any(_cites(words, line.words) for line in lines)
-    runs = runs_of(sentence) if telling else frozenset()
-    return any(len(line.runs & runs) >= _REPEATED_RUNS * len(line.runs) for line in telling)
-
-
-def _cites(words: frozenset[str], line: frozenset[str]) -> bool:
-    shared = len(words & line)
-    return shared >= _LEAST_CITED and shared >= _CITED_WORDS * min(len(words), len(line))
+    if said == sentence:
+        runs = runs_of(sentence)
+        return any(line.runs and len(line.runs & runs) >= _REPEATED_RUNS * len(line.runs) for line in lines)
+    words = frozenset(words_of(said))
+    shared = ((len(words & line.words), min(len(words), len(line.words))) for line in lines)
+    return any(both >= _LEAST_CITED and both >= _CITED_WORDS * fewer for both, fewer in shared)
 
 
 @lru_cache(maxsize=512)
 def _lines_of(guidance: str) -> tuple[_Line, ...]:
     # All texts of a trajectory are compared with the same guidance.
-    return tuple(_line(line) for line in guidance.splitlines() if line.strip())
-
-
-def _line(line: str) -> _Line:
-    said = _NUMBER.sub("", line)
-    is_telling = len(words_of(_QUOTED.sub("", said))) >= _LEAST_WORDS
-    return _Line(_normalised(line), frozenset(words_of(said)), runs_of(said), is_telling)
+    lines = []
+    for line in filter(str.strip, guidance.splitlines()):
+        said = _NUMBER.sub("", line)
+        is_telling = len(words_of(_QUOTED.sub("", said))) >= _LEAST_WORDS
+        runs = runs_of(said) if is_telling else frozenset[Run]()
+        lines.append(_Line(_normalised(line), frozenset(words_of(said)), runs))
+    return tuple(lines)
 
 
 def _normalised(text: str) -> str:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from tests.stages.derive.grounding.test_grounding import said
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.screens import derived, tools_of
 from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query
 from tests.stages.environments.browser.site import serving
 from tests.stages.environments.simulated.worlds import NO_FAULTS, query_of
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.grounding.colours import colour_name, element_colours
-from trajmill.stages.derive.grounding.spec import GroundingSpec
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
@@ -44,9 +41,8 @@ class OneScreen:
 
 def instructions(seen: Observation) -> set[str]:
     """What is derived of how the elements of a screen look."""
-    tools = Tools(Maker("grounding", "test", ORIGIN), OneScreen(seen), lambda _: None, derive_prompts(), None)
-    deriver = GroundingSpec(instructions=("appearance",)).open(tools)
-    rows = asyncio.run(deriver.derive(episode([step(0, TAP), step(1, DONE)]), frozenset({0})))
+    spec = GroundingSpec(instructions=("appearance",))
+    rows = derived(spec, episode([step(0, TAP), step(1, DONE)]), tools_of(spec, OneScreen(seen)), frozenset({0}))
     return set(said(rows, "appearance"))
 
 

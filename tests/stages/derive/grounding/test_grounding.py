@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from collections.abc import Iterator, Sequence
@@ -11,8 +10,9 @@ from threading import Thread
 import pytest
 from PIL import Image
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
-from tests.stages.derive.screens import DrawnScreens
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.screens import DrawnScreens, tools_of
+from tests.stages.derive.screens import derived as derived_by
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import native_frame
@@ -22,12 +22,9 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import Example
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.grounding.detector import overlap
+from trajmill.stages.derive.grounding.boxes import overlap
 from trajmill.stages.derive.grounding.regions import regions
-from trajmill.stages.derive.grounding.spec import GroundingSpec
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.models.base import ChatModel, ChatRequest
 
 CLICKABLE = ("clickable",)
@@ -51,9 +48,9 @@ def derived(
     tree: Sequence[UIElement], spec: GroundingSpec | None = None, writer: ChatModel | None = None
 ) -> tuple[DerivedRows, DrawnScreens]:
     screens = DrawnScreens({"s0": tuple(tree), "s1": tuple(tree)}, COLOURS)
-    tools = Tools(Maker("grounding", "test", ORIGIN), screens, screens.kept.append, derive_prompts(), writer)
+    spec = spec or GroundingSpec()
     given = episode([step(0, TAP), step(1, DONE)])
-    return asyncio.run((spec or GroundingSpec()).open(tools).derive(given, frozenset({0}))), screens
+    return derived_by(spec, given, tools_of(spec, screens, writer), frozenset({0})), screens
 
 
 def said(rows: DerivedRows, variant: str) -> dict[str, Box | None]:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.stages.derive.grounding.test_grounding import element, omniparser, refused, said
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
-from tests.stages.derive.screens import WrittenScreens
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.screens import WrittenScreens, derived, tools_of
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
@@ -16,12 +15,15 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.grounding.ocr import ReadLetter, ReadLine
-from trajmill.stages.derive.grounding.spec import GroundingSpec
-from trajmill.stages.derive.grounding.texts import NoTextInstruction, TextInstruction, TextRules, text_instructions
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.grounding.words import (
+    NoTextInstruction,
+    ReadLetter,
+    ReadLine,
+    TextInstruction,
+    TextRules,
+    text_instructions,
+)
+from trajmill.stages.derive.spec import GroundingSpec
 
 RULES = TextRules(smallest=8, score=0.9, overlap=0.5)
 ENTRIES = (
@@ -88,8 +90,7 @@ def test_a_misread_word_and_a_line_without_a_detected_box_are_refused() -> None:
 
 def read_by_ocr(spec: GroundingSpec) -> DerivedRows:
     screens = WrittenScreens({"s0": ENTRIES})
-    tools = Tools(Maker("grounding", "test", ORIGIN), screens, screens.kept.append, derive_prompts())
-    return asyncio.run(spec.open(tools).derive(episode([step(0, TAP), step(1, DONE)]), frozenset({0})))
+    return derived(spec, episode([step(0, TAP), step(1, DONE)]), tools_of(spec, screens), frozenset({0}))
 
 
 @pytest.mark.slow

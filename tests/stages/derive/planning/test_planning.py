@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 
 from tests.stages.derive.asked_models import OK, derived_with, words
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step
-from tests.stages.derive.screens import DrawnScreens
+from tests.stages.derive.samples import DONE, TAP, episode, query, step
+from tests.stages.derive.screens import DrawnScreens, derived, tools_of
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Slot, Split
@@ -16,11 +15,8 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.planning.spec import PlanningSpec
-from trajmill.stages.derive.planning.task_sources import GuidanceLift, TaskSources
-from trajmill.stages.derive.prompt_files import derive_prompts
+from trajmill.stages.derive.kind_spec import GuidanceLift, TaskSources
+from trajmill.stages.derive.spec import PlanningSpec
 
 PIZZA = Slot(name="dish", value="Margherita", said="margherita", page="bites.menu")
 SIZE = Slot(name="size", value="Large", said="big", page="bites.dish")
@@ -52,9 +48,8 @@ def sources(given: Episode, *others: Episode, lift: GuidanceLift | None = None) 
 
 def plain(given: Episode, of_tasks: TaskSources | None = None, spec: PlanningSpec | None = None) -> DerivedRows:
     screens = DrawnScreens({})
-    maker = Maker("planning", "test", ORIGIN)
-    tools = Tools(maker, screens, screens.kept.append, derive_prompts(), of_tasks=of_tasks or sources(given))
-    return asyncio.run((spec or PlanningSpec(trials=0)).open(tools).derive(given, None))
+    spec = spec or PlanningSpec(trials=0)
+    return derived(spec, given, tools_of(spec, screens, of_tasks=of_tasks or sources(given)))
 
 
 def reason(rows: DerivedRows) -> str:

@@ -9,10 +9,10 @@ from tests.stages.derive.samples import ORIGIN, query
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Query, Slot
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.derive.planning.manual import filled_manual
 from trajmill.stages.derive.planning.trials import (
     MANUAL_HELPED,
     TriedManual,
-    filled_manual,
     guidance_by,
     kept_manuals,
     tried_manual,

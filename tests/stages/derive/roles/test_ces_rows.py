@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step, walked
+from tests.stages.derive.samples import DONE, TAP, episode, query, step, walked
+from tests.stages.derive.screens import derived as derived_by
 from trajmill.schemas.actions import Action, Answer, Click, LongPress, OpenApp, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.step import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.roles.ces_rows import CesRows, instruction_of
+from trajmill.stages.derive.ces_rows import instruction_of
+from trajmill.stages.derive.spec import CesDataSpec
 
 TASK = "Organize a business meeting with saltyfunsweets using ZOOM Cloud Meetings."
 BOX = Box(600, 300, 700, 400)
@@ -33,7 +32,7 @@ def meeting(labels: tuple[StepLabel, ...] = ()) -> Episode:
 
 
 def derived(given: Episode) -> DerivedRows:
-    return asyncio.run(CesRows(Maker("ces", "test/1", ORIGIN)).derive(given, None))
+    return derived_by(CesDataSpec(), given)
 
 
 def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 
 import pytest
 
-from tests.stages.derive.samples import COMMON, DONE, ORIGIN, TAP, episode, step, walked
-from tests.stages.derive.screens import BlankScreens
+from tests.stages.derive.samples import COMMON, DONE, TAP, episode, step, walked
+from tests.stages.derive.screens import derived as derived_by
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import KindSpec, Tools
-from trajmill.stages.derive.prompt_files import derive_prompts
-from trajmill.stages.derive.roles.spec import CodaDataSpec, RftDataSpec, RolesSpec
+from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.spec import CodaDataSpec, RftDataSpec, RolesSpec
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
@@ -48,8 +45,7 @@ def call(
 
 
 def derived(given: Episode, spec: KindSpec) -> DerivedRows:
-    tools = Tools(Maker(spec.name, "test/1", ORIGIN), BlankScreens(), lambda screen: None, derive_prompts())
-    return asyncio.run(spec.open(tools).derive(given, None))
+    return derived_by(spec, given)
 
 
 def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:

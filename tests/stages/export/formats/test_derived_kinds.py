@@ -15,7 +15,7 @@ from tests.stages.export.walks import SeenScreens, walks
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
-from trajmill.stages.derive.kinds import DERIVE_KINDS
+from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder

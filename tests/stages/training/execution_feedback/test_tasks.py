@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("datasets", reason="the extra `train` is not installed")
 
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, step
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.screens import derived
 from tests.stages.export.formats.folders import SOURCE
 from tests.stages.export.stored import StoredScreens
 from trajmill.schemas.dialects.families import family_named
@@ -17,8 +17,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.step import TargetElement
-from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.roles.ces_rows import CesRows
+from trajmill.stages.derive.spec import CesDataSpec
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.feedback import FeedbackFormat
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
@@ -36,7 +35,7 @@ def written(folder: Path) -> list[Path]:
     """The rows of CES of a success of two taps and an end, of which the second tap is on a nameless element."""
     wallet = step(0, TAP).model_copy(update={"target": TargetElement(role="button", text="Wallet", bounds=BOX)})
     done = episode([wallet, step(1, TAP), step(2, DONE)])
-    rows = asyncio.run(CesRows(Maker("ces", "test", ORIGIN)).derive(done, None)).examples
+    rows = derived(CesDataSpec(), done).examples
     screens = StoredScreens()
     made = [kind_example(FAMILY, done, row, 1.0, screens) for row in rows]
     assert all(isinstance(one, StepExample) and one.target is None and one.leads_to for one in made)
@@ -67,7 +66,7 @@ def test_a_state_trackers_row_borrows_the_screen_of_the_coordinators(tmp_path: P
 
 def test_rows_that_lead_to_no_action_are_refused(tmp_path: Path) -> None:
     done = episode([step(0, DONE)])
-    (row,) = asyncio.run(CesRows(Maker("ces", "test", ORIGIN)).derive(done, None)).examples
+    (row,) = derived(CesDataSpec(), done).examples
     made = kind_example(FAMILY, done, row.model_copy(update={"kind": "roles"}), 1.0, StoredScreens())
     (tmp_path / "pool").mkdir()
     with pytest.raises(BadInputError, match="leads to no action: execution feedback takes ces and coda"):

@@ -12,7 +12,7 @@ import pytest
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_supervised
 from trajmill.stages.derive.kind_spec import KindSpec
-from trajmill.stages.derive.kinds import DERIVE_KINDS
+from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.rows import supervised_rows

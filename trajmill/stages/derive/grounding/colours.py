@@ -1,4 +1,4 @@
-"""Names the colours of elements, from the pixels of their screen alone."""
+"""Names the colours of elements from the pixels of their screen."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from PIL import Image
 from trajmill.schemas.geometry import Box
 
 _SAMPLES = 40
-"""Pixels that are looked at along each axis of an element."""
+"""Pixels sampled along each axis of an element."""
 _RING = 6
-"""Width of the frame around an element that shows what lies behind it, in pixels."""
+"""Width in pixels of the frame around an element, which shows the background."""
 _SAME = 20
 """Largest difference of a channel between two pixels of one surface."""
 _LEAST = 0.2
 """Share of an element that its colour must fill."""
 _DOMINANT = 0.65
-"""Share that its colour must have of what differs from the surroundings; text and borders have the rest."""
+"""Share of its colour in the pixels that differ from the background; text and borders have the rest."""
 _STRIDE = 5
-"""Of the pixels of a whole screen, one is looked at in so many along each axis."""
+"""Stride along each axis over the pixels of a whole screen."""
 _ALONE = 0.25
-"""A colour is an element's alone if the rest of the screen has less than this share of the element's own amount."""
+"""A colour is unique if the rest of the screen has less than this share of the element's own amount."""
 _HUES: Final = (
     (15, "red"),
     (45, "orange"),
@@ -50,19 +50,19 @@ _DOUBT: Final = tuple(product((-5.0, 0.0, 5.0), (-0.04, 0.04), (-0.06, 0.06)))
 
 
 class ElementColour(NamedTuple):
-    """The colour of an element, without what lies behind it."""
+    """The colour of an element without its background."""
 
     name: str
     """E.g. `dark green`; empty if it has no clear one."""
     alone: bool
-    """Whether hardly anything else on the screen may be called by that colour, light or dark."""
+    """Whether hardly anything else on the screen has that colour, light or dark."""
 
 
 _UNCLEAR = ElementColour("", False)
 
 
 def element_colours(image: bytes, boxes: Iterable[Box]) -> Mapping[Box, ElementColour]:
-    """The colours of what some boxes hold: the icon, not the wallpaper.
+    """Return the colours of the contents of some boxes: the icon, not the wallpaper.
 
     Args:
         image: the encoded screenshot.
@@ -84,13 +84,13 @@ def element_colours(image: bytes, boxes: Iterable[Box]) -> Mapping[Box, ElementC
 
 @lru_cache(maxsize=65536)
 def colour_name(red: int, green: int, blue: int) -> str:
-    """The common name of a colour, e.g. `dark green`; empty where people disagree on it."""
+    """Return the common name of a colour, e.g. `dark green`; empty where people disagree on it."""
     names = _possible_names(red, green, blue)
     return "" if len(names) > 1 or names & _DISPUTED else next(iter(names))
 
 
 def _own_colour(screen: NDArray[np.int32], box: Box) -> str:
-    """The name of the colour that dominates what differs from the pixels around the box."""
+    """Return the name of the colour that dominates the pixels that differ from those around the box."""
     high, wide, _ = screen.shape
     left, top, right, bottom = max(0, box.left), max(0, box.top), min(wide, box.right), min(high, box.bottom)
     if left >= right or top >= bottom:

@@ -1,4 +1,4 @@
-"""Asks an OmniParser server which elements a picture shows, and compares boxes (paper 2.2.2: OmniParser V2).
+"""Finds the elements of a picture with an OmniParser server (paper 2.2.2: OmniParser V2).
 
 The server answers `POST /parse/` with `parsed_content_list`: for each element a box as fractions of the picture.
 """
@@ -6,7 +6,6 @@ The server answers `POST /parse/` with `parsed_content_list`: for each element a
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
 from typing import Annotated
 
 import httpx
@@ -28,50 +27,21 @@ class _Answer(BaseModel):
     parsed_content_list: Annotated[list[_Element], Field(max_length=_MOST_BOXES)]
 
 
-class OmniParser:
-    """A server of OmniParser."""
+async def detected_boxes(address: str, image: bytes, size: Size) -> list[Box]:
+    """Return the boxes that the server at `address` finds in a picture, in pixels.
 
-    def __init__(self, address: str) -> None:
-        """Ask the server at `address`, e.g. `http://127.0.0.1:8000`."""
-        self._url = f"{address.rstrip('/')}/parse/"
-
-    async def boxes(self, image: bytes, size: Size) -> list[Box]:
-        """The boxes that it finds in a picture, in pixels.
-
-        Raises:
-            ModelFailure: it cannot be reached, or does not answer as OmniParser does.
-        """
-        body = {"base64_image": base64.b64encode(image).decode()}
-        try:
-            async with httpx.AsyncClient(timeout=_SECONDS) as client:
-                answered = await client.post(self._url, json=body)
-            answered.raise_for_status()
-            found = _Answer.model_validate_json(answered.content).parsed_content_list
-        except httpx.HTTPError as error:
-            raise ModelFailure(f"detector {self._url}: {type(error).__name__} {error}") from error
-        except ValidationError as error:
-            raise ModelFailure(f"detector {self._url}: its answer has no parsed_content_list of boxes") from error
-        return [_in_pixels(element.bbox, size) for element in found]
-
-
-def overlap(box: Box, others: Iterable[Box]) -> float:
-    """The largest intersection over union of a box with other boxes, 0 without any."""
-    return max((_intersection_over_union(box, other) for other in others), default=0.0)
-
-
-def _intersection_over_union(one: Box, other: Box) -> float:
-    shared = Box(
-        max(one.left, other.left),
-        max(one.top, other.top),
-        min(one.right, other.right),
-        min(one.bottom, other.bottom),
-    ).area
-    joined = one.area + other.area - shared
-    return shared / joined if joined else 0.0
-
-
-def _in_pixels(box: tuple[float, float, float, float], size: Size) -> Box:
-    left, top, right, bottom = box
-    return Box(
-        round(left * size.width), round(top * size.height), round(right * size.width), round(bottom * size.height)
-    )
+    Raises:
+        ModelFailure: the server cannot be reached, or does not answer as OmniParser does.
+    """
+    url = f"{address.rstrip('/')}/parse/"
+    try:
+        async with httpx.AsyncClient(timeout=_SECONDS) as client:
+            answered = await client.post(url, json={"base64_image": base64.b64encode(image).decode()})
+        answered.raise_for_status()
+        found = _Answer.model_validate_json(answered.content).parsed_content_list
+    except httpx.HTTPError as error:
+        raise ModelFailure(f"detector {url}: {type(error).__name__} {error}") from error
+    except ValidationError as error:
+        raise ModelFailure(f"detector {url}: its answer has no parsed_content_list of boxes") from error
+    scale = (size.width, size.height, size.width, size.height)
+    return [Box(*(round(edge * side) for edge, side in zip(each.bbox, scale, strict=True))) for each in found]

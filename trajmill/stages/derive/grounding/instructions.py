@@ -1,6 +1,6 @@
 """Writes instructions for elements: what they are for (functional), how they look, and where they stand.
 
-Each instruction fits one element of its screen only; where it cannot be told apart, there is none.
+Each instruction fits one element of its screen only; an ambiguous one is left out.
 """
 
 from __future__ import annotations
@@ -13,84 +13,12 @@ from typing import Final, NamedTuple
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.stages.derive.grounding.boxes import holds, is_large
 from trajmill.stages.derive.grounding.colours import ElementColour
 
 _LONGEST_LABEL = 60
 _OVERLAYS = frozenset({"dialog", "keyboard", "menu_item"})
 """Roles that are drawn over the rest of the screen."""
-
-
-class PressTarget(NamedTuple):
-    """An element that an instruction may point at."""
-
-    element: UIElement
-    label: str
-    """Its text on one line."""
-
-
-class RefusedElement(NamedTuple):
-    """An element that no instruction points at, and why."""
-
-    element: UIElement
-    reason: str
-
-
-def targets(elements: Sequence[UIElement], size: Size, smallest: int) -> Iterator[PressTarget | RefusedElement]:
-    """Every element that can be pressed, as a target or with the reason why it is none.
-
-    Args:
-        elements: the tree of the screen in reading order.
-        size: of the screen.
-        smallest: width and height below which an element is too small.
-    """
-    pressed = [element for element in elements if element.clickable]
-    alike = Counter((element.role, _label(element), element.value) for element in pressed)
-    for element in pressed:
-        reason = _unfit(element, elements, size, smallest)
-        if reason is None and alike[element.role, _label(element), element.value] > 1:
-            reason = "ambiguous"
-        yield PressTarget(element, _label(element)) if reason is None else RefusedElement(element, reason)
-
-
-def _unfit(element: UIElement, elements: Sequence[UIElement], size: Size, smallest: int) -> str | None:
-    box, label = element.bounds, _label(element)
-    if box.left < 0 or box.top < 0 or box.right > size.width or box.bottom > size.height:
-        return "off_screen"
-    if box.right - box.left < smallest or box.bottom - box.top < smallest:
-        return "too_small"
-    if "disabled" in element.states:
-        return "disabled"
-    if not any(letter.isalnum() for letter in label) and not element.value:
-        return "no_text"
-    if len(label) > _LONGEST_LABEL:
-        return "long_text"
-    if IMAGE_PLACEHOLDER in label:
-        return "placeholder_in_text"
-    if any(_covers(other, element) for other in elements):
-        return "covered"
-    return None
-
-
-def _covers(other: UIElement, element: UIElement) -> bool:
-    """Whether an overlay hides the middle of an element that is no part of the overlay."""
-    if other is element or other.role not in _OVERLAYS or element.role in _OVERLAYS:
-        return False
-    return other.bounds.contains(*element.bounds.center) and not _within(element.bounds, other.bounds)
-
-
-def _within(inner: Box, outer: Box) -> bool:
-    return (
-        outer.left <= inner.left
-        and outer.top <= inner.top
-        and inner.right <= outer.right
-        and inner.bottom <= outer.bottom
-    )
-
-
-def _label(element: UIElement) -> str:
-    return " ".join(element.text.split())
-
-
 _NOUNS: Final[Mapping[str, str]] = {
     "list_item": "list entry",
     "radio": "radio button",
@@ -108,6 +36,14 @@ _PURPOSES: Final[Mapping[str, str]] = {
 _ORDINALS: Final = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
+class PressTarget(NamedTuple):
+    """An element that an instruction may point at."""
+
+    element: UIElement
+    label: str
+    """Its text on one line."""
+
+
 class ElementInstruction(NamedTuple):
     """An instruction for one element."""
 
@@ -117,15 +53,56 @@ class ElementInstruction(NamedTuple):
 
 
 class NoInstruction(NamedTuple):
-    """An element for which there is no instruction of a sort, and why."""
+    """The reason why an element has no instruction of a variant."""
 
     target: PressTarget
     variant: str
     reason: str
 
 
+def targets(elements: Sequence[UIElement], size: Size, smallest: int) -> Iterator[PressTarget | str]:
+    """Yield every element that can be pressed, as a target or as the reason against it.
+
+    Args:
+        elements: the tree of the screen in reading order.
+        size: of the screen.
+        smallest: least width and height.
+    """
+    pressed = [element for element in elements if element.clickable]
+    alike = Counter((element.role, _one_line(element.text), element.value) for element in pressed)
+    for element in pressed:
+        label = _one_line(element.text)
+        reason = _unfit(element, label, elements, size, smallest)
+        if reason is None and alike[element.role, label, element.value] > 1:
+            reason = "ambiguous"
+        yield reason or PressTarget(element, label)
+
+
+def _unfit(element: UIElement, label: str, elements: Sequence[UIElement], size: Size, smallest: int) -> str | None:
+    if not holds(Box(0, 0, *size), element.bounds):
+        return "off_screen"
+    if not is_large(element.bounds, smallest):
+        return "too_small"
+    if "disabled" in element.states:
+        return "disabled"
+    if not any(letter.isalnum() for letter in label) and not element.value:
+        return "no_text"
+    if len(label) > _LONGEST_LABEL:
+        return "long_text"
+    if IMAGE_PLACEHOLDER in label:
+        return "placeholder_in_text"
+    return "covered" if any(_covers(other, element) for other in elements) else None
+
+
+def _covers(other: UIElement, element: UIElement) -> bool:
+    """Return whether an overlay hides the middle of an element that is no part of the overlay."""
+    if other is element or other.role not in _OVERLAYS or element.role in _OVERLAYS:
+        return False
+    return other.bounds.contains(*element.bounds.center) and not holds(other.bounds, element.bounds)
+
+
 def functional(targets: Sequence[PressTarget]) -> list[ElementInstruction | NoInstruction]:
-    """What elements are for, e.g. `Choose "House" as Folder.`; nobody chooses what is chosen already."""
+    """Describe the purposes of elements, e.g. `Choose "House" as Folder.`; a checked radio button has none."""
     return [
         NoInstruction(target, "functional", "chosen_already")
         if target.element.role == "radio" and "checked" in target.element.states
@@ -163,24 +140,22 @@ def _purpose(target: PressTarget) -> str:
 def appearance(
     targets: Sequence[PressTarget], colours: Mapping[Box, ElementColour]
 ) -> list[ElementInstruction | NoInstruction]:
-    """How elements look, without their texts where the colour is enough: `the orange button`."""
+    """Describe the looks of elements, without their texts where the colour is enough: `the orange button`."""
     found: list[ElementInstruction | NoInstruction] = []
     for target in targets:
         colour, what = colours[target.element.bounds], noun(target.element)
         if not colour.name:
             found.append(NoInstruction(target, "appearance", "no_colour"))
-        elif colour.alone:
-            found.append(ElementInstruction(target, "appearance", f"The {colour.name} {what}."))
-        elif target.element.role == "stepper_button":
+        elif not colour.alone and target.element.role == "stepper_button":
             found.append(NoInstruction(target, "appearance", "looks_alike"))
         else:
-            text = f'The {colour.name} {what} with the text "{target.label}".'
-            found.append(ElementInstruction(target, "appearance", text))
-    return _told_apart(found)
+            labelled = "" if colour.alone else f' with the text "{target.label}"'
+            found.append(ElementInstruction(target, "appearance", f"The {colour.name} {what}{labelled}."))
+    return _unambiguous(found)
 
 
 def layout(targets: Sequence[PressTarget], elements: Sequence[UIElement]) -> list[ElementInstruction | NoInstruction]:
-    """Where elements stand: relative to a text beside or above them, or in the order of their sort."""
+    """Describe the places of elements: relative to a text beside or above them, or in the order of their sort."""
     named = Counter(element.text for element in elements)
     landmarks = [element for element in elements if element.text and named[element.text] == 1]
     sorts: dict[str, list[Box]] = {}
@@ -193,16 +168,16 @@ def layout(targets: Sequence[PressTarget], elements: Sequence[UIElement]) -> lis
         found.append(
             ElementInstruction(target, "layout", text) if text else NoInstruction(target, "layout", "no_landmark")
         )
-    return _told_apart(found)
+    return _unambiguous(found)
 
 
 def noun(element: UIElement) -> str:
-    """What an element is called, e.g. `text field`."""
+    """Return the name of an element's sort, e.g. `text field`."""
     return _NOUNS.get(element.role, element.role.replace("_", " "))
 
 
-def _told_apart(made: Sequence[ElementInstruction | NoInstruction]) -> list[ElementInstruction | NoInstruction]:
-    """The same, without instructions that fit several elements."""
+def _unambiguous(made: Sequence[ElementInstruction | NoInstruction]) -> list[ElementInstruction | NoInstruction]:
+    """Refuse instructions that fit several elements."""
     texts = Counter(one.text for one in made if isinstance(one, ElementInstruction))
     return [
         NoInstruction(one.target, one.variant, "ambiguous")
@@ -213,12 +188,22 @@ def _told_apart(made: Sequence[ElementInstruction | NoInstruction]) -> list[Elem
 
 
 def _beside(element: UIElement, landmarks: Sequence[UIElement]) -> str | None:
-    """The place next to the nearest text to the left in the same row, or above in the same column."""
-    left = [other for other in landmarks if other is not element and _left_of(other.bounds, element.bounds)]
+    """Name the nearest text to the left in the same row, or above in the same column."""
+    box, others = element.bounds, [other for other in landmarks if other is not element]
+    left = [
+        other
+        for other in others
+        if other.bounds.right <= box.left and other.bounds.top <= box.center.y < other.bounds.bottom
+    ]
     if left:
         nearest = max(left, key=lambda other: other.bounds.right)
         return f'The {noun(element)} to the right of "{_one_line(nearest.text)}".'
-    above = [other for other in landmarks if other is not element and _above(other.bounds, element.bounds)]
+    above = [
+        other
+        for other in others
+        if other.bounds.left <= box.center.x < other.bounds.right
+        and 0 <= box.top - other.bounds.bottom <= box.bottom - box.top
+    ]
     if above:
         nearest = max(above, key=lambda other: other.bounds.bottom)
         return f'The {noun(element)} directly below "{_one_line(nearest.text)}".'
@@ -232,15 +217,6 @@ def _in_order(element: UIElement, boxes: Sequence[Box]) -> str | None:
     if len(ordered) == 1 or place >= len(_ORDINALS) or side_by_side:
         return None
     return f"The {_ORDINALS[place]} {noun(element)} from the top."
-
-
-def _left_of(other: Box, box: Box) -> bool:
-    return other.right <= box.left and other.top <= box.center.y < other.bottom
-
-
-def _above(other: Box, box: Box) -> bool:
-    height = box.bottom - box.top
-    return other.left <= box.center.x < other.right and 0 <= box.top - other.bottom <= height
 
 
 def _one_line(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
@@ -12,13 +11,12 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.derive.planning.manual import names_in
+from trajmill.stages.derive.planning.manual import filled_manual
 
 MANUAL: Final = "manual"
 """`source` of the guidance that a manual gives."""
 MANUAL_HELPED: Final = "manual_helped"
-"""The sort of a manual with which attempts succeeded more often than without."""
-_NAME = re.compile(r"\{([^{}\s]+)\}")
+"""Variant of a manual with which attempts succeeded more often than without."""
 
 
 class TriedManual(NamedTuple):
@@ -36,37 +34,24 @@ class TriedManual(NamedTuple):
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether nothing could be compared: no attempt was scored, or all succeeded without it."""
+        """Whether no attempt was scored, or all succeeded without it."""
         return not self.queries or self.without >= 1.0
-
-    def in_words(self) -> str:
-        """The figures, for a refusal."""
-        return f"{self.with_manual:.0%} with, {self.without:.0%} without, at {self.queries} queries"
-
-
-def filled_manual(manual: str, query: Query) -> str | None:
-    """The steps of a manual with the values of a query; None if the query lacks a value that it names."""
-    values = {slot.name: slot.value for slot in query.slots}
-    if names_in(manual) - values.keys():
-        return None
-    return _NAME.sub(lambda name: values[name[1]], manual)
 
 
 def guidance_by(manual: Example, queries: Sequence[Query], most: int, origin: Origin) -> list[tuple[Query, Guidance]]:
-    """The queries at which a manual is tried, each with the manual as its guidance.
+    """Return the queries at which a manual is tried, each with the manual as its guidance.
 
     The query that the manual was made from comes last: a manual should help with others.
 
     Args:
         manual: a row of the kind `planning`.
         queries: those of its task, in order of id.
-        most: how many of them.
+        most: the number of queries.
         origin: common columns of the guidance.
     """
-    text = manual.messages[-1].content
     found = []
     for query in sorted(queries, key=lambda query: query.query_id == manual.query_id):
-        filled = filled_manual(text, query)
+        filled = filled_manual(manual.messages[-1].content, query)
         if filled is None:
             continue
         guidance = Guidance(
@@ -108,7 +93,7 @@ def tried_manual(
 def kept_manuals(
     manuals: Sequence[Example], tried: Mapping[str, TriedManual], origin: Origin
 ) -> tuple[list[Example], list[Refusal]]:
-    """The manuals that helped, or of which nothing is known, and the refusals of the others.
+    """Return the manuals that helped or could not be compared, and the refusals of the others.
 
     Args:
         manuals: rows of the kind `planning`.
@@ -123,17 +108,17 @@ def kept_manuals(
         elif found.tells_nothing:
             kept.append(manual)
         else:
-            refused.append(
-                Refusal(
-                    kind=manual.kind,
-                    trajectory_id=manual.trajectory_id,
-                    variant=manual.variant,
-                    step_index=None,
-                    screen_id=None,
-                    reason="manual_did_not_help",
-                    detail=f"{found.in_words()}: {' '.join(manual.messages[-1].content.split())}",
-                    count=1,
-                    **origin.common(manual.made_by),
-                )
+            figures = f"{found.with_manual:.0%} with, {found.without:.0%} without, at {found.queries} queries"
+            refusal = Refusal(
+                kind=manual.kind,
+                trajectory_id=manual.trajectory_id,
+                variant=manual.variant,
+                step_index=None,
+                screen_id=None,
+                reason="manual_did_not_help",
+                detail=f"{figures}: {' '.join(manual.messages[-1].content.split())}",
+                count=1,
+                **origin.common(manual.made_by),
             )
+            refused.append(refusal)
     return kept, refused

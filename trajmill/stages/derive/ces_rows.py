@@ -1,0 +1,130 @@
+"""Makes warm-up rows for a Coordinator and a State Tracker from the trajectories of any agent (CES 4.3.1 and B.1).
+
+The paper takes the annotations of GUI-Odyssey. Here an accepted step replaces them: its thought is the intention, its
+action on a named element the low-level instruction, and the conclusions before the next step are that step's context.
+A row names the step whose action its reply must lead to. The rows are also the task pool of the stages with execution
+feedback: the right action and its element stand in table `steps`.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from trajmill.schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    HorizontalScroll,
+    LongPress,
+    OpenApp,
+    Scroll,
+    Swipe,
+    SystemButton,
+    Terminate,
+    TypeText,
+    Wait,
+    action_from_json,
+)
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.agents.ces.agent import executor_output
+from trajmill.stages.agents.replies import NONE, one_line
+from trajmill.stages.critics.trees.caption import scroll_direction
+from trajmill.stages.derive.base import unaccepted
+from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk
+from trajmill.stages.derive.conversation import dialogue, unfit_text
+from trajmill.stages.derive.spec import CesDataSpec
+from trajmill.stages.models.prompts import FilledPrompt, load_prompt
+
+COORDINATOR, STATE_TRACKER = "coordinator", "state_tracker"
+_PACKAGE = "trajmill.stages.agents.ces"
+
+
+class CesRows(KindDeriver[CesDataSpec]):
+    """Derives rows of CES with the prompts of the agent `ces`; needs no model."""
+
+    def unusable(self, episode: Episode) -> str | None:
+        """Also refuse attempts that were not accepted, and walks."""
+        return unaccepted(episode) or (WALK_WORDS if is_walk(episode) else None)
+
+    async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
+        """Collect a Coordinator's row for each good step, and a State Tracker's for each step after a good one."""
+        harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
+        contexts, said = dict[int, str](), list[str]()
+        for step in episode.steps:
+            contexts[step.index] = one_line(" ".join(said))
+            said += [step.conclusion] if step.conclusion else []
+        for step in episode.steps:
+            made = "harmful" if step.index in harmful else _coordinator_row(episode, step, contexts[step.index])
+            collected.add_or_refuse(made, step, COORDINATOR)
+        for step, after in pairwise(episode.steps):
+            made = "harmful" if step.index in harmful else _tracker_row(episode, step, after, contexts)
+            collected.add_or_refuse(made, after, STATE_TRACKER)
+
+
+def instruction_of(action: Action, named: str) -> str | None:
+    """Return the atomic instruction for an action, as the agent `ces` writes it; None if its element has no name.
+
+    Args:
+        action: the action.
+        named: text of the element at its position; empty without one.
+    """
+    match action:
+        case Click(count=count) if named:
+            return f'{"Double-tap" if count > 1 else "Tap"} "{one_line(named)}".'
+        case LongPress() if named:
+            return f'Hold "{one_line(named)}".'
+        case TypeText(text=text):
+            return f'Type "{one_line(text)}"{f" into {chr(34)}{one_line(named)}{chr(34)}" if named else ""}.'
+        case Swipe() | Scroll() | HorizontalScroll():
+            return f"Scroll {scroll_direction(action)}."
+        case SystemButton(button=button):
+            return f"Press {button}."
+        case OpenApp(app=app):
+            return f'Open "{one_line(app)}".'
+        case Wait():
+            return "Wait."
+        case Answer(text=text):
+            return f'The task is complete. Answer "{one_line(text)}".'
+        case Terminate(status="success"):
+            return "The task is complete."
+        case _:
+            return None
+
+
+def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str:
+    """`<think>intention</think><answer>low_level_instruction</answer>` on the screen before the step."""
+    if step.action is None:
+        return "unparsed"
+    instruction = instruction_of(action_from_json(step.action), step.target.text if step.target is not None else "")
+    if instruction is None:
+        return "element_without_name"
+    reply = f"<think>{one_line(step.thought)}</think><answer>{instruction}</answer>"
+    asked = load_prompt(_PACKAGE, f"{COORDINATOR}-1").fill(
+        instruction=one_line(episode.query.instruction), state=context or NONE
+    )
+    return _lesson(episode, step, asked, reply, COORDINATOR)
+
+
+def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, str]) -> Lesson | str:
+    """Return the row of the next step's context, from the context of a step and the Executor's output."""
+    asked = load_prompt(_PACKAGE, f"{STATE_TRACKER}-1").fill(
+        instruction=one_line(episode.query.instruction),
+        output=executor_output(step.thought, action_from_json(step.action) if step.action else None, step.conclusion),
+        state=contexts[step.index] or NONE,
+    )
+    return _lesson(episode, after, asked, f"<answer>{contexts[after.index]}</answer>", STATE_TRACKER)
+
+
+def _lesson(episode: Episode, target: Step, asked: FilledPrompt, reply: str, variant: str) -> Lesson | str:
+    """Return a row whose reply, a text, leads to the action of `target`; a State Tracker's has no screen."""
+    if target.action is None:
+        return "unparsed"
+    reason = unfit_text(asked.user, target, reply, episode.guidance)
+    if reason is not None:
+        return reason
+    shown = (target.screen_before,) if variant == COORDINATOR else ()
+    messages = dialogue(asked.system, asked.user + IMAGE_PLACEHOLDER * len(shown), reply)
+    return Lesson(messages, shown, variant, episode.trajectory.model_version, sources=(target.screen_before,))

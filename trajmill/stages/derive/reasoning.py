@@ -1,0 +1,230 @@
+"""Derives thoughts by rejection sampling: one is kept if the stored action follows from it alone (paper 2.2.3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import StringConstraints
+
+from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import StageError
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.step import Step
+from trajmill.stages.critics.model.action_words import action_in_words, untrusted
+from trajmill.stages.critics.model.marking import picture
+from trajmill.stages.critics.trees.caption import describe_element, read_element_action
+from trajmill.stages.derive.collected import (
+    RULE_AGENTS,
+    WALK_WORDS,
+    Collected,
+    KindDeriver,
+    Lesson,
+    is_walk,
+    writes_templates,
+)
+from trajmill.stages.derive.conversation import about, step_messages
+from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.spec import ReasoningSpec, StepDataSpec
+from trajmill.stages.derive.step_data import select_steps
+from trajmill.stages.metrics.action_match import RightAction, match_action
+from trajmill.stages.models.base import ChatMessage, ChatRequest
+from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
+
+AGENTS, ONLINE, HINTED = "agents", "online", "hinted"
+NO_HINT = "(not told)"
+_LONGEST = 1200
+_LONGEST_ROLES = 6000
+_PLACEHOLDERS: Final = frozenset(
+    ("not told", "none", "null", "nothing", "empty", "n a", "na", "thought", "the thought", "unknown", "tbd")
+)
+"""Texts in the place of a thought: words of the prompt, or for nothing."""
+_NUMBER = r"\d+(?:\.\d+)?\s*(?:%|px\b|pixels?\b)?"
+_POSITIONS: Final = re.compile(
+    rf"[(\[]\s*(?:x\s*[=:]\s*)?{_NUMBER}\s*[,;]\s*(?:y\s*[=:]\s*)?{_NUMBER}\s*[)\]]"
+    rf"|\bx\s*[=:]\s*{_NUMBER}"
+    r"|\d+(?:\.\d+)?\s*%\s*(?:,|;|/|and|by)\s*\d+(?:\.\d+)?\s*%"
+    r"|\d+(?:\.\d+)?\s*(?:%|px|pixels?)\s*(?:of the way\s*)?(?:across|down|from the (?:left|top|right|bottom))"
+    rf"|\b(?:coordinates?|positions?|points?|pixels?)\s*:?\s*{_NUMBER}\s*,\s*{_NUMBER}",
+    re.IGNORECASE,
+)
+"""A point of the screen in numbers, as hints and models write it."""
+_ABOUT_HINTS: Final = re.compile(
+    r"\bhint(?:s|ed)?\b|\bthe (?:right|correct|given|stored) action (?:is|was|says|tells)\b|\bI (?:was|am) told\b",
+    re.IGNORECASE,
+)
+
+
+def says_something(thought: str) -> bool:
+    """Return whether a thought is more than blanks, punctuation or a placeholder.
+
+    A model that presses the same place whatever the thought is passes the check of the action by chance.
+    """
+    words = " ".join(re.findall(r"\w+", thought.replace("_", " ").casefold()))
+    return words != "" and words not in _PLACEHOLDERS
+
+
+def told_by_hint(thought: str, known: str) -> str | None:
+    """Return why a thought can only come from a hint, `tells_position` or `tells_hint`; None if it need not.
+
+    A thought from a picture names an element and no numbers of its place: the action would follow from those alone,
+    whatever the rest of the thought is.
+
+    Args:
+        thought: of a model that may have been given the right action.
+        known: the task, the texts of the screen and of the action, which may be repeated.
+    """
+    for pattern, reason in ((_POSITIONS, "tells_position"), (_ABOUT_HINTS, "tells_hint")):
+        if any(found[0].casefold() not in known.casefold() for found in pattern.finditer(thought)):
+            return reason
+    return None
+
+
+class ThoughtAnswer(Record):
+    """The answer of a model that thinks."""
+
+    thought: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=_LONGEST)]
+
+
+class _Thought(NamedTuple):
+    """A thought to check, or the reason for refusing it."""
+
+    text: str
+    variant: str
+    author: str
+    unfit: str | None
+
+
+class Reasoning(KindDeriver[ReasoningSpec]):
+    """Derives thoughts for the steps of correct trajectories that CODA's signals leave."""
+
+    def __init__(self, spec: ReasoningSpec, tools: Tools) -> None:
+        super().__init__(spec, tools)
+        assert tools.describer is not None
+        self._model, prompts = tools.describer, tools.prompts
+        self._thinking = PromptedModel(self._model, prompts["think"])
+        self._acting = prompts["act"]
+        self._merging = None if tools.writer is None else PromptedModel(tools.writer, prompts["merge"])
+
+    async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
+        """Collect the accepted thoughts of each step; a model's failure is one of its step."""
+        selected = select_steps(episode, StepDataSpec(failed=False), self.tools.screens)
+        if isinstance(selected, str) or is_walk(episode):
+            collected.refuse(selected if isinstance(selected, str) else WALK_WORDS)
+            return
+        for step, made in zip(episode.steps, selected, strict=True):
+            if made.variant is None:
+                collected.refuse(made.reason, step)
+                continue
+            try:
+                await self._collect_step(episode, step, collected)
+            except StageError as error:
+                collected.fail(error, step)
+
+    async def _collect_step(self, episode: Episode, step: Step, collected: Collected) -> None:
+        by_rule = episode.trajectory.agent in RULE_AGENTS
+        if "agents" in self.spec.sources and step.role_outputs != "{}" and not by_rule:
+            if self._merging is None:
+                collected.refuse("no_writer", step, variant=AGENTS)
+            else:
+                text = await self._merged(self._merging, episode, step)
+                merged = _Thought(text, AGENTS, self._merging.version, self._unfit_thought(step, text))
+                await self._keep_checked(episode, step, merged, collected)
+        if "online" in self.spec.sources:
+            author = episode.trajectory.model_version
+            if writes_templates(author) and step.thought.strip():
+                collected.refuse("template_thought", step, variant=ONLINE)
+            else:
+                # The policy was given no action, so the numbers in its thoughts are its own.
+                unfit = None if says_something(step.thought) else "no_thought"
+                await self._keep_checked(episode, step, _Thought(step.thought, ONLINE, author, unfit), collected)
+        if "offline" in self.spec.sources:
+            sampled = await self._sampled(episode, step)
+            if sampled.unfit is None:
+                self._add(episode, step, sampled, collected)
+            else:
+                collected.refuse(sampled.unfit, step, variant="offline")
+
+    async def _keep_checked(self, episode: Episode, step: Step, thought: _Thought, collected: Collected) -> None:
+        if thought.unfit is not None:
+            collected.refuse(thought.unfit, step, variant=thought.variant)
+        elif await self._leads_to_action(episode, step, thought.text):
+            self._add(episode, step, thought, collected)
+        else:
+            collected.refuse("other_action", step, variant=thought.variant)
+
+    def _add(self, episode: Episode, step: Step, thought: _Thought, collected: Collected) -> None:
+        made = step_messages(episode, step, self.tools.screens.size(step.screen_before), thought.text)
+        if isinstance(made, str):
+            collected.refuse(made, step, variant=thought.variant)
+            return
+        hit, action = step.target.bounds if step.target is not None else None, action_from_json(step.action or "")
+        collected.add(Lesson(made, (step.screen_before,), thought.variant, thought.author, action, hit), step)
+
+    async def _sampled(self, episode: Episode, step: Step) -> _Thought:
+        """Return the first thought from which the stored action follows, or the last one with its refusal.
+
+        The action is given to the model only after all other tries failed.
+        """
+        unfit: str | None = None
+        for number, (style, variant, hint) in enumerate(self._tries(step)):
+            fields = {"prompt": untrusted(step.prompt), "style": style, "hint": hint}
+            sampling, shown = Sampling(temperature=1.0, seed=number), picture(step.screen_before, self.tools.screens)
+            request = self._thinking.request("describer", fields, (shown,), sampling, on_lines)
+            answer = await self._thinking.ask(about(request, episode, step), ThoughtAnswer)
+            thought = " ".join(answer.thought.split())
+            unfit = self._unfit_thought(step, thought)
+            if unfit is None and await self._leads_to_action(episode, step, thought):
+                return _Thought(thought, variant, self._thinking.version, None)
+        return _Thought("", "", "", unfit or "other_action")
+
+    def _tries(self, step: Step) -> Iterator[tuple[str, str, str]]:
+        """Yield the style, the variant and the hint of each try."""
+        styles = self.spec.styles
+        for number in range(self.spec.tries):
+            place = (step.index + number) % len(styles)
+            yield styles[place], f"style_{place + 1}", NO_HINT
+        if self.spec.hint:
+            yield styles[step.index % len(styles)], HINTED, self._hint(step)
+
+    def _hint(self, step: Step) -> str:
+        """Return the stored action in words; without a position where the words identify the element."""
+        elements, size = self.tools.screens.elements(step.screen_before), self.tools.screens.size(step.screen_before)
+        pressed = read_element_action(step.action, elements).element
+        told = describe_element(pressed)
+        alone = pressed is not None and [describe_element(each) for each in elements].count(told) == 1
+        return action_in_words(step.action, elements, size, place_of_named=not alone)
+
+    async def _merged(self, merging: PromptedModel, episode: Episode, step: Step) -> str:
+        """Return one thought from the outputs of the roles of a multi-agent framework at a step."""
+        said = json.dumps(json.loads(step.role_outputs), ensure_ascii=False)
+        fields = {"prompt": untrusted(step.prompt), "roles": untrusted(said, _LONGEST_ROLES)}
+        request = merging.request("writer", fields, layout=on_lines)
+        answer = await merging.ask(about(request, episode, step), ThoughtAnswer)
+        return " ".join(answer.thought.split())
+
+    async def _leads_to_action(self, episode: Episode, step: Step, thought: str) -> bool:
+        """Return whether the stored action follows from a thought and the screen, without the task and the history."""
+        size = self.tools.screens.size(step.screen_before)
+        dialect, frame = dialect_for(episode.query.platform), self._model.frame(size)
+        filled = self._acting.fill(thought=untrusted(thought))
+        system = f"{dialect.system_prompt(frame)}\n\n{filled.system}"
+        user = on_lines((filled.user, picture(step.screen_before, self.tools.screens)))
+        request = ChatRequest("describer", (ChatMessage("system", (system,)), ChatMessage("user", user)))
+        completion = await self._model.complete(about(request, episode, step))
+        read = dialect.parse(completion.text, frame)
+        box = step.target.bounds if step.target is not None else None
+        right = RightAction(action_from_json(step.action or ""), box, size)
+        return match_action(read.action if isinstance(read, Reply) else None, right).parameters
+
+    def _unfit_thought(self, step: Step, thought: str) -> str | None:
+        """Return why an agent could not have a thought from its task and its screen; None if it could."""
+        if not says_something(thought):
+            return "no_thought"
+        shown = (element.text for element in self.tools.screens.elements(step.screen_before))
+        return told_by_hint(thought, "\n".join((step.prompt, step.action or "", *shown)))

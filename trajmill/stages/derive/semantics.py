@@ -1,0 +1,199 @@
+"""Derives action semantics: which action leads from one screen to the next, and what it changes (paper 2.2.2).
+
+Trajectories that were judged incorrect are used too: every action has an effect. A describer describes the action from
+the screen before, with the target marked; the same model then compares both screens and votes, several times, on
+whether the change fits the description.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Annotated, NamedTuple
+
+from pydantic import StringConstraints
+
+from trajmill.schemas.actions import Wait, action_from_json, ends_episode
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import NotExpressible, bare_call
+from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import ModelFailure, StageError
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.step import Step
+from trajmill.stages.critics.model.action_words import action_in_words, untrusted
+from trajmill.stages.critics.model.marking import marked_picture, picture
+from trajmill.stages.critics.trees.caption import quoted
+from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
+from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
+from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
+from trajmill.stages.derive.kind_spec import Tools
+from trajmill.stages.derive.spec import ActionSemanticsSpec
+from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
+from trajmill.stages.models.structured import ask_several
+
+ACTION, EFFECT = "action", "effect"
+_PAIR = f"Before: {IMAGE_PLACEHOLDER}\nAfter: {IMAGE_PLACEHOLDER}"
+_ASK_ACTION = (
+    f"Which action led from the first screen to the second? Answer with its call alone, without a thought.\n{_PAIR}"
+)
+_EFFECT_SYSTEM = (
+    "You are shown two screens of a phone, a desktop or a web page. Say in a sentence what happened between them."
+)
+_ASK_EFFECT = f"Describe the action that led from the first screen to the second, and what it changed.\n{_PAIR}"
+_Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=400)]
+
+
+class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
+    """Derives both tiers from the steps whose action changed the screen."""
+
+    def __init__(self, spec: ActionSemanticsSpec, tools: Tools) -> None:
+        super().__init__(spec, tools)
+        self._screens = seen(tools.screens)
+        self._describer = None
+        if tools.describer is not None:
+            prompts = tools.prompts
+            self._describer = EffectDescriber(
+                tools.describer, prompts["describe_action"], prompts["check_effect"], spec.candidates, spec.votes
+            )
+
+    async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
+        """Collect the action and the effect of each step; a failed replay is a failure of the episode."""
+        try:
+            captions = replay(episode, self._screens)
+        except StageError as error:
+            collected.fail(error)
+            return
+        for step, caption in zip(episode.steps, captions, strict=True):
+            unclear = self._unclear(step)
+            if unclear is not None:
+                collected.refuse(unclear, step)
+                continue
+            if ACTION in self.spec.tiers:
+                self._add_action(episode, step, collected)
+            if EFFECT in self.spec.tiers:
+                await self._add_effect(episode, step, caption, collected)
+
+    def _unclear(self, step: Step) -> str | None:
+        """Return why the screens of a step do not show its action."""
+        if step.action is None:
+            return "unparsed"
+        action = action_from_json(step.action)
+        if ends_episode(action) or isinstance(action, Wait):
+            return "no_visible_action"
+        if step.screen_before == step.screen_after:
+            return "no_change"
+        sizes = self.tools.screens.size(step.screen_before), self.tools.screens.size(step.screen_after)
+        return "sizes_differ" if sizes[0] != sizes[1] else None
+
+    def _add_action(self, episode: Episode, step: Step, collected: Collected) -> None:
+        action, dialect = action_from_json(step.action or ""), dialect_for(episode.query.platform)
+        frame = native_frame(self.tools.screens.size(step.screen_after))
+        try:
+            call = bare_call(action, dialect, frame)
+        except NotExpressible as error:
+            collected.refuse("not_expressible", step, variant=ACTION, detail=str(error))
+            return
+        if holds_placeholder((call,)):
+            collected.refuse("placeholder_in_text", step, variant=ACTION)
+            return
+        messages = dialogue(dialect.system_prompt(frame), _ASK_ACTION, call)
+        hit = step.target.bounds if step.target is not None else None
+        screens = (step.screen_before, step.screen_after)
+        collected.add(Lesson(messages, screens, ACTION, episode.trajectory.model_version, action, hit), step)
+
+    async def _add_effect(self, episode: Episode, step: Step, caption: SeenStep, collected: Collected) -> None:
+        text, author = effect_in_words(caption), TEMPLATE
+        if self._describer is not None:
+            try:
+                voted = await self._describer.best(episode, step, self.tools.screens)
+            except StageError as error:
+                collected.fail(error, step)
+                return
+            if voted.share < self.spec.agree_from:
+                detail = f"{voted.agreed} of {voted.votes} votes: {voted.text}"
+                collected.refuse("not_consistent", step, variant=EFFECT, detail=detail)
+                return
+            text, author = voted.text, self._describer.version
+        if holds_placeholder((text,)):
+            collected.refuse("placeholder_in_text", step, variant=EFFECT)
+            return
+        messages = dialogue(_EFFECT_SYSTEM, _ASK_EFFECT, text)
+        collected.add(Lesson(messages, (step.screen_before, step.screen_after), EFFECT, author), step)
+
+
+def effect_in_words(step: SeenStep) -> str:
+    """Return action and effect in a sentence, without the id of the page, which no screen shows."""
+    return step.caption.replace(f" of {quoted(step.outcome.after.page)}", "")
+
+
+class ActionAnswer(Record):
+    """The action in a sentence."""
+
+    description: _Sentence
+
+
+class EffectAnswer(Record):
+    """The change, and whether it fits the description of the action."""
+
+    effect: _Sentence
+    consistent: bool
+
+
+class VotedDescription(NamedTuple):
+    """A description of an action and its effect, with the votes for it."""
+
+    text: str
+    agreed: int
+    votes: int
+
+    @property
+    def share(self) -> float:
+        """Share of the votes that found it consistent; 0 without any vote."""
+        return self.agreed / self.votes if self.votes else 0.0
+
+
+class EffectDescriber:
+    """Gets descriptions of one model, and its votes on them."""
+
+    def __init__(self, model: ChatModel, describe: Prompt, check: Prompt, candidates: int, votes: int) -> None:
+        self._model = model
+        self._describe = PromptedModel(model, describe)
+        self._check = PromptedModel(model, check)
+        self._candidates = candidates
+        self._votes = votes
+        self.version = f"{describe.version}+{self._check.version}"
+        """Both prompts and the model."""
+
+    async def best(self, episode: Episode, step: Step, screens: ScreenReader) -> VotedDescription:
+        """Return the description with the most votes.
+
+        Raises:
+            ModelFailure: no valid description, or no valid vote on any of them.
+        """
+        before = marked_picture(step, screens)
+        # Draws and encodes the mark once for all requests.
+        before = replace(before, encode=cache(before.encode))
+        fields = {"action": action_in_words(step.action, screens.elements(step.screen_before), before.size)}
+        parts = ("The screen before the action:", before)
+        request = self._describe.request("describer", fields, parts, Sampling(temperature=1.0), on_lines)
+        asked = replace(about(request, episode, step), n=self._candidates)
+        described = await ask_several(self._model, asked, ActionAnswer)
+        voted = []
+        for description in dict.fromkeys(one.description for one in described if isinstance(one, ActionAnswer)):
+            fields = {"description": untrusted(description)}
+            both = (*parts, "The screen after the action:", picture(step.screen_after, screens))
+            request = self._check.request("describer", fields, both, Sampling(temperature=1.0, top_p=0.6), on_lines)
+            asked = replace(about(request, episode, step), n=self._votes)
+            answers = await ask_several(self._model, asked, EffectAnswer)
+            votes = [one for one in answers if isinstance(one, EffectAnswer)]
+            agreeing = [one for one in votes if one.consistent]
+            text = f"{description} {agreeing[0].effect}" if agreeing else description
+            if votes:
+                voted.append(VotedDescription(" ".join(text.split()), len(agreeing), len(votes)))
+        if not voted:
+            raise ModelFailure("describer: no valid vote on a description")
+        return max(voted, key=lambda one: one.share)
