@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, all_of, read_rule
+from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, read_rule
 
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
 
@@ -76,12 +76,6 @@ def test_an_outcome_is_final_exactly_when_no_missing_vote_could_change_it(votes:
         sooner = [rule.outcome(correct + yes, incorrect + needed - 1 - yes) for yes in range(needed)]
         assert set(sooner) == {None}
         assert rule.outcome(correct + needed, incorrect) is True or rule.outcome(correct, incorrect + needed) is False
-
-
-def test_one_no_decides_and_what_is_open_does_not_hide_it() -> None:
-    assert all_of([True, True]) is True
-    assert all_of([None, False, True]) is False
-    assert all_of([None, True]) is None
 
 
 def test_stored_votes_are_counted_by_their_numbers() -> None:

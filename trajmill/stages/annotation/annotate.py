@@ -52,13 +52,6 @@ class Annotation:
     """One call: asks for each page that misses something."""
 
     def __init__(self, graph: AppGraph, words: ExploredWords, annotators: Annotators) -> None:
-        """Ask nothing yet.
-
-        Args:
-            graph: the graph.
-            words: the words that exploring read off the screens.
-            annotators: the models.
-        """
         self._graph, self._words, self._annotators = graph, words, annotators
         self._filled = 0
         self._unfilled: list[Unfilled] = []
@@ -87,19 +80,15 @@ class Annotation:
 
         async def work(name: str) -> None:
             async with places:
-                await self._annotate(name, pictures.get(name))
+                gaps, (describer, namer) = page_gaps(self._graph, name, self._words), self._annotators
+                if describer is not None and gaps.for_describer:
+                    self._take(name, await describer.describe(self._graph, name, gaps, pictures.get(name)))
+                if namer is not None and gaps.slots:
+                    self._take(name, await namer.name_slots(self._graph, name, gaps))
             done(self._graph)
 
         await side_by_side(work(name) for name in self.waiting)
         return AnnotatedGraph(self._graph, self._filled, tuple(self._unfilled))
-
-    async def _annotate(self, name: str, picture: ScreenHandle | None) -> None:
-        gaps = page_gaps(self._graph, name, self._words)
-        describer, namer = self._annotators
-        if describer is not None and gaps.for_describer:
-            self._take(name, await describer.describe(self._graph, name, gaps, picture))
-        if namer is not None and gaps.slots:
-            self._take(name, await namer.name_slots(self._graph, name, gaps))
 
     def _take(self, name: str, annotated: AnnotatedPage) -> None:
         """Take what a model wrote; a title that another page has got meanwhile is left out."""

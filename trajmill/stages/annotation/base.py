@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from trajmill.stages.critics.model.action_words import quotable
-from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
+from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.pages import page_key
 from trajmill.stages.graphs.explore.slots import label_of
@@ -64,11 +64,10 @@ class AnnotatedPage(NamedTuple):
 
 
 def page_gaps(graph: AppGraph, name: str, words: ExploredWords) -> PageGaps:
-    """What is missing on a page.
+    """Return what is missing on a page.
 
     A title that exploring read off the screen is replaced as long as the page has no description or another page has
-    the title, the name of a slot as long as the slot has no description; so what a model has confirmed is not asked for
-    again.
+    the title; the name of a slot as long as the slot has no description. What a model has confirmed stays.
 
     Args:
         graph: the graph.
@@ -82,7 +81,11 @@ def page_gaps(graph: AppGraph, name: str, words: ExploredWords) -> PageGaps:
         description=not page.description,
         elements=tuple(name for name, element in page.elements.items() if not written(element.does)),
         transitions=tuple(number for number, each in enumerate(page.transitions) if not each.does),
-        slots=tuple(name for name, slot in page.slots.items() if _is_unnamed(slot, words)),
+        slots=tuple(
+            name
+            for name, slot in page.slots.items()
+            if not slot.name or (not slot.description and words.is_label(slot.target, slot.name))
+        ),
     )
 
 
@@ -105,10 +108,6 @@ def refusal(text: str, longest: int) -> str:
     return "the model wrote braces around what is no slot of it"
 
 
-def _is_unnamed(slot: GraphSlot, words: ExploredWords) -> bool:
-    return not slot.name or (not slot.description and words.is_label(slot.target, slot.name))
-
-
 class ExploredWords(NamedTuple):
     """Titles of pages, and labels of elements by their names in paths."""
 
@@ -121,24 +120,18 @@ class ExploredWords(NamedTuple):
 
 
 def explored_words(journal: Path) -> ExploredWords:
-    """The words on the screens of a journal; none without a journal. Lines that are damaged are left out."""
+    """Return the words on the screens of a journal; none without a journal. Damaged lines are left out."""
     titles: set[str] = set()
     labels: set[tuple[str, str]] = set()
-    for screen in _screens(journal):
+    for line in journal.read_text(encoding="utf-8", errors="replace").split("\n") if journal.exists() else ():
+        try:
+            entry = json.loads(line)
+            if not isinstance(entry, dict) or "screen" not in entry:
+                continue
+            screen = WalkedScreen.model_validate(entry["screen"])
+        except (ValueError, ValidationError):
+            continue
         key = page_key(screen)
         titles |= {key.title, *key.dialogs, *(each.text for each in screen.elements if each.role == "heading")}
         labels |= {(target, label_of(element)) for target, element in screen.by_target.items()}
     return ExploredWords(frozenset(titles - {""}), frozenset(labels))
-
-
-def _screens(journal: Path) -> Iterator[WalkedScreen]:
-    if not journal.exists():
-        return
-    with journal.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                if isinstance(entry, dict) and "screen" in entry:
-                    yield WalkedScreen.model_validate(entry["screen"])
-            except (ValueError, ValidationError):
-                continue

@@ -21,9 +21,14 @@ from trajmill.stages.annotation.base import (
     accepted,
     refusal,
 )
-from trajmill.stages.annotation.page_words import element_line, page_features, page_line, pages_line, transition_line
-from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition
+from trajmill.stages.annotation.page_words import (
+    element_line,
+    graph_words,
+    page_features,
+    pages_line,
+    transition_line,
+)
+from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.models.base import ChatModel, MessagePart
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt, on_lines
 
@@ -60,19 +65,11 @@ class _Item(NamedTuple):
         return f"{page}: transition {self.key + 1}" if isinstance(self.key, int) else f"{page}: element {self.key}"
 
 
-class _Fill(NamedTuple):
-    """What an answer changes on a page."""
-
-    changes: dict[str, Any]
-    filled: int
-    unfilled: list[Unfilled]
-
-
 _NO_GAPS = PageGaps(False, False, (), (), ())
 
 
 def describer_prompt(own: Path | None = None) -> Prompt:
-    """The prompt of the user's own file; without one, that of the package.
+    """Read the prompt of the user's own file; without one, that of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
@@ -103,20 +100,20 @@ class PageDescriber:
             try:
                 answer = await self._ask(graph, name, batch, picture)
             except ModelFailure as error:
-                unfilled += _failed(name, wanted, batch, str(error))
+                words = [word for word in ("title", "description") if getattr(wanted, word)]
+                places = [*(f"{name}: {word}" for word in words), *(item.place(name) for item in batch)]
+                unfilled += [Unfilled(place, str(error)) for place in places]
                 continue
-            for fill in (_with_words(page, name, wanted, answer), _with_does(page, name, batch, answer)):
-                page, filled = page.model_copy(update=fill.changes), filled + fill.filled
-                unfilled += fill.unfilled
+            page, more, left = _filled(page, name, wanted, batch, answer)
+            filled += more
+            unfilled += left
         return AnnotatedPage(page, filled, tuple(unfilled))
 
     async def _ask(
         self, graph: AppGraph, name: str, batch: tuple[_Item, ...], picture: ScreenHandle | None
     ) -> PageAnswer:
         fields = {
-            "app": untrusted(graph.title or graph.app, LONGEST_SENTENCE),
-            "platform": graph.platform.value,
-            "page": page_line(graph, name),
+            **graph_words(graph, name),
             "pages": pages_line(graph, name),
             "features": page_features(graph.pages[name]),
             "items": "\n".join(f"{number}. {item.fact}" for number, item in enumerate(batch, start=1)) or "(none)",
@@ -133,54 +130,33 @@ def _items(graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | N
         yield _Item(key, element_line(page.elements[key], size), ())
     for number in gaps.transitions:
         transition = page.transitions[number]
-        slots = _named_slots(page, transition)
+        pressed = (transition.by,) if transition.by in page.slots else ()
+        slots = tuple(dict.fromkeys((*transition.slots, *pressed)))
         yield _Item(number, transition_line(graph, page, transition, slots), slots)
 
 
-def _named_slots(page: GraphPage, transition: GraphTransition) -> tuple[str, ...]:
-    """The slots whose values a transition uses."""
-    pressed = (transition.by,) if transition.by in page.slots else ()
-    return tuple(dict.fromkeys((*transition.slots, *pressed)))
-
-
-def _failed(name: str, gaps: PageGaps, batch: tuple[_Item, ...], reason: str) -> Iterator[Unfilled]:
-    """All that a request without an answer leaves empty."""
-    for is_missing, word in ((gaps.title, "title"), (gaps.description, "description")):
-        if is_missing:
-            yield Unfilled(f"{name}: {word}", reason)
-    for item in batch:
-        yield Unfilled(item.place(name), reason)
-
-
-def _with_words(page: GraphPage, name: str, gaps: PageGaps, answer: PageAnswer) -> _Fill:
-    """The title and the description."""
+def _filled(page: GraphPage, name: str, gaps: PageGaps, batch: tuple[_Item, ...], answer: PageAnswer) -> AnnotatedPage:
+    """Return the page with the words of an answer."""
     changes: dict[str, Any] = {}
     unfilled: list[Unfilled] = []
-    wanted = (
-        (gaps.title, "title", answer.title, LONGEST_TITLE),
-        (gaps.description, "description", answer.description, LONGEST_SENTENCE),
-    )
-    for is_missing, word, text, longest in wanted:
-        if is_missing and (line := accepted(text, longest)):
+    for word, longest in (("title", LONGEST_TITLE), ("description", LONGEST_SENTENCE)):
+        text = getattr(answer, word)
+        if getattr(gaps, word) and (line := accepted(text, longest)):
             changes[word] = line
-        elif is_missing:
+        elif getattr(gaps, word):
             unfilled.append(Unfilled(f"{name}: {word}", refusal(text, longest)))
-    return _Fill(changes, sum(getattr(page, word) != line for word, line in changes.items()), unfilled)
-
-
-def _with_does(page: GraphPage, name: str, batch: tuple[_Item, ...], answer: PageAnswer) -> _Fill:
-    """What the elements and transitions of a request do."""
+    filled = sum(getattr(page, word) != line for word, line in changes.items())
     said = {each.item: each.does for each in reversed(answer.items)}
     elements, transitions = dict(page.elements), list(page.transitions)
-    unfilled: list[Unfilled] = []
     for number, item in enumerate(batch, start=1):
         text = said.get(number, "")
         does = accepted(text, LONGEST_SENTENCE, item.slots)
+        filled += bool(does)
         if not does:
             unfilled.append(Unfilled(item.place(name), refusal(text, LONGEST_SENTENCE)))
         elif isinstance(item.key, int):
             transitions[item.key] = transitions[item.key].model_copy(update={"does": does})
         else:
             elements[item.key] = elements[item.key].model_copy(update={"does": does})
-    changes = {"elements": elements, "transitions": tuple(transitions)}
-    return _Fill(changes, len(batch) - len(unfilled), unfilled)
+    changes |= {"elements": elements, "transitions": tuple(transitions)}
+    return AnnotatedPage(page.model_copy(update=changes), filled, tuple(unfilled))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,9 +19,8 @@ from trajmill.stages.annotation.base import (
     accepted,
     refusal,
 )
-from trajmill.stages.annotation.page_words import page_line, slot_line
-from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot
+from trajmill.stages.annotation.page_words import graph_words, slot_line
+from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 
@@ -45,17 +44,8 @@ class SlotsAnswer(Record):
     slots: Annotated[tuple[SlotAnswer, ...], Field(max_length=2 * MOST_SLOTS)]
 
 
-class _Naming(NamedTuple):
-    """A slot after the model was asked."""
-
-    slot: GraphSlot
-    filled: int
-    reason: str
-    """Why it has no name; empty if it got one."""
-
-
 def namer_prompt(own: Path | None = None) -> Prompt:
-    """The prompt of the user's own file; without one, that of the package.
+    """Read the prompt of the user's own file; without one, that of the package.
 
     Raises:
         BadInputError: the file cannot be read, or misses a section or a field.
@@ -83,34 +73,28 @@ class SlotNamer:
                 continue
             said = {each.slot: each for each in reversed(answer.slots)}
             for number, slot in enumerate(batch, start=1):
-                naming = _named(page, slot, said.get(number))
-                page = page.model_copy(update={"slots": {**page.slots, slot: naming.slot}})
-                filled += naming.filled
-                if naming.reason:
-                    unfilled.append(Unfilled(f"{name}: slot {slot}", naming.reason))
+                page, more, left = _named(page, name, slot, said.get(number))
+                filled += more
+                unfilled += left
         return AnnotatedPage(page, filled, tuple(unfilled))
 
     async def _ask(self, graph: AppGraph, name: str, batch: tuple[str, ...]) -> SlotsAnswer:
-        page = graph.pages[name]
-        fields = {
-            "app": untrusted(graph.title or graph.app, LONGEST_SENTENCE),
-            "platform": graph.platform.value,
-            "page": page_line(graph, name),
-            "slots": "\n".join(f"{number}. {slot_line(page, slot)}" for number, slot in enumerate(batch, start=1)),
-        }
+        lines = (f"{number}. {slot_line(graph.pages[name], slot)}" for number, slot in enumerate(batch, start=1))
         prompted = PromptedModel(self.model, self.prompt)
+        fields = {**graph_words(graph, name), "slots": "\n".join(lines)}
         return await prompted.ask(prompted.request(ROLE, fields, sampling=_SAMPLING), SlotsAnswer)
 
 
-def _named(page: GraphPage, key: str, answer: SlotAnswer | None) -> _Naming:
-    """A slot with the words of an answer; nothing is taken of an answer without a name that fits."""
-    slot = page.slots[key]
-    text = answer.name if answer is not None else ""
-    name = accepted(text, LONGEST_TITLE)
-    if answer is None or not name:
-        return _Naming(slot, 0, refusal(text, LONGEST_TITLE))
-    if name.casefold() in {other.name.casefold() for each, other in page.slots.items() if each != key}:
-        return _Naming(slot, 0, "another slot of the page has the name that the model wrote")
+def _named(page: GraphPage, name: str, key: str, answer: SlotAnswer | None) -> AnnotatedPage:
+    """Return the page with the words of an answer for a slot; without a name that fits, nothing changes."""
+    slot, text = page.slots[key], answer.name if answer is not None else ""
+    called = accepted(text, LONGEST_TITLE)
+    if answer is None or not called:
+        return AnnotatedPage(page, 0, (Unfilled(f"{name}: slot {key}", refusal(text, LONGEST_TITLE)),))
+    if called.casefold() in {other.name.casefold() for each, other in page.slots.items() if each != key}:
+        reason = "another slot of the page has the name that the model wrote"
+        return AnnotatedPage(page, 0, (Unfilled(f"{name}: slot {key}", reason),))
     description = slot.description or accepted(answer.description, LONGEST_SENTENCE)
-    named = slot.model_copy(update={"name": name, "description": description})
-    return _Naming(named, (name != slot.name) + (description != slot.description), "")
+    named = slot.model_copy(update={"name": called, "description": description})
+    filled = (called != slot.name) + (description != slot.description)
+    return AnnotatedPage(page.model_copy(update={"slots": {**page.slots, key: named}}), filled, ())

@@ -28,25 +28,29 @@ _SET = {
 }
 
 
-def page_line(graph: AppGraph, name: str) -> str:
-    """The name, title and description of a page."""
+def graph_words(graph: AppGraph, name: str) -> dict[str, str]:
+    """Return the fields of a prompt about a page: its app, platform, name, title and description."""
     description = graph.pages[name].description
-    return " ".join([_page_words(graph, name), *([untrusted(description, _LONGEST)] if description else [])])
+    return {
+        "app": untrusted(graph.title or graph.app, _LONGEST),
+        "platform": graph.platform.value,
+        "page": " ".join([_page_words(graph, name), *([untrusted(description, _LONGEST)] if description else [])]),
+    }
 
 
 def pages_line(graph: AppGraph, name: str) -> str:
-    """The names and titles of the other pages."""
+    """Return the names and titles of the other pages."""
     others = [other for other in graph.pages if other != name]
     return ", ".join(_page_words(graph, other) for other in others[:_MOST_PAGES]) or "(none)"
 
 
 def page_features(page: GraphPage) -> str:
-    """What a page is recognised by."""
+    """Return what a page is recognised by."""
     return ", ".join(map(_feature, page.recognise.shows[:_MOST_FEATURES])) or "(not told)"
 
 
 def element_line(element: GraphElement, size: Size | None) -> str:
-    """The role and the words of an element, and its place on a screenshot of that size."""
+    """Return the role and the words of an element, and its place on a screenshot of that size."""
     box = element.box
     place = ""
     if box is not None and size is not None and size.width and size.height:
@@ -56,7 +60,7 @@ def element_line(element: GraphElement, size: Size | None) -> str:
 
 
 def transition_line(graph: AppGraph, page: GraphPage, transition: GraphTransition, slots: tuple[str, ...]) -> str:
-    """What is done, where it leads and what stands there.
+    """Return what is done, where it leads and what stands there.
 
     Args:
         graph: the graph.
@@ -78,7 +82,7 @@ def transition_line(graph: AppGraph, page: GraphPage, transition: GraphTransitio
 
 
 def slot_line(page: GraphPage, name: str) -> str:
-    """How a value is set, what stands beside it, some values, and what operations use it."""
+    """Return how a value is set, what stands beside it, some values, and what operations use it."""
     slot = page.slots[name]
     words = untrusted(slot.name or slot.target or name, _LONGEST)
     values = ", ".join(untrusted(value, _LONGEST) for value in slot.values[:_MOST_VALUES])

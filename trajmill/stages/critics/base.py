@@ -17,14 +17,14 @@ SUMMARY_WORDS = 30
 
 
 class Ask(StrEnum):
-    """How many votes are asked for; the decision is the same."""
+    """How many votes are cast; the decision is the same."""
 
     NEEDED = "needed"
-    """Stop when the decision is certain: after a channel that says Incorrect, no other is asked."""
+    """Stop when the decision is certain: no channel follows one that says Incorrect."""
     CHANNELS = "channels"
-    """Ask every channel, so that each can be calibrated; stop within a channel when its result is certain."""
+    """Every channel votes, for its calibration; stop within a channel when its result is certain."""
     ALL = "all"
-    """Every vote of every pass, so that each ingredient can be calibrated."""
+    """Every vote of every pass, for the calibration of each ingredient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class TrajectoryCritic(Protocol):
             episode: the episode.
             screens: where its screens are read.
             steps: the step critic's results.
-            draw: seed of the vote; equal seeds give equal votes. A critic that does not sample ignores it. A vote that
-                failed is asked for again with a new seed.
+            draw: seed of the vote; equal seeds give equal votes. A critic that does not sample ignores it. A failed
+                vote is repeated with a new seed.
 
         Raises:
             JudgeFailure: no usable vote; this is no verdict.
@@ -143,25 +143,16 @@ def vote_of(
     redundant_steps: tuple[int, ...] = (),
     first_error_step: int | None = None,
 ) -> Vote:
-    """The vote of a critic."""
+    """Return the vote of a critic."""
     return Vote(critic.channel, critic.resolution, critic.version, correct, reason, redundant_steps, first_error_step)
 
 
 def vote_in(verdict: TrajectoryVerdict) -> Vote:
-    """The vote in a stored verdict."""
-    return Vote(
-        verdict.channel,
-        verdict.resolution,
-        verdict.made_by,
-        verdict.correct,
-        verdict.reason,
-        verdict.redundant_steps,
-        verdict.first_error_step,
-        verdict.vote,
-    )
+    """Return the vote in a stored verdict."""
+    return Vote(**{name: getattr(verdict, name) for name in Vote._fields[:-1]}, number=verdict.vote)
 
 
 def at_most_words(text: str, words: int = SUMMARY_WORDS) -> str:
-    """The text cut to a number of words; an ellipsis marks the cut."""
+    """Cut a text to a number of words; an ellipsis marks the cut."""
     parts = text.split()
     return text if len(parts) <= words else " ".join(parts[: words - 1]) + " ..."

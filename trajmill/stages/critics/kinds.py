@@ -34,7 +34,7 @@ class StepCriticSpec(Spec):
 
     @abstractmethod
     def open(self, graphs: tuple[Path, ...]) -> StepCritic:
-        """The critic; `graphs` are the files of the graphs of the run's apps."""
+        """Open the critic; `graphs` are the files of the graphs of the run's apps."""
 
 
 class TrajectoryCriticSpec(Spec):
@@ -42,7 +42,7 @@ class TrajectoryCriticSpec(Spec):
 
     @abstractmethod
     def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        """The critic; `graphs` are the files of the graphs of the run's apps."""
+        """Open the critic; `graphs` are the files of the graphs of the run's apps."""
 
 
 class GraphStepSpec(StepCriticSpec):
@@ -51,7 +51,7 @@ class GraphStepSpec(StepCriticSpec):
     kind: Literal["graph_step", "annotated_step"] = "graph_step"
 
     def open(self, graphs: tuple[Path, ...]) -> StepCritic:
-        """The critic. Raises BadInputError if a file is no graph."""
+        """Open the critic. Raises BadInputError if a file is no graph."""
         from trajmill.stages.critics.app_graph.channels import StepCriticByGraph
 
         return StepCriticByGraph(_by_app(graphs))
@@ -63,10 +63,8 @@ class GraphTextSpec(TrajectoryCriticSpec):
     kind: Literal["graph_way", "annotated_text"] = "graph_way"
 
     def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        """The critic. Raises BadInputError if a file is no graph."""
-        from trajmill.stages.critics.app_graph.channels import graph_channel
-
-        return graph_channel(Channel.TEXT, _by_app(graphs))
+        """Open the critic. Raises BadInputError if a file is no graph."""
+        return _channel(Channel.TEXT, graphs)
 
 
 class GraphTreeSpec(TrajectoryCriticSpec):
@@ -75,14 +73,24 @@ class GraphTreeSpec(TrajectoryCriticSpec):
     kind: Literal["graph_end", "annotated_tree"] = "graph_end"
 
     def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        """The critic. Raises BadInputError if a file is no graph."""
-        from trajmill.stages.critics.app_graph.channels import graph_channel
+        """Open the critic. Raises BadInputError if a file is no graph."""
+        return _channel(Channel.MULTIMODAL, graphs)
 
-        return graph_channel(Channel.MULTIMODAL, _by_app(graphs))
+
+def _channel(channel: Channel, files: tuple[Path, ...]) -> TrajectoryCritic:
+    from trajmill.stages.critics.app_graph.channels import GraphChannel
+
+    return GraphChannel(channel, _by_app(files))
+
+
+def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:
+    from trajmill.stages.graphs.file import read_graph
+
+    return {graph.app: graph for graph in map(read_graph, files)}
 
 
 def step_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> StepCriticSpec:
-    """The spec of a kind with its settings, or with its defaults.
+    """Return the spec of a kind with its settings, or with its defaults.
 
     Raises:
         BadInputError: there is no such kind, and the message names the nearest; or it is no critic of steps; or a
@@ -92,11 +100,5 @@ def step_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> StepC
 
 
 def trajectory_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> TrajectoryCriticSpec:
-    """The spec of a kind with its settings, or with its defaults; raises as `step_critic_spec`."""
+    """Return the spec of a kind with its settings, or with its defaults; raises as `step_critic_spec`."""
     return CRITICS.default_spec(kind, TrajectoryCriticSpec, settings)
-
-
-def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:
-    from trajmill.stages.graphs.file import read_graph
-
-    return {graph.app: graph for graph in map(read_graph, files)}

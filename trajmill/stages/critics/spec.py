@@ -35,7 +35,7 @@ class CriticModel(OpenableModel, Protocol):
 
     @property
     def budget(self) -> ContextBudget:
-        """How much a critic may show the model in one request."""
+        """Most that a critic may put into one request."""
         ...
 
 
@@ -60,7 +60,7 @@ class CriticModels:
     """Seed of sampled answers, and of intentional errors."""
 
     def of(self, channel: Channel) -> tuple[CriticModel, ...]:
-        """The models that vote in a channel."""
+        """Return the models that vote in a channel."""
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
 
 
@@ -126,14 +126,18 @@ class JudgeSpec(Spec):
         return resolutions
 
     def rule(self, models: CriticModels) -> Rule:
-        """How the votes of these models are combined; no model is connected."""
-        return Rule(tuple(self._channel_rule(channel, models) for channel in self.channels))
+        """Return how the votes of these models are combined; no model is connected."""
+        channels = []
+        for channel in self.channels:
+            voters = max(1, len(models.of(channel)))
+            votes = max(self.votes, voters)
+            scales = map(resolution_of, self.scales(channel, models))
+            passes = (PassRule(votes, self.quorum or votes, resolution, voters) for resolution in scales)
+            channels.append(ChannelRule(channel, tuple(passes)))
+        return Rule(tuple(channels))
 
     def scales(self, channel: Channel, models: CriticModels) -> tuple[float, ...]:
-        """For each pass of a channel, the factor for the width and height of screenshots.
-
-        Only models of the multimodal channel read screenshots.
-        """
+        """Return the factor for the size of screenshots in each pass; only multimodal models read screenshots."""
         return self.resolutions if channel is Channel.MULTIMODAL and models.multimodal else (1.0,)
 
     @asynccontextmanager
@@ -143,14 +147,14 @@ class JudgeSpec(Spec):
         """Open the judge; each of its models is connected once, until the context ends.
 
         Args:
-            models: the models that it asks.
+            models: its models.
             origin: the common columns of the rows of model calls.
-            sink: gets a row for each call to a model.
+            sink: receives a row for each call to a model.
 
         Raises:
             BadInputError: a model cannot be connected.
         """
-        from trajmill.stages.critics.construction import JudgeConstruction
+        from trajmill.stages.critics.construction import build_judge
 
         async with AsyncExitStack() as stack:
             opened: list[tuple[CriticModel, ChatModel]] = []
@@ -164,13 +168,4 @@ class JudgeSpec(Spec):
                 opened.append((model, chat))
                 return chat
 
-            yield JudgeConstruction(self, models, connect).judge()
-
-    def _channel_rule(self, channel: Channel, models: CriticModels) -> ChannelRule:
-        voters = max(1, len(models.of(channel)))
-        votes = max(self.votes, voters)
-        passes = (
-            PassRule(votes, self.quorum or votes, resolution_of(scale), voters)
-            for scale in self.scales(channel, models)
-        )
-        return ChannelRule(channel, tuple(passes))
+            yield build_judge(self, models, connect)

@@ -1,9 +1,9 @@
-"""Votes: how many are asked for, and the rule that combines them; it is stored on every judgement.
+"""Votes: how many are cast, and the rule that combines them; it is stored on every judgement.
 
 A channel has one or more passes, the cheapest first. A pass has a number of votes, of which a quorum must say Correct.
 A channel says Correct if all its passes do, and the trajectory is Correct if all channels say so (paper 6.3, equation
-4; CODA 4.2). A vote may be missing, because nobody asked for it or because it failed. It counts neither way: it can
-only leave the result open, and does not lower the quorum.
+4; CODA 4.2). A vote may be missing, because it was not needed or because it failed. It counts neither way: it can only
+leave the result open, and does not lower the quorum.
 """
 
 from __future__ import annotations
@@ -30,13 +30,23 @@ from trajmill.stages.critics.base import (
 
 FULL = "full"
 """Name of the resolution of the stored screenshots."""
-
 _RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
 _PASS = re.compile(
     r"(?:(?P<resolution>full|\d+(?:\.\d+)?)(?::|$))?"
     r"(?:(?P<quorum>\d+)of(?P<votes>\d+))?"
     r"(?:/(?P<models>\d+)models)?"
 )
+
+
+def resolution_of(scale: float) -> str:
+    """Return the name of the resolution of scaled screenshots: `full`, or the scale, e.g. `0.5`."""
+    return FULL if scale == 1.0 else f"{scale:g}"
+
+
+def all_of(outcomes: Iterable[bool | None]) -> bool | None:
+    """Return False if one is False, True if all are True, else None."""
+    found = list(outcomes)
+    return False if False in found else None if None in found else True
 
 
 class PassRule(NamedTuple):
@@ -49,19 +59,17 @@ class PassRule(NamedTuple):
     """Number of models, which take turns in voting."""
 
     def outcome(self, correct: int, incorrect: int) -> bool | None:
-        """The result of the valid votes; None if missing votes could change it."""
+        """Return the result of the valid votes; None if missing votes could change it."""
         if correct >= self.quorum:
             return True
-        if incorrect > self.votes - self.quorum:
-            return False
-        return None
+        return False if incorrect > self.votes - self.quorum else None
 
     def needed(self, correct: int, incorrect: int) -> int:
-        """The fewest further votes that can decide the result."""
+        """Return the fewest further votes that can decide the result."""
         return min(self.quorum - correct, self.votes - self.quorum + 1 - incorrect)
 
     def text(self, alone: bool) -> str:
-        """As text, e.g. `0.5:2of3` or `4of4/2models`; `alone` leaves out a full resolution."""
+        """Write the rule, e.g. `0.5:2of3` or `4of4/2models`; `alone` leaves out a full resolution."""
         resolution = "" if alone and self.resolution == FULL else self.resolution
         votes = "" if self.votes == self.quorum == 1 else f"{self.quorum}of{self.votes}"
         models = "" if self.models == 1 else f"/{self.models}models"
@@ -69,7 +77,7 @@ class PassRule(NamedTuple):
 
 
 class ChannelRule(NamedTuple):
-    """The passes of one channel, in the order in which they are asked."""
+    """The passes of one channel, in order."""
 
     channel: Channel
     passes: tuple[PassRule, ...] = (PassRule(),)
@@ -80,12 +88,12 @@ class ChannelRule(NamedTuple):
         return tuple(accumulate((one.votes for one in self.passes[:-1]), initial=0))
 
     def outcome(self, votes: Iterable[tuple[int, bool]]) -> bool | None:
-        """The result of the channel, from the number and the result of each valid vote."""
-        cast = dict(votes)
-        return all_of(
-            one.outcome(*_tally(cast.get(number) for number in range(first, first + one.votes)))
-            for one, first in zip(self.passes, self.first_votes, strict=True)
-        )
+        """Return the result of the channel, from the number and the result of each valid vote."""
+        cast, outcomes = dict(votes), []
+        for one, first in zip(self.passes, self.first_votes, strict=True):
+            found = [cast.get(number) for number in range(first, first + one.votes)]
+            outcomes.append(one.outcome(found.count(True), found.count(False)))
+        return all_of(outcomes)
 
     def __str__(self) -> str:
         """E.g. `text`, `text:2of3`, `multimodal:0.5>full:2of3`."""
@@ -102,17 +110,15 @@ class Rule(NamedTuple):
     def repeats_the_check(self) -> bool:
         """Whether a trajectory is Correct only if it passes the environment's own check.
 
-        The precision of such a judge against the check is always 1, so it is not reported.
+        The precision of such a judge against the check is always 1; it is not reported.
         """
         return any(rule.channel is Channel.PROGRAMMATIC for rule in self.channels)
 
     def outcomes(self, verdicts: Iterable[TrajectoryVerdict]) -> dict[Channel, bool | None]:
-        """The result of each channel on a trajectory, from its votes; None if they leave it open."""
-        votes = [(verdict.channel, verdict.vote, verdict.correct) for verdict in verdicts]
+        """Return the result of each channel on a trajectory, from its votes; None if they leave it open."""
+        votes = [(each.channel, each.vote, each.correct) for each in verdicts]
         return {
-            rule.channel: rule.outcome(
-                (number, correct) for channel, number, correct in votes if channel == rule.channel
-            )
+            rule.channel: rule.outcome((number, correct) for name, number, correct in votes if name == rule.channel)
             for rule in self.channels
         }
 
@@ -127,48 +133,23 @@ def read_rule(text: str) -> Rule:
     Raises:
         ValueError: the text is no rule.
     """
-    found = _RULE.fullmatch(text)
-    if found is None:
+    whole = _RULE.fullmatch(text)
+    if whole is None:
         raise ValueError(f"{text[:100]!r} is no rule of a judgement")
-    return Rule(tuple(_channel_rule(part) for part in found["channels"].split(",")))
-
-
-def resolution_of(scale: float) -> str:
-    """Name of the resolution of scaled screenshots: `full`, or the scale, e.g. `0.5`."""
-    return FULL if scale == 1.0 else f"{scale:g}"
-
-
-def all_of(outcomes: Iterable[bool | None]) -> bool | None:
-    """False if one is False, True if all are True, else None."""
-    found = list(outcomes)
-    if False in found:
-        return False
-    return None if None in found else True
-
-
-def _tally(votes: Iterable[bool | None]) -> tuple[int, int]:
-    found = list(votes)
-    return found.count(True), found.count(False)
-
-
-def _channel_rule(text: str) -> ChannelRule:
-    name = re.match(r"[a-z]+", text)
-    if name is None:
-        raise ValueError(f"{text[:100]!r} is no rule of a channel")
-    passes = text[name.end() :].removeprefix(":").split(">")
-    return ChannelRule(Channel(name[0]), tuple(map(_pass_rule, passes)))
-
-
-def _pass_rule(text: str) -> PassRule:
-    found = _PASS.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text[:100]!r} is no rule of a pass")
-    return PassRule(
-        votes=int(found["votes"] or 1),
-        quorum=int(found["quorum"] or 1),
-        resolution=found["resolution"] or FULL,
-        models=int(found["models"] or 1),
-    )
+    channels = []
+    for channel in whole["channels"].split(","):
+        name = re.match(r"[a-z]+", channel)
+        if name is None:
+            raise ValueError(f"{channel[:100]!r} is no rule of a channel")
+        passes = []
+        for one in channel[name.end() :].removeprefix(":").split(">"):
+            found = _PASS.fullmatch(one)
+            if found is None:
+                raise ValueError(f"{one[:100]!r} is no rule of a pass")
+            votes, quorum, models = (int(found[key] or 1) for key in ("votes", "quorum", "models"))
+            passes.append(PassRule(votes, quorum, found["resolution"] or FULL, models))
+        channels.append(ChannelRule(Channel(name[0]), tuple(passes)))
+    return Rule(tuple(channels))
 
 
 class VotingCase(NamedTuple):
@@ -208,14 +189,14 @@ class VotingResult(NamedTuple):
 
 
 def single_vote(critic: TrajectoryCritic) -> ChannelCritics:
-    """A channel whose critic is asked once."""
+    """Return a channel whose critic votes once."""
     return ChannelCritics(ChannelRule(critic.channel), ((critic,),))
 
 
 async def ask_channel(case: VotingCase, channel: ChannelCritics, ask_all: bool) -> VotingResult:
-    """Ask the passes of a channel in order.
+    """Let the passes of a channel vote in order.
 
-    A pass that says Incorrect ends the asking, unless `ask_all`. An open pass does not, because a later one may decide.
+    A pass that says Incorrect ends the voting, unless `ask_all`. An open pass does not, because a later one may decide.
     """
     results: list[VotingResult] = []
     votes: list[Vote] = []
@@ -238,13 +219,12 @@ class _Pass(NamedTuple):
     tries: int
 
     async def hold(self, ask_all: bool) -> VotingResult:
-        """Ask for votes until the result is certain, or for all of them."""
-        rule = self.rule
+        """Collect votes until the result is certain, or all of them."""
         answers: dict[int, Vote | VoteFailure] = {}
         missing: VoteFailure | None = None
-        unasked = list(range(rule.votes))
+        unasked = list(range(self.rule.votes))
         yes = no = 0
-        while unasked and (ask_all or rule.outcome(yes, no) is None):
+        while unasked and (ask_all or self.rule.outcome(yes, no) is None):
             wave = unasked if ask_all else self._next_votes(unasked, yes, no)
             unasked = [number for number in unasked if number not in wave]
             for number, answer in (await self._ask_for(wave)).items():
@@ -254,13 +234,12 @@ class _Pass(NamedTuple):
                 else:
                     missing = answer
         votes = tuple(answer for _, answer in sorted(answers.items()) if isinstance(answer, Vote))
-        return VotingResult(rule.outcome(yes, no), votes, missing)
+        return VotingResult(self.rule.outcome(yes, no), votes, missing)
 
     def _next_votes(self, unasked: Sequence[int], yes: int, no: int) -> list[int]:
-        """The votes to ask for next.
+        """Return the fewest votes that can decide the result.
 
-        They are the fewest votes that can decide the result. A critic that casts several votes for the cost of one also
-        casts those that a Correct result needs.
+        A critic that casts several votes for the cost of one also casts those that a Correct result needs.
         """
         needed = unasked[: self.rule.needed(yes, no)]
         asked = [self._critic(number) for number in needed]
@@ -282,12 +261,18 @@ class _Pass(NamedTuple):
         return {number: answers[number] for number in numbers}
 
     async def _ask(self, critic: TrajectoryCritic, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
-        """The votes of one critic; missing ones are asked for again with other draws."""
+        """Return the votes of one critic; missing ones are repeated with other draws."""
         found: dict[int, Vote | VoteFailure] = {}
         missing = list(numbers)
         for tried in range(self.tries):
             draws = [number + tried * self.rule.votes for number in missing]
-            answers = await _cast(critic, self.case, draws)
+            try:
+                if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
+                    answers = await critic.judge_together(*self.case, draws)
+                else:
+                    answers = [await critic.judge(*self.case, draw) for draw in draws]
+            except (JudgeFailure, ModelFailure) as error:
+                answers = [error] * len(draws)
             for number, answer in zip(missing, answers, strict=True):
                 found[number] = answer._replace(number=number) if isinstance(answer, Vote) else answer
             missing = [number for number in missing if not isinstance(found[number], Vote)]
@@ -297,13 +282,3 @@ class _Pass(NamedTuple):
 
     def _critic(self, number: int) -> TrajectoryCritic:
         return self.critics[number % len(self.critics)]
-
-
-async def _cast(critic: TrajectoryCritic, case: VotingCase, draws: Sequence[int]) -> list[Vote | VoteFailure]:
-    """A vote or a failure for each draw."""
-    try:
-        if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
-            return await critic.judge_together(*case, draws)
-        return [await critic.judge(*case, draw) for draw in draws]
-    except (JudgeFailure, ModelFailure) as error:
-        return [error] * len(draws)

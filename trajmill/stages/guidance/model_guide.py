@@ -19,8 +19,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
-from trajmill.stages.critics.model.request import stored_evidence
-from trajmill.stages.critics.trees.replay import SeenStep
+from trajmill.stages.critics.trees.replay import SeenStep, stored_evidence
 from trajmill.stages.guidance.base import StepDescription, StepOutcome
 from trajmill.stages.guidance.filter import ENDINGS
 from trajmill.stages.models.base import ChatModel, ChatRequest

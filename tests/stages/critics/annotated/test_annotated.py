@@ -22,7 +22,7 @@ from tests.stages.critics.little_app import (
 from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.query import PathStep, Query
-from trajmill.schemas.tables.verdict import Channel, StepLabel
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episode
 
@@ -193,12 +193,6 @@ def test_labels_of_single_steps() -> None:
     assert "no action" in episode.step_verdicts[3].analysis
 
 
-def test_placing_an_incomplete_order_is_harmful() -> None:
-    trees = Trees()
-    episode = judged(size_left_alone(trees), trees)
-    assert episode.step_verdicts[-2].label is StepLabel.HARMFUL
-
-
 def test_summaries_are_short() -> None:
     trees = Trees()
     long = "word " * 100
@@ -222,10 +216,3 @@ def test_the_critics_never_read_goal_start_state_or_path(make: object) -> None:
     assert one.step_verdicts == other.step_verdicts
     assert one.trajectory_verdicts == other.trajectory_verdicts
     assert one.judgement == other.judgement
-
-
-def test_the_reward_plays_no_part() -> None:
-    trees = Trees()
-    episode = wrong_size(trees)
-    rewarded = episode.model_copy(update={"trajectory": episode.trajectory.model_copy(update={"reward": 1.0})})
-    assert judged(rewarded, trees).judgement == judged(episode, trees).judgement

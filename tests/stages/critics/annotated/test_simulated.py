@@ -18,8 +18,6 @@ from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
-from trajmill.stages.guidance.base import REFERENCE_PATH
-from trajmill.stages.guidance.write import write_guidance
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
@@ -94,15 +92,3 @@ def test_right_walks_are_correct_and_unfinished_ones_are_not(world: World, queri
         assert counts[level].false_positive <= len(cut) // 50, level
     harmful = [v for e in judged.episodes[: len(episodes)] for v in e.step_verdicts if v.label == "HARMFUL"]
     assert len(harmful) <= len(episodes) // 25
-
-
-@pytest.mark.slow
-def test_guidance_can_be_written_from_every_walk(world: World, queries: tuple[Query, ...]) -> None:
-    seen = Seen()
-    for episode in walked(queries[:40], world, seen):
-        made = asyncio.run(write_guidance(episode, seen, ORIGIN, REFERENCE_PATH))
-        assert not hasattr(made, "failure_class"), made
-        for slot in episode.query.slots:
-            shown = slot.value not in ("on", "off") and not slot.value.isdigit() and slot.page in episode.query.pages
-            if shown:
-                assert slot.value in made.text

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.stages.critics.little_app import ORIGIN, Trees, food_query, right_walk
 from tests.stages.queries.samples import made_by, passes
-from trajmill.schemas.errors import FailureClass, JudgeFailure
+from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
-from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
-from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge, graph_channel
+from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.tasks import own_query
 from trajmill.stages.queries.atomic.source import AtomicSource
@@ -49,16 +45,3 @@ def test_their_trajectories_stay_unjudged_and_are_failures() -> None:
     assert [failure.input_id for failure in judged.failures] == [e.trajectory.trajectory_id for e in episodes]
     assert {failure.failure_class for failure in judged.failures} == {FailureClass.JUDGE}
     assert all("not those of an annotated app" in failure.message for failure in judged.failures)
-
-
-@pytest.mark.parametrize("channel", [graph_channel(each, {}) for each in (Channel.TEXT, Channel.MULTIMODAL)])
-def test_no_channel_votes_on_tasks_without_annotations(channel: GraphChannel) -> None:
-    trees = Trees()
-    with pytest.raises(JudgeFailure):
-        asyncio.run(channel.judge(right_walk(trees).end(android()), trees, []))
-
-
-def test_tasks_of_annotated_apps_are_known() -> None:
-    query = food_query()
-    assert is_annotated(query)
-    assert annotated_task(query).pages == query.pages

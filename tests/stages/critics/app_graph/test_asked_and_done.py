@@ -14,7 +14,7 @@ from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.app_graph.channels import graph_channel
+from trajmill.stages.critics.app_graph.channels import GraphChannel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.queries.graph.routes import samples_by_task
@@ -94,7 +94,7 @@ def query(task: str, value: str = "") -> Query:
 
 
 def vote(episode: Episode, trees: Trees) -> Vote:
-    return asyncio.run(graph_channel(Channel.TEXT, {GRAPH.app: GRAPH}).judge(episode, trees, []))
+    return asyncio.run(GraphChannel(Channel.TEXT, {GRAPH.app: GRAPH}).judge(episode, trees, []))
 
 
 def judged(walk: Walk, asked: Query) -> bool:

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.critics.app_graph.channels import StepCriticByGraph, graph_channel
+from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World, shared_world
@@ -67,7 +67,7 @@ def played(world: World, query: Query, path: tuple[PathStep, ...] | None = None)
 def vote(clock: AppGraph, played: Played) -> Vote:
     graphs = {clock.app: clock}
     text, multimodal = (
-        asyncio.run(graph_channel(channel, graphs).judge(*played, [])) for channel in (Channel.TEXT, Channel.MULTIMODAL)
+        asyncio.run(GraphChannel(channel, graphs).judge(*played, [])) for channel in (Channel.TEXT, Channel.MULTIMODAL)
     )
     assert text.correct is multimodal.correct, "each channel judges alone"
     return text

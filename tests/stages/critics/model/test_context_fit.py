@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from pydantic import ValidationError
 
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
-from trajmill.stages.critics.model.transcript import fit, kept, picture_tokens, text_tokens
-from trajmill.stages.models.base import ContextBudget
+from trajmill.stages.critics.model.transcript import fit, kept, picture_tokens
 
 
 @given(some.integers(1, 300), some.integers(0, 300))
@@ -47,24 +44,9 @@ def test_what_is_kept_fits_or_an_error_says_that_nothing_does(screens: list[int]
         assert len(found.screens) <= 2, "steps go only after screens"
 
 
-def test_all_is_kept_where_all_fits() -> None:
-    assert fit([10] * 5, [1] * 4, 54, "t") == (tuple(range(5)), tuple(range(4)))
-
-
 def test_pictures_are_estimated_at_the_size_they_are_sent() -> None:
     model = ScriptedModel(lambda _: "")
     full = picture_tokens(model, Size(1080, 2400), 1.0)
     half = picture_tokens(model, Size(1080, 2400), 0.5)
     assert full == 39 * 86 + 10
     assert 3.5 < full / half < 4.5
-
-
-def test_text_without_spaces_is_not_estimated_as_short() -> None:
-    assert text_tokens("订" * 300) > 300
-    assert text_tokens("\ud800") > 0
-
-
-@pytest.mark.parametrize("wrong", [{"screens": 1}, {"tokens": 0}, {"pictures": 3}])
-def test_a_budget_of_no_pixels_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValidationError):
-        ContextBudget.model_validate(wrong)

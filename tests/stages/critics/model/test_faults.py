@@ -20,7 +20,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
-from trajmill.stages.critics.model.captioner import ModelCaptioner, TreeCaptioner
+from trajmill.stages.critics.model.captioner import ScreenCaptioner
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
 from trajmill.stages.critics.voting import single_vote
@@ -63,7 +63,7 @@ async def _text(model: ChatModel, episode: Episode, screens: StoredScreens) -> V
 
 
 async def _captions(model: ChatModel, episode: Episode, screens: StoredScreens) -> Vote:
-    channel = ModelTextChannel(model, captioner=TreeCaptioner(ModelCaptioner(model)))
+    channel = ModelTextChannel(model, captioner=ScreenCaptioner(model))
     return await channel.judge(episode, StoredScreens(screens.observations, has_trees=False), notes_on(episode))
 
 
@@ -198,12 +198,6 @@ def test_a_sound_server_judges_and_sees_real_pictures(walk: PhoneWalk) -> None:
     assert [one.pictures for one in steps] == [[Size(720, 1280)] * 2] * 2
     assert sorted(len(one.pictures) for one in votes) == [0, 3]
     assert all(one.body["response_format"]["json_schema"]["strict"] for one in received)
-
-
-def test_a_low_resolution_pass_sends_small_pictures(walk: PhoneWalk) -> None:
-    with running_server(writes=valid) as server:
-        ask(server, walk, _screenshots, attempts=1)
-        assert server.received[0].pictures == [Size(360, 640)] * 3
 
 
 @pytest.mark.parametrize("critic", ["step", "screenshots", "captions"])

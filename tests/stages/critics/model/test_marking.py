@@ -139,25 +139,9 @@ def test_a_mark_shows_on_any_background(name: str, kind: str) -> None:
     assert max(steps) >= 4, "no edge that the eye, or a model, can hold on to"
 
 
-@pytest.mark.parametrize("name", BACKGROUNDS)
-def test_a_mark_is_still_seen_at_half_the_size(name: str) -> None:
-    image = background(name)
-    draw_mark(image, Click(x=300, y=400), ())
-    small = image.resize((SIZE.width // 2, SIZE.height // 2), Image.Resampling.BICUBIC)
-    without = background(name).resize(small.size, Image.Resampling.BICUBIC)
-    row = list(zip(across(small, (110, 200), (190, 200)), across(without, (110, 200), (190, 200)), strict=True))
-    assert max(contrast(marked, plain) for marked, plain in row) >= 3
-
-
 def test_a_pressed_element_is_framed_unless_it_fills_the_screen() -> None:
     button = UIElement("button", "Go", Box(20, 1000, 700, 1060), ("clickable",))
     page = UIElement("dialog", "", Box(0, 0, *SIZE), ("clickable",))
     framed = changed("white", Click(x=300, y=1030), (button,))
     assert framed[0] <= 20 and framed[2] >= 700
     assert changed("white", Click(x=300, y=400), (page,)) == changed("white", Click(x=300, y=400))
-
-
-@pytest.mark.parametrize(("clicks", "upwards"), [(3, True), (-3, False)])
-def test_the_wheel_is_an_arrow_the_way_the_view_moves(clicks: int, upwards: bool) -> None:
-    _, top, _, bottom = changed("white", Scroll(x=300, y=600, clicks=clicks))
-    assert (600 - top > bottom - 600) is upwards

@@ -17,9 +17,8 @@ from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
-from trajmill.stages.critics.model.request import critic_prompts
 from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, ModelStepCritic
-from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget, MessagePart, budget_of
+from trajmill.stages.models.base import ChatRequest, ContextBudget, MessagePart, budget_of
 from trajmill.stages.models.prompts import Prompt, Sampling
 
 
@@ -82,17 +81,6 @@ def test_a_history_gives_way_to_the_screens_and_screens_that_do_not_fit_are_no_v
         asyncio.run(ModelStepCritic(model, budget=ContextBudget(tokens=600)).judge(episode, walk.screens()))
 
 
-def test_a_long_history_is_cut_and_says_so(walk: PhoneWalk) -> None:
-    episode = repeated(walk.episode, 5)
-    model = ScriptedModel(lambda request: answer(summary=f"outcome of {request.step_index}."))
-    asyncio.run(ModelStepCritic(model).judge(episode, walk.screens()))
-    last = words(model.asked[-1])
-    count = len(episode.steps) - 1
-    assert last.count("outcome of") == 60
-    assert '"outcome of 0."' in last and f'"outcome of {count - 1}."' in last
-    assert f"({count - 60} steps between them are left out.)" in last
-
-
 @pytest.mark.slow
 def test_it_sees_both_screens_and_the_mark_on_the_first(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda _: answer())
@@ -112,14 +100,6 @@ def test_it_sees_both_screens_and_the_mark_on_the_first(walk: PhoneWalk) -> None
         assert (difference is not None) is has_place
         assert after == [] or after[0].encode() == screens.image(step.screen_after)
     assert "exactly the same" in words(model.asked[-1])
-
-
-def test_two_actions_on_one_screen_are_two_pictures(walk: PhoneWalk) -> None:
-    model = ScriptedModel(lambda _: answer())
-    judge(walk, model)
-    marked = [pictures(request)[0].screen_id for request in model.asked]
-    by_deed = {(step.screen_before, step.action) for step in walk.episode.steps}
-    assert len(set(marked)) == len(by_deed)
 
 
 def test_texts_and_pictures_are_on_separate_lines(walk: PhoneWalk) -> None:
@@ -173,22 +153,6 @@ def test_a_malformed_answer_is_asked_for_again_and_then_gives_no_label(walk: Pho
     assert len(asked) == 3 and len({request.seed for request in asked}) == 3
 
 
-def test_a_second_answer_that_is_valid_counts(walk: PhoneWalk) -> None:
-    replies = ["no idea", answer("HARMFUL")]
-    model = ScriptedModel(lambda _: replies.pop(0) if replies else answer())
-    assert judge(walk, model)[0].label is StepLabel.HARMFUL
-
-
-def test_a_model_that_does_not_answer_is_a_model_failure(walk: PhoneWalk) -> None:
-    with pytest.raises(ModelFailure, match="gone"):
-        judge(walk, ScriptedModel(lambda _: ModelFailure("gone")))
-
-
-def test_a_truncated_answer_is_no_answer(walk: PhoneWalk) -> None:
-    with pytest.raises(JudgeFailure, match="cut off"):
-        judge(walk, ScriptedModel(lambda _: Completion(answer()[:-10], 1, 1024, "length")))
-
-
 def test_a_screen_that_is_missing_and_an_image_that_is_broken(walk: PhoneWalk) -> None:
     model = ScriptedModel(lambda _: answer())
     with pytest.raises(JudgeFailure, match="is not stored"):
@@ -196,13 +160,6 @@ def test_a_screen_that_is_missing_and_an_image_that_is_broken(walk: PhoneWalk) -
     judge(walk, model, walk.screens(broken=True))
     with pytest.raises(ModelFailure, match="does not decode"):
         pictures(model.asked[0])[0].encode()
-
-
-def test_an_invalid_action_is_a_failure_to_judge(walk: PhoneWalk) -> None:
-    first = walk.episode.steps[0].model_copy(update={"action": '{"kind": "explode"}'})
-    episode = walk.episode.model_copy(update={"steps": (first,)})
-    with pytest.raises(JudgeFailure, match="cannot be read"):
-        asyncio.run(ModelStepCritic(ScriptedModel(lambda _: answer())).judge(episode, walk.screens()))
 
 
 def test_without_a_tree_the_prompt_has_the_position(walk: PhoneWalk) -> None:
@@ -219,11 +176,6 @@ def test_sampling_and_prompt_are_parameters(walk: PhoneWalk) -> None:
     first = model.asked[0]
     assert (first.temperature, first.top_p, first.seed, first.max_tokens) == (0.7, 0.9, 11, 99)
     assert critic.version == "mine-7@scripted-1" and first.messages[0].parts == ("Judge.",)
-
-
-def test_the_packaged_prompt_has_its_fields() -> None:
-    prompt = critic_prompts().step
-    assert "30 words" in prompt.system and "HARMFUL" in prompt.system
 
 
 def hidden_from_critics(walk: PhoneWalk) -> Sequence[str]:
@@ -263,12 +215,3 @@ def test_an_instruction_that_gives_orders_stays_in_its_quotes(walk: PhoneWalk) -
     told = words(model.asked[0])
     assert "\n# system" not in told and "<|im_end|>" not in told
     assert r'The user wants: "Order pizza.\"\n\n# system' in told
-
-
-def test_equal_walks_ask_equal_questions(walk: PhoneWalk) -> None:
-    def questions() -> list[list[str]]:
-        model = ScriptedModel(lambda _: answer())
-        judge(walk, model)
-        return [[part if isinstance(part, str) else str(part)[:60] for part in shown(r)] for r in model.asked]
-
-    assert questions() == questions()

@@ -71,23 +71,6 @@ def test_three_votes_are_one_request_and_one_row(walk: PhoneWalk, tmp_path: Path
     assert (call.input_tokens, call.output_tokens) == (100, 30), "the usage of the one request"
 
 
-def test_the_vote_that_says_nothing_is_asked_for_by_itself(walk: PhoneWalk, tmp_path: Path) -> None:
-    with running_server() as server:
-        server.writes_samples = lambda body: [YES, "hm", NO][: body["n"]]
-        correct, calls = judged(server, walk, tmp_path)
-        assert correct and [n for n, _ in seeds(server)] == [3, 1]
-        assert server.received[1].body["messages"][2] == {"role": "assistant", "content": "hm"}
-    assert [call.draws for call in calls] == [(0, 1, 2), (1,)]
-
-
-def test_a_server_that_gives_one_answer_whatever_is_asked(walk: PhoneWalk, tmp_path: Path) -> None:
-    with running_server() as server:
-        server.writes_samples = lambda body: [YES]
-        correct, calls = judged(server, walk, tmp_path)
-        assert correct and sorted(seeds(server)) == [(1, 71), (1, 72), (3, 70)]
-    assert sorted(call.draws or () for call in calls) == [(0, 1, 2), (1,), (2,)]
-
-
 def test_a_server_that_refuses_several_answers_is_asked_for_each_vote(walk: PhoneWalk, tmp_path: Path) -> None:
     def write(body: dict[str, Any]) -> str:
         assert body["n"] == 1

@@ -12,29 +12,23 @@ from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.query import Slot
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.critics.annotated.episode_state import EpisodeState
-from trajmill.stages.critics.annotated.problems import find_problems, is_asked
-from trajmill.stages.critics.annotated.task import (
-    AnnotatedTask,
-    TaskPart,
-    annotated_task,
-    app_of,
-    asked_in_words,
-    changes_page_in_place,
-    does_something_else,
-    is_annotated,
-    parts_of,
-    submits,
-)
-from trajmill.stages.critics.annotated.trail import Place, places_of
-from trajmill.stages.critics.annotated.wording import holds, same_value, shared_stems, slots_on, wanted
+from trajmill.stages.critics.annotated.episode import EpisodeState, Place, places_of
+from trajmill.stages.critics.annotated.problems import find_problems
+from trajmill.stages.critics.annotated.task import AnnotatedTask, TaskPart, annotated_task, app_of, is_annotated
+from trajmill.stages.critics.annotated.wording import holds, same_value, wanted
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.trees.replay import SeenStep, replay
 from trajmill.stages.critics.trees.screen_state import ControlChange
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+
+
+class Opinion(NamedTuple):
+    """A label and its reason."""
+
+    label: StepLabel
+    why: str
 
 
 class AnnotatedStepCritic:
@@ -49,32 +43,42 @@ class AnnotatedStepCritic:
             JudgeFailure: a screen is missing.
         """
         steps = replay(episode, screens)
-        if not steps:
-            return []
-        if not is_annotated(episode.query):
-            # Only steps that surely do not help are not GOOD.
+        if not steps or not is_annotated(episode.query):
             return [result_of(step, _opinion_without_task(step, steps[:at])) for at, step in enumerate(steps)]
-        task = annotated_task(episode.query)
-        judge = _StepJudge(task, steps, places_of(steps, task))
-        opinions = _with_menus(steps, [judge.judge(step) for step in steps])
+        judge = _StepJudge(annotated_task(episode.query), steps)
+        opinions = [judge.judge(step) for step in steps]
+        for at, (step, following) in enumerate(pairwise(steps)):
+            opened, picked = step.action.element, following.action.element
+            if opened is None or opened.role != "menu" or picked is None or picked.role != "menu_item":
+                continue
+            if opinions[at].label is NEUTRAL and opinions[at + 1].label is GOOD:
+                opinions[at] = Opinion(GOOD, "It opened a menu with what was asked for.")
         return [result_of(step, opinion) for step, opinion in zip(steps, opinions, strict=True)]
 
 
-class Opinion(NamedTuple):
-    """A label and its reason."""
+def result_of(step: SeenStep, opinion: Opinion) -> StepResult:
+    """Return the result of a step: its caption and the reason of the opinion."""
+    return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
 
-    label: StepLabel
-    why: str
+
+def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
+    """Call each step GOOD that does not surely fail to help."""
+    if step.action.parsed is None:
+        return Opinion(HARMFUL, "The reply was no action.")
+    if step.action.kind == "terminate" and not step.action.ends:
+        return Opinion(HARMFUL, "It gave up.")
+    screen = step.outcome.before.screen_id
+    if step.outcome.same and any(p.action == step.action and p.outcome.before.screen_id == screen for p in past):
+        return Opinion(NEUTRAL, "It did the same thing again, without effect.")
+    return Opinion(GOOD, "Nothing speaks against it.")
 
 
 class _StepJudge:
     """Follows one episode and judges each step by what came before it."""
 
-    def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep], places: Sequence[Place]) -> None:
-        self._task = task
-        self._parts = parts_of(task)
-        self._places = places
-        self._state = EpisodeState()
+    def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
+        self._task, self._parts, self._places = task, task.parts(), places_of(steps, task)
+        self._state = EpisodeState(task)
         self._state.enter(steps[0].outcome.before)
         self._past: list[SeenStep] = []
         self._submitted: set[str] = set()
@@ -88,11 +92,11 @@ class _StepJudge:
         return opinion
 
     @property
-    def _before(self) -> Place:
+    def _here(self) -> Place:
         return self._places[len(self._past)]
 
     @property
-    def _after(self) -> Place:
+    def _next(self) -> Place:
         return self._places[len(self._past) + 1]
 
     def _is_done(self, part: TaskPart, step: SeenStep, opinion: Opinion) -> bool:
@@ -100,10 +104,10 @@ class _StepJudge:
         if part.receipt is not None:
             return part.receipt in self._submitted
         if part.open_page is not None:
-            acts = bool(step.outcome.changes) or changes_page_in_place(step)
+            acts = bool(step.outcome.changes) or step.changes_page_in_place
             return opinion.label is GOOD and acts and step.outcome.before.page == part.open_page
-        place = self._places[len(self._past)]
-        if any(self._state.evidence(slot, self._task.slots) is not True for slot in part.slots):
+        place = self._here
+        if any(self._state.evidence(slot) is not True for slot in part.slots):
             return False
         return place.app == part.app and not place.is_wrong and step.outcome.after.page == part.pages[-1]
 
@@ -111,73 +115,65 @@ class _StepJudge:
         if step.action.parsed is None:
             return Opinion(HARMFUL, "The reply was no action.")
         if step.action.kind in ("terminate", "answer"):
-            return self._ending(step)
+            if not step.action.ends:
+                return Opinion(HARMFUL, "It gave up.")
+            problems = find_problems(self._task, [*self._past, step])
+            return (
+                Opinion(HARMFUL, f"It ended though {problems[0]}.")
+                if problems
+                else Opinion(GOOD, "Everything had been done.")
+            )
         if step.outcome.same:
             if self._picks_blindly(step):
                 return Opinion(GOOD, "It picked what was asked for, though the screen does not show it.")
             return Opinion(NEUTRAL, "Nothing visible came of it.")
-        if does_something_else(step, self._task):
+        if self._task.is_left_by(step):
             return Opinion(HARMFUL, "It did something that nobody asked for.")
-        if changes_page_in_place(step):
+        if step.changes_page_in_place:
             return self._changing_page(step)
         if step.outcome.changes:
-            return self._setting(step)
-        if step.outcome.opened:
-            return self._move(step)
-        return self._looking(step)
-
-    def _ending(self, step: SeenStep) -> Opinion:
-        if not step.action.ends:
-            return Opinion(HARMFUL, "It gave up.")
-        problems = find_problems(self._task, [*self._past, step])
-        if problems:
-            return Opinion(HARMFUL, f"It ended though {problems[0]}.")
-        return Opinion(GOOD, "Everything had been done.")
+            opinions = [self._change(change, step.outcome.after.page) for change in step.outcome.changes]
+            return max(opinions, key=lambda opinion: (GOOD, NEUTRAL, HARMFUL).index(opinion.label))
+        return self._move(step) if step.outcome.opened else self._looking(step)
 
     def _picks_blindly(self, step: SeenStep) -> bool:
         """Whether it presses the wanted item of a list on the last page of the task, and has not done so before."""
         element, page = step.action.element, step.outcome.before.page
-        return (
-            step.action.presses
-            and element is not None
-            and element.role == "list_item"
-            and page == self._task.pages[-1]
-            and any(
-                same_value(element.text, slot.value) and self._unmet(slot) for slot in slots_on(page, self._task.slots)
-            )
-        )
+        if not step.action.presses or element is None or element.role != "list_item" or page != self._task.pages[-1]:
+            return False
+        wanted_here = (slot for slot in self._task.slots_on(page) if same_value(element.text, slot.value))
+        return any(self._state.evidence(slot) is not True for slot in wanted_here)
 
     def _changing_page(self, step: SeenStep) -> Opinion:
         label = step.action.element.text if step.action.element is not None else ""
         page = step.outcome.before.page
-        if any(same_value(label, slot.value) for slot in slots_on(page, self._task.slots)):
+        asked, typed = self._task.slots_on(page), self._state.typed[page]
+        if any(same_value(label, slot.value) for slot in asked):
             return Opinion(GOOD, "It picked what was asked for.")
-        typed = self._state.typed.get(page, ())
-        if any(slot.page == page and slot.value in typed for slot in self._task.slots):
+        if any(slot.value in typed for slot in asked):
             return Opinion(GOOD, "It sent off what was typed as asked.")
         on_open_page = any(page == part.open_page for part in self._parts)
-        if on_open_page and not self._before.is_wrong and shared_stems(label, self._task.instruction):
+        if on_open_page and not self._here.is_wrong and self._task.is_about(label):
             return Opinion(GOOD, f'The user speaks of "{label}".')
         return Opinion(HARMFUL, f'Nobody asked for "{label}".')
-
-    def _setting(self, step: SeenStep) -> Opinion:
-        opinions = [self._change(change, step.outcome.after.page) for change in step.outcome.changes]
-        return max(opinions, key=lambda opinion: (GOOD, NEUTRAL, HARMFUL).index(opinion.label))
 
     def _change(self, change: ControlChange, page: str) -> Opinion:
         control = change.control
         if control.kind == "search":
             wants = any(same_value(control.value, slot.value) for slot in self._task.slots)
             return Opinion(GOOD, "It searched for what was asked.") if wants else Opinion(NEUTRAL, "It searched.")
-        slot = wanted(control, slots_on(page, self._task.slots))
+        slot = wanted(control, self._task.slots_on(page))
         if slot is not None:
             if holds(control, slot):
                 return Opinion(GOOD, f"It set {slot.name} as asked.")
             if same_value(change.old, slot.value):
                 return Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
             if control.kind == "stepper":
-                return _stepper_opinion(change, slot.value)
-        elif any(page in part.pages and asked_in_words(control, page, self._task, part) for part in self._parts):
+                asked = int(slot.value)
+                if abs(asked - int(control.value)) < abs(asked - int(change.old)):
+                    return Opinion(GOOD, f"It came nearer to {slot.value}.")
+                return Opinion(HARMFUL, f"It went away from {slot.value}.")
+        elif any(page in part.pages and self._task.asks_in_words(control, page, part) for part in self._parts):
             return Opinion(GOOD, f'The user speaks of "{control.label}".')
         seen = self._state.controls.get((page, control.key))
         if seen is not None and control.value == seen.first:
@@ -186,11 +182,16 @@ class _StepJudge:
 
     def _move(self, step: SeenStep) -> Opinion:
         for part in self._parts:
-            if submits(step, part.receipt):
+            if part.is_submitted_by(step):
                 return self._submitting(part)
         if step.outcome.before.page == step.outcome.after.page:
-            return self._picking(step)
-        before, after = self._actions_left(self._before), self._actions_left(self._after)
+            element, asked = step.action.element, self._task.slots_on(step.outcome.before.page)
+            if element is None or element.role != "list_item" or not asked:
+                return Opinion(GOOD, "It went on along the path of the task.")
+            if any(same_value(element.text, slot.value) for slot in asked):
+                return Opinion(GOOD, "It picked what was asked for.")
+            return Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
+        before, after = self._actions_left(self._here), self._actions_left(self._next)
         if after < before:
             return Opinion(GOOD, self._why_nearer(step))
         if after == before:
@@ -198,100 +199,53 @@ class _StepJudge:
         return Opinion(HARMFUL, self._why_farther(step))
 
     def _actions_left(self, place: Place) -> int:
-        """An estimate, as `GoalDistance` measures it: within the apps of the open parts, and on the way to them."""
+        """Estimate the actions left, as `GoalDistance` measures it: within the apps of the open parts, and to them."""
         parts = [part for part in self._parts if part not in self._done]
         away = sum(part.app != place.app for part in parts)
         on_launcher = bool(away) and not place.pages_of(place.app)
-        unmet = [slot.page for slot in self._task.slots if self._state.evidence(slot, self._task.slots) is False]
+        unmet = [slot.page for slot in self._task.slots if self._state.evidence(slot) is False]
         return sum(place.actions_left(part, unmet) for part in parts) + 2 * away - on_launcher
 
     def _why_nearer(self, step: SeenStep) -> str:
-        if self._before.is_wrong and self._before.app == self._after.app:
+        page = step.outcome.after.page
+        if self._here.is_wrong and self._here.app == self._next.app:
             return "It came back from a wrong place."
-        if app_of(step.outcome.after.page) != app_of(step.outcome.before.page):
+        if app_of(page) != app_of(step.outcome.before.page):
             return "It is on the way to what is left of the task."
-        for slot in slots_on(step.outcome.after.page, self._task.slots):
-            if step.outcome.after.page in self._state.pages and self._unmet(slot):
+        for slot in self._task.slots_on(page):
+            if page in self._state.pages and self._state.evidence(slot) is not True:
                 return f"It went back to set {slot.name}."
         return "It went on along the path of the task."
 
     def _why_farther(self, step: SeenStep) -> str:
-        if self._before.is_wrong and self._after.is_wrong:
+        if self._here.is_wrong and self._next.is_wrong:
             return "It went on from a wrong place."
-        if self._after.is_wrong and step.outcome.after.page in self._task.pages:
-            return "What was asked for is not there."
         if step.outcome.after.page not in self._task.pages:
             return "It left the path of the task."
+        if self._next.is_wrong:
+            return "What was asked for is not there."
         return "It left a place in which something is still to be done."
-
-    def _unmet(self, slot: Slot) -> bool:
-        return self._state.evidence(slot, self._task.slots) is not True
 
     def _submitting(self, part: TaskPart) -> Opinion:
         assert part.receipt is not None
         if part.receipt in self._submitted:
             return Opinion(HARMFUL, "It did the same thing a second time.")
-        if self._before.is_wrong:
+        if self._here.is_wrong:
             return Opinion(HARMFUL, "It went ahead in a wrong place.")
         self._submitted.add(part.receipt)
-        missing = [slot.name for slot in part.slots if self._state.evidence(slot, self._task.slots) is False]
+        missing = [slot.name for slot in part.slots if self._state.evidence(slot) is False]
         if missing:
             return Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
         for page, control in self._state.changed_controls():
-            if page in part.pages and not is_asked(page, control, self._task, part):
+            if page in part.pages and not self._task.is_asked(page, control, part):
                 return Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
         return Opinion(GOOD, "Everything stood as asked when it went ahead.")
 
-    def _picking(self, step: SeenStep) -> Opinion:
-        element = step.action.element
-        asked = slots_on(step.outcome.before.page, self._task.slots)
-        if element is not None and element.role == "list_item" and asked:
-            if any(same_value(element.text, slot.value) for slot in asked):
-                return Opinion(GOOD, "It picked what was asked for.")
-            return Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
-        return Opinion(GOOD, "It went on along the path of the task.")
-
     def _looking(self, step: SeenStep) -> Opinion:
-        asked = slots_on(step.outcome.after.page, self._task.slots)
-        came_up = step.outcome.after.texts - step.outcome.before.texts
+        after, element = step.outcome.after, step.action.element
+        asked, came_up = self._task.slots_on(after.page), after.texts - step.outcome.before.texts
         if any(slot.value.casefold() in came_up for slot in asked):
             return Opinion(GOOD, "It brought what was asked for into view.")
-        element = step.action.element
-        page = step.outcome.after.page
-        if element is not None and "editable" in element.states and (asked or page in self._task.pages):
+        if element is not None and "editable" in element.states and (asked or after.page in self._task.pages):
             return Opinion(GOOD, "It made ready to type.")
         return Opinion(NEUTRAL, "It only looked.")
-
-
-def _with_menus(steps: Sequence[SeenStep], opinions: Sequence[Opinion]) -> list[Opinion]:
-    """Call it GOOD to open a menu from which the next step picks something GOOD."""
-    found = list(opinions)
-    for at, (step, following) in enumerate(pairwise(steps)):
-        opened, picked = step.action.element, following.action.element
-        if opened is None or opened.role != "menu" or found[at].label is not NEUTRAL:
-            continue
-        if picked is not None and picked.role == "menu_item" and opinions[at + 1].label is GOOD:
-            found[at] = Opinion(GOOD, "It opened a menu with what was asked for.")
-    return found
-
-
-def result_of(step: SeenStep, opinion: Opinion) -> StepResult:
-    """The result of a step: its caption and the reason of the opinion."""
-    return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
-
-
-def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
-    if step.action.parsed is None:
-        return Opinion(HARMFUL, "The reply was no action.")
-    if step.action.kind == "terminate" and not step.action.ends:
-        return Opinion(HARMFUL, "It gave up.")
-    screen = step.outcome.before.screen_id
-    if step.outcome.same and any(p.action == step.action and p.outcome.before.screen_id == screen for p in past):
-        return Opinion(NEUTRAL, "It did the same thing again, without effect.")
-    return Opinion(GOOD, "Nothing speaks against it.")
-
-
-def _stepper_opinion(change: ControlChange, asked: str) -> Opinion:
-    if abs(int(asked) - int(change.control.value)) < abs(int(asked) - int(change.old)):
-        return Opinion(GOOD, f"It came nearer to {asked}.")
-    return Opinion(HARMFUL, f"It went away from {asked}.")

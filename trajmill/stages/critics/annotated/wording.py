@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.trees.screen_state import OFF, ON, Control
@@ -12,22 +11,6 @@ TRUE_WORDS = frozenset({"true", "on", "yes", "enabled", "checked"})
 FALSE_WORDS = frozenset({"false", "off", "no", "disabled", "unchecked"})
 _STEM = 4
 """Two words count as forms of one word if this many first letters agree, without common endings."""
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text in lower case."""
-    return re.findall(r"[a-z0-9]+", text.casefold().replace("'", ""))
-
-
-_EMPTY_WORDS = frozenset(
-    words_of(
-        "a an the to of on in at for from with and or me my i it its is be by up this that then please would like want "
-        "could can you your into off out all choice toggle stepper field search"
-    )
-)
-_NEGATIONS = frozenset(
-    words_of("off stop disable no not without mute silence hide never deactivate remove cancel none dont")
-)
 _DONE_TITLE = re.compile(
     r"\b(?:\w{2,}(?<!e)ed|sent|left|done|complete|running|paid|bought|made|gone|kept)(?: (?:up|off|out|to|from)\b.*)?$"
     r"|^now \w+ing\b|^on the way\b",
@@ -41,13 +24,37 @@ _DONE_DESCRIPTION = re.compile(
 )
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return re.findall(r"[a-z0-9]+", text.casefold().replace("'", ""))
+
+
+_EMPTY_WORDS = frozenset(
+    words_of(
+        "a an the to of on in at for from with and or me my i it its is be by up this that then please would like want "
+        "could can you your into off out all choice toggle stepper field search"
+    )
+)
+_NEGATIONS = frozenset(
+    words_of("off stop disable no not without mute silence hide never deactivate remove cancel none dont")
+)
+
+
 def content_stems(text: str) -> set[str]:
-    """The stems of the words that have a meaning of their own."""
+    """Return the stems of the words that have a meaning of their own."""
     return {_stem(word) for word in words_of(text) if word not in _EMPTY_WORDS}
 
 
+def _stem(word: str) -> str:
+    ending = next((each for each in ("ing", "ed", "es", "s") if word.endswith(each) and len(word) > len(each) + 2), "")
+    word = word.removesuffix(ending)
+    if len(word) > 3 and word[-1] == word[-2]:
+        word = word[:-1]
+    return word[:_STEM]
+
+
 def shared_stems(one: str, other: str) -> set[str]:
-    """The stems of the words that two texts share."""
+    """Return the stems of the words that two texts share."""
     return content_stems(one) & content_stems(other)
 
 
@@ -62,22 +69,20 @@ def says_no(label: str, instruction: str) -> bool:
 
     Only the clauses that name it count, and a clause right after them that says `it`.
     """
-    clauses = re.split(r"[,.;:]|\b(?:and|but)\b", instruction.casefold())
-    about = [bool(shared_stems(label, clause)) for clause in clauses]
-    for at, clause in enumerate(clauses):
-        goes_on = at > 0 and about[at - 1] and "it" in words_of(clause)
-        if (about[at] or goes_on) and not _NEGATIONS.isdisjoint(words_of(clause)):
+    goes_on = False
+    for clause in re.split(r"[,.;:]|\b(?:and|but)\b", instruction.casefold()):
+        words, about = words_of(clause), bool(shared_stems(label, clause))
+        if (about or (goes_on and "it" in words)) and not _NEGATIONS.isdisjoint(words):
             return True
+        goes_on = about
     return False
 
 
 def mentions(text: str, value: str) -> bool:
     """Whether a text has a value as whole words; for true and false, any word for yes or no counts."""
     lower = value.casefold().strip()
-    for words in (TRUE_WORDS, FALSE_WORDS):
-        if lower in words:
-            return any(_as_words(text, word) for word in words)
-    return bool(lower) and _as_words(text, lower)
+    words = next((words for words in (TRUE_WORDS, FALSE_WORDS) if lower in words), {lower} - {""})
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text.casefold()) for word in words)
 
 
 def title_says_done(title: str) -> bool:
@@ -95,40 +100,10 @@ def description_says_done(description: str) -> bool:
     return _DONE_DESCRIPTION.search(description) is not None
 
 
-def _stem(word: str) -> str:
-    for ending in ("ing", "ed", "es", "s"):
-        if word.endswith(ending) and len(word) > len(ending) + 2:
-            word = word[: -len(ending)]
-            break
-    if len(word) > 3 and word[-1] == word[-2]:
-        word = word[:-1]
-    return word[:_STEM]
-
-
-def _as_words(text: str, value: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text.casefold()) is not None
-
-
-def slots_on(page: str, slots: Iterable[Slot]) -> tuple[Slot, ...]:
-    """The constraints that belong to a page."""
-    return tuple(slot for slot in slots if slot.page == page)
-
-
-def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
-    """The constraint of a page that a control belongs to; None if the user asks nothing of it.
-
-    A shared name decides. Without one, a choice belongs to the constraint whose value it offers, and a field to the
-    constraint whose value it has.
-    """
-    if control.kind == "search":
-        return None
-    able = [slot for slot in slots if _could_hold(control, slot)]
-    named = [slot for slot in able if _shared(control, slot)]
-    if named:
-        return max(named, key=lambda slot: len(_shared(control, slot)))
-    if control.kind == "choice":
-        return able[0] if able else None
-    return next((slot for slot in able if control.kind != "stepper" and holds(control, slot)), None)
+def same_value(shown: str, asked: str) -> bool:
+    """Whether two texts are the same value; case does not matter, and `on` equals `true`."""
+    shown, asked = shown.casefold().strip(), asked.casefold().strip()
+    return shown == asked or (shown == ON and asked in TRUE_WORDS) or (shown == OFF and asked in FALSE_WORDS)
 
 
 def holds(control: Control, slot: Slot) -> bool:
@@ -138,12 +113,22 @@ def holds(control: Control, slot: Slot) -> bool:
     return same_value(control.value, slot.value)
 
 
-def same_value(shown: str, asked: str) -> bool:
-    """Whether two texts are the same value; case does not matter, and `on` equals `true`."""
-    shown, asked = shown.casefold().strip(), asked.casefold().strip()
-    if shown == asked:
-        return True
-    return (shown == ON and asked in TRUE_WORDS) or (shown == OFF and asked in FALSE_WORDS)
+def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
+    """Return the constraint of a page that a control belongs to; None if the user asks nothing of it.
+
+    A shared name decides. Without one, a choice belongs to the constraint whose value it offers, and a field to the
+    constraint whose value it has.
+    """
+    if control.kind == "search":
+        return None
+    words = f"{control.key.replace('_', ' ')} {control.label}"
+    able = [slot for slot in slots if _could_hold(control, slot)]
+    shared = [len(shared_stems(slot.name.replace("_", " "), words)) for slot in able]
+    if any(shared):
+        return able[shared.index(max(shared))]
+    if control.kind == "choice":
+        return able[0] if able else None
+    return next((slot for slot in able if control.kind != "stepper" and holds(control, slot)), None)
 
 
 def _could_hold(control: Control, slot: Slot) -> bool:
@@ -157,7 +142,3 @@ def _could_hold(control: Control, slot: Slot) -> bool:
             return slot.value.strip().lstrip("-").isdigit()
         case _:
             return True
-
-
-def _shared(control: Control, slot: Slot) -> set[str]:
-    return shared_stems(slot.name.replace("_", " "), f"{control.key.replace('_', ' ')} {control.label}")

@@ -1,8 +1,8 @@
-"""The channels that judge by annotations and ask no model.
+"""The channels and the step critic that judge by annotations and ask no model.
 
 A query that was made from a graph with annotated pages has its annotations itself; other queries are judged by the
-graph of their app. Each channel looks at the whole episode, so that either can judge alone. Both read the same trees
-and the same annotations, so they are no independent evidence.
+graph of their app. Each channel reads the whole episode, so either can judge alone. Both read the same trees and the
+same annotations, so they are no independent evidence.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import networkx as nx
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.annotated.problems import find_problems
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic, Opinion, result_of
 from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
-from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphState, GraphStep, follow, names_at
-from trajmill.stages.critics.app_graph.path_on_graph import Act, AskedFor, asked_for, is_act, name_of
+from trajmill.stages.critics.app_graph.episode_on_graph import GraphEpisode, GraphState, follow, names_at
+from trajmill.stages.critics.app_graph.path_on_graph import Act, act_of
 from trajmill.stages.critics.app_graph.problems import GraphProblem, acts_after, problems_of
 from trajmill.stages.critics.base import StepResult, Vote, vote_of
 from trajmill.stages.critics.judge import Judge
@@ -34,7 +35,7 @@ from trajmill.stages.graphs.network import walkable
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 _MOST_ORDERED = 4
-"""Of so many acts any order counts; of more, only that of the path."""
+"""Up to so many acts are tried in any order; more only in that of the path."""
 
 
 class _Left(NamedTuple):
@@ -50,32 +51,27 @@ class _Left(NamedTuple):
 
 def _judge_steps(episode: GraphEpisode) -> list[StepResult]:
     """Judge each step by whether less of the task is left after it, over all ways on the graph."""
-    asked = asked_for(episode.graph, episode.query.path)
-    ways = _ways(episode, {act.name for act in asked.acts})
-    left = [_left_after(episode, at, asked, ways) for at in range(len(episode.states))]
-    return [
-        result_of(step.seen, _opinion(episode, at, left[at], left[at + 1])) for at, step in enumerate(episode.steps)
-    ]
-
-
-def _ways(episode: GraphEpisode, acts: set[str]) -> nx.MultiDiGraph[str]:
-    """Where one can go by no other acts: on the graph, and in ways that only the episode shows, such as a Back key."""
-    ways = walkable(episode.graph)
+    # Where one can go by no other acts: on the graph, and in ways that only the episode shows, such as a Back key.
+    ways, wanted = walkable(episode.graph), {act.name for act in episode.asked.acts}
     for page, to, key, each in tuple[Any, ...](ways.edges(keys=True, data="transition")):
-        if is_act(page, each) and name_of(each) not in acts:
+        act = act_of(page, each)
+        if act is not None and act.name not in wanted:
             ways.remove_edge(page, to, key)
     for step in episode.steps:
         if step.page and step.page_after and (step.transition is None or step.transition.to != step.page_after):
             ways.add_edge(step.page, step.page_after)
-    return ways
+    left = [_left_after(episode, at, ways) for at in range(len(episode.states))]
+    opinions = [_opinion(episode, at, before, after) for at, (before, after) in enumerate(pairwise(left))]
+    return [result_of(step.seen, opinion) for step, opinion in zip(episode.steps, opinions, strict=True)]
 
 
-def _left_after(episode: GraphEpisode, at: int, asked: AskedFor, ways: nx.MultiDiGraph[str]) -> _Left:
-    """What is left of the task after the first `at` steps."""
-    acts, state, pages = acts_after(episode.steps[:at], asked.acts), episode.states[at], episode.graph.pages
+def _left_after(episode: GraphEpisode, at: int, ways: nx.MultiDiGraph[str]) -> _Left:
+    """Return what is left of the task after the first `at` steps."""
+    asked, state, pages = episode.asked, episode.states[at], episode.graph.pages
+    acts = acts_after(episode.steps[:at], asked.acts)
     wanted = {*asked.settings.items(), *(pair for act in acts.left for pair in act.values.items())}
     first = {name: value for each in reversed(episode.states) for name, value in each.held.items()}
-    to_do, to_set = list(acts.left), 0
+    to_do, to_set = list(acts.left), len({name for name, _ in wanted} - set(state.held))
     for name, value in state.held.items():
         aims = [each.strip() for slot, each in wanted if slot == name]
         if not aims and value != first[name] and (name, value.strip()) not in asked.given:
@@ -84,15 +80,14 @@ def _left_after(episode: GraphEpisode, at: int, asked: AskedFor, ways: nx.MultiD
         aims = aims or [first[name].strip(), *(each for slot, each in asked.given if slot == name)]
         if value.strip() not in aims:  # a beginning of a value, or none, is nearer to it than another value
             to_set += 1 if value == first[name] or any(each.startswith(value.strip()) for each in aims) else 2
-    to_set += len({name for name, _ in wanted} - set(state.held))
     orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, episode.end)
     way = min(_transitions(episode.graph, ways, state, (*order, end)) for order in orders)
     return _Left(len(acts.unasked), len(acts.left), way, to_set)
 
 
 def _transitions(graph: AppGraph, ways: nx.MultiDiGraph[str], state: GraphState, acts: Sequence[Act]) -> float:
-    """The fewest transitions past the pages of acts, and before each past the lists whose items it needs open."""
-    ways_in = [(page, each) for page, each in graph.transitions() if not is_act(page, each)]
+    """Return the fewest transitions past the pages of acts, and before each past the lists of the items it needs."""
+    ways_in = [(page, each) for page, each in graph.transitions() if act_of(page, each) is None]
     lists = {each.by: page for page, each in ways_in if each.by in graph.pages[page].slots}
     stops, opened = [state.page or ""], dict(state.opened)
     for act in acts:
@@ -110,7 +105,15 @@ def _opinion(episode: GraphEpisode, at: int, before: _Left, after: _Left) -> Opi
     if step.seen.action.parsed is None:
         return Opinion(HARMFUL, "The reply was no action.")
     if step.seen.action.kind in ("terminate", "answer"):
-        return _ending(episode, step)
+        if not step.seen.action.ends:
+            return Opinion(HARMFUL, "It gave up.")
+        try:
+            problems = problems_of(episode)
+        except JudgeFailure:
+            return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
+        if problems:
+            return Opinion(HARMFUL, f"It ended though {problems[0].text}.")
+        return Opinion(GOOD, "Everything had been done.")
     if step.seen.outcome.same:
         return Opinion(NEUTRAL, "Nothing visible came of it.")
     if step.destroys:
@@ -123,16 +126,8 @@ def _opinion(episode: GraphEpisode, at: int, before: _Left, after: _Left) -> Opi
     return Opinion(NEUTRAL, "It only looked, or the graph does not tell what it is for.")
 
 
-def _ending(episode: GraphEpisode, step: GraphStep) -> Opinion:
-    if not step.seen.action.ends:
-        return Opinion(HARMFUL, "It gave up.")
-    try:
-        problems = problems_of(episode)
-    except JudgeFailure:
-        return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
-    if problems:
-        return Opinion(HARMFUL, f"It ended though {problems[0].text}.")
-    return Opinion(GOOD, "Everything had been done.")
+def _is_judged_by_graph(query: Query, graphs: Mapping[str, AppGraph]) -> bool:
+    return not is_annotated(query) and any(app in graphs for app in query.apps)
 
 
 @dataclass(frozen=True)
@@ -140,10 +135,14 @@ class GraphChannel:
     """Votes Correct if it finds no problem."""
 
     channel: Channel
-    version: str
     graphs: Mapping[str, AppGraph]
     """By app, its graph; without it, only queries with annotated pages are judged."""
     resolution: ClassVar[str] = FULL
+
+    @property
+    def version(self) -> str:
+        """Identifies the rules; the channel is part of it."""
+        return f"graph-{self.channel}-2"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode.
@@ -152,28 +151,22 @@ class GraphChannel:
         problem is the error, else the first harmful step, else the last one, because it ended an unfinished task.
 
         Raises:
-            JudgeFailure: the annotations of the query are not known or do not tell, or a screen is missing.
+            JudgeFailure: the annotations of the query are unknown or insufficient, or a screen is missing.
         """
-        problems = self._problems(episode, screens)
-        harmful = [step.index for step in steps if step.label is StepLabel.HARMFUL]
-        neutral = [step.index for step in steps if step.label is StepLabel.NEUTRAL]
-        if not problems:
-            return vote_of(
-                self,
-                True,
-                "all that was asked was done where it belongs, and nothing else",
-                tuple(sorted(harmful + neutral)),
-            )
-        last = steps[-1].index if steps else None
-        first = min((problem.step for problem in problems if problem.step is not None), default=None)
-        error = first if first is not None else harmful[0] if harmful else last
-        return vote_of(self, False, "; ".join(problem.text for problem in problems), tuple(neutral), error)
-
-    def _problems(self, episode: Episode, screens: ScreenReader) -> Sequence[GraphProblem]:
         query = episode.query
-        if not is_annotated(query) and any(app in self.graphs for app in query.apps):
-            return problems_of(follow(episode, screens, self.graphs))
-        return [GraphProblem(text, None) for text in find_problems(annotated_task(query), replay(episode, screens))]
+        if _is_judged_by_graph(query, self.graphs):
+            problems = problems_of(follow(episode, screens, self.graphs))
+        else:
+            problems = [GraphProblem(text) for text in find_problems(annotated_task(query), replay(episode, screens))]
+        harmful = [step.index for step in steps if step.label is HARMFUL]
+        neutral = [step.index for step in steps if step.label is NEUTRAL]
+        if not problems:
+            reason = "all that was asked was done where it belongs, and nothing else"
+            return vote_of(self, True, reason, tuple(sorted(harmful + neutral)))
+        with_step = [problem.step for problem in problems if problem.step is not None]
+        last = [step.index for step in steps[-1:]]
+        error = next(iter([*sorted(with_step), *harmful, *last]), None)
+        return vote_of(self, False, "; ".join(problem.text for problem in problems), tuple(neutral), error)
 
 
 @dataclass(frozen=True)
@@ -193,19 +186,13 @@ class StepCriticByGraph:
         Raises:
             JudgeFailure: a screen is missing, or the graph has not the pages of the query.
         """
-        query = episode.query
-        if not is_annotated(query) and any(app in self.graphs for app in query.apps):
+        if _is_judged_by_graph(episode.query, self.graphs):
             return _judge_steps(follow(episode, screens, self.graphs)) if episode.steps else []
         return await AnnotatedStepCritic().judge(episode, screens)
 
 
-def graph_channel(channel: Channel, graphs: Mapping[str, AppGraph]) -> GraphChannel:
-    """The critic of a channel."""
-    return GraphChannel(channel, f"graph-{channel}-2", graphs)
-
-
 def annotated_judge(graphs: Mapping[str, AppGraph] | None = None) -> Judge:
-    """The judge that needs no model: it reads the annotations of a query, or the graph of its app."""
+    """Return the judge that needs no model: it reads the annotations of a query, or the graph of its app."""
     known = graphs or {}
-    channels = (graph_channel(channel, known) for channel in (Channel.TEXT, Channel.MULTIMODAL))
-    return Judge(StepCriticByGraph(known), tuple(map(single_vote, channels)))
+    channels = (single_vote(GraphChannel(channel, known)) for channel in (Channel.TEXT, Channel.MULTIMODAL))
+    return Judge(StepCriticByGraph(known), tuple(channels))

@@ -22,7 +22,6 @@ class Act(NamedTuple):
     values: Mapping[str, str]
     """By slot, the values that it is done with, and the items that were opened before."""
     page: str
-    """Where it is done."""
 
 
 class TakenTransition(NamedTuple):
@@ -37,6 +36,8 @@ class TakenTransition(NamedTuple):
 class AskedFor(NamedTuple):
     """What a path does."""
 
+    taken: tuple[TakenTransition, ...]
+    """The transitions, in order."""
     acts: tuple[Act, ...]
     opened: Mapping[str, str]
     """By slot of kind list, the item that is opened last."""
@@ -45,109 +46,91 @@ class AskedFor(NamedTuple):
     given: frozenset[tuple[str, str]]
     """All pairs of slot and value on the way."""
 
+    def shown_at(self, end: str) -> list[Feature]:
+        """Return what must stand on the last screen: what the last transitions show there, and all values given."""
+        found: list[Feature] = []
+        is_last = True
+        for page, transition, values in reversed(self.taken):
+            found += [filled(each, values) for each in transition.shows if is_last or _PLACE.search(each.text or "")]
+            is_last = is_last and page == end
+        return found
+
 
 def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
-    """What an annotated path does beside going from page to page."""
+    """Return what an annotated path does beside going from page to page."""
+    taken: list[TakenTransition] = []
     acts: list[Act] = []
     opened: dict[str, str] = {}
     given: set[tuple[str, str]] = set()
-    taken, left = _walk(graph, path)
-    for page, transition, values in taken:
-        given |= set(values.items())
-        if is_act(page, transition):
-            own = {name: values[name] for name in slots_of(transition) if name in values}
-            acts.append(Act(name_of(transition), {**opened, **own}, page))
-        elif transition.by in values:
-            opened[transition.by] = values[transition.by]
-    return AskedFor(tuple(acts), opened, left, frozenset(given | set(left.items())))
-
-
-def transitions_of(graph: AppGraph, path: Sequence[PathStep]) -> list[TakenTransition]:
-    """The transitions that a path takes, in order."""
-    return _walk(graph, path)[0]
-
-
-def wanted_features(graph: AppGraph, path: Sequence[PathStep], end: str) -> list[Feature]:
-    """What must stand on the last screen: what the last transitions show there, and the values given on the way."""
-    wanted: list[Feature] = []
-    is_last = True
-    for page, transition, values in reversed(transitions_of(graph, path)):
-        wanted += [filled(each, values) for each in transition.shows if is_last or _PLACE.search(each.text or "")]
-        is_last = is_last and page == end
-    return wanted
-
-
-def is_act(page: str, transition: GraphTransition) -> bool:
-    """Whether a transition does more than to go to another page."""
-    stays = transition.to == page and bool(transition.shows or transition.lacks)
-    return bool(transition.slots or transition.goal) or stays
-
-
-def name_of(transition: GraphTransition) -> str:
-    """What is operated, whatever page it is on."""
-    return transition.by or transition.keys
-
-
-def slots_of(transition: GraphTransition) -> tuple[str, ...]:
-    """The slots whose values a transition is taken with."""
-    return (*transition.slots, transition.by)
-
-
-def _walk(graph: AppGraph, path: Sequence[PathStep]) -> tuple[list[TakenTransition], dict[str, str]]:
-    """The transitions of a path, and the values that are given after the last one."""
-    taken: list[TakenTransition] = []
     values: dict[str, str] = {}
     names = [step.page.partition(".")[2] for step in path]
     for at, (name, step) in enumerate(zip(names, path, strict=True)):
         page = graph.pages.get(name)
         if page is None:
             continue
-        values |= _given(page, step, path[at - 1] if at else None)
+        values |= _given(page, step, path[at - 1].target if at else "")
         transition = _transition(page, step, names[at + 1] if at + 1 < len(names) else name)
-        if transition is not None:
-            taken.append(TakenTransition(name, transition, dict(values)))
-            values = {}
-    return taken, values
+        if transition is None:
+            continue
+        taken.append(TakenTransition(name, transition, values))
+        given |= set(values.items())
+        act = act_of(name, transition, values, opened)
+        if act is not None:
+            acts.append(act)
+        elif transition.by in values:
+            opened[transition.by] = values[transition.by]
+        values = {}
+    return AskedFor(tuple(taken), tuple(acts), opened, values, frozenset(given | set(values.items())))
 
 
-def _given(page: GraphPage, step: PathStep, before: PathStep | None) -> dict[str, str]:
-    """The value that a step gives a slot."""
-    slots = page.slots.items()
-    if step.operation in ("type", "replace"):
-        return {name: step.text for name, slot in slots if slot.target == step.target}
-    if step.operation == "key":
-        pressed = before.target if before is not None else ""
-        keys = [(name, slot.keys) for name, slot in slots if slot.target == pressed]
-        return {name: value for name, by_value in keys for value, key in by_value.items() if key == step.text}
-    if step.operation != "tap":
-        return {}
-    switched = {
-        name: OFF if slot.default == ON else ON
-        for name, slot in slots
-        if slot.kind is SlotKind.SWITCH and slot.target == step.target
-    }
-    return switched | {
-        name: value
-        for name, slot in slots
-        if slot.kind in (SlotKind.LIST, SlotKind.CHOICE)
-        for value in slot.values
-        if slot.target_of(value) == step.target
-    }
+def act_of(
+    page: str,
+    transition: GraphTransition,
+    values: Mapping[str, str] | None = None,
+    opened: Mapping[str, str] | None = None,
+) -> Act | None:
+    """Return what a transition does beside going to another page; None for nothing.
+
+    Args:
+        page: the page that it begins at.
+        transition: the transition.
+        values: by slot of the page, its value.
+        opened: by slot of kind list, the item that was opened before.
+    """
+    stays = transition.to == page and bool(transition.shows or transition.lacks)
+    if not (transition.slots or transition.goal or stays):
+        return None
+    own = {name: values[name] for name in (*transition.slots, transition.by) if values and name in values}
+    return Act(transition.by or transition.keys, {**(opened or {}), **own}, page)
+
+
+def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, str]:
+    """Return the value that a step gives a slot."""
+    found: dict[str, str] = {}
+    for name, slot in page.slots.items():
+        match step.operation:
+            case "type" | "replace" if slot.target == step.target:
+                found[name] = step.text
+            case "key" if slot.target == pressed_before:
+                values = [value for value, key in slot.keys.items() if key == step.text]
+                found |= {name: values[-1]} if values else {}
+            case "tap" if slot.kind is SlotKind.SWITCH and slot.target == step.target:
+                found[name] = OFF if slot.default == ON else ON
+            case "tap" if slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
+                values = [value for value in slot.values if slot.target_of(value) == step.target]
+                found |= {name: values[-1]} if values else {}
+    return found
 
 
 def _transition(page: GraphPage, step: PathStep, next_page: str) -> GraphTransition | None:
-    found = [each for each in page.transitions if _takes(page, each, step)]
+    found = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
     return next((each for each in found if each.to == next_page), found[0] if found else None)
 
 
-def _takes(page: GraphPage, transition: GraphTransition, step: PathStep) -> bool:
+def _operates(page: GraphPage, transition: GraphTransition, step: PathStep) -> bool:
     if transition.operation == "key":
-        return step.operation == "key" and step.text == transition.keys
-    return step.operation == transition.operation and step.target in _pressed(page, transition)
-
-
-def _pressed(page: GraphPage, transition: GraphTransition) -> set[str]:
+        return step.text == transition.keys
     if transition.by in page.elements:
-        return {page.elements[transition.by].target}
+        return step.target == page.elements[transition.by].target
     slot = page.slots.get(transition.by)
-    return {slot.target_of(value) for value in slot.values} if slot else set()
+    return slot is not None and step.target in {slot.target_of(value) for value in slot.values}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
@@ -40,11 +40,28 @@ class Agreement(NamedTuple):
 
 
 def agreement(quality: JudgeQuality) -> Agreement:
-    """Precision, recall, F1 and Cohen's kappa of a judge."""
+    """Return precision, recall, F1 and Cohen's kappa of a judge."""
     tp, fp = quality.true_positive, quality.false_positive
     tn, fn = quality.true_negative, quality.false_negative
+    n, kappa = tp + fp + tn + fn, None
+    if n:
+        observed = (tp + tn) / n
+        chance = ((tp + fp) * (tp + fn) + (tn + fn) * (tn + fp)) / (n * n)
+        kappa = (observed - chance) / (1 - chance) if chance < 1 else None
     f1 = 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else None
-    return Agreement(_rate(tp, tp + fp), _rate(tp, tp + fn), f1, _kappa(tp, fp, tn, fn))
+    precision, recall = (Rate(tp / of if of else None, wilson(tp, of), of) for of in (tp + fp, tp + fn))
+    return Agreement(precision, recall, f1, kappa)
+
+
+def quality_of(level: str, pairs: Mapping[tuple[bool, bool], int]) -> JudgeQuality:
+    """Return counts as a record, from the number of pairs of a judge's result and the truth."""
+    return JudgeQuality(
+        level=level,
+        true_positive=pairs[True, True],
+        false_positive=pairs[True, False],
+        true_negative=pairs[False, False],
+        false_negative=pairs[False, True],
+    )
 
 
 def calibrate(
@@ -52,9 +69,9 @@ def calibrate(
 ) -> tuple[JudgeQuality, ...]:
     """Count how often the consensus, each channel and the step critic agree with the state of the environment.
 
-    Only judged episodes with a programmatic reward are counted. A channel is counted by its result, where its votes
-    were asked for. The programmatic check is not compared with itself, and neither is a judge that asks it. The steps
-    of the first `MEASURED` episodes are compared with the distance to the goal, where the environment measures it.
+    Only judged episodes with a programmatic reward are counted. A channel counts with its result, if it voted. The
+    programmatic check is not compared with itself, and neither is a judge that includes it. The steps of the first
+    `MEASURED` episodes are compared with the distance to the goal, where the environment measures it.
     """
     reader, compared = seen(screens), 0
     pairs: dict[str, Counter[tuple[bool, bool]]] = {"trajectory": Counter()}
@@ -72,22 +89,13 @@ def calibrate(
         if measured is not None:
             compared += 1
             pairs.setdefault("step", Counter()).update(_step_pairs(episode, measured, reader))
-    return tuple(
-        JudgeQuality(
-            level=level,
-            true_positive=counts[True, True],
-            false_positive=counts[True, False],
-            true_negative=counts[False, False],
-            false_negative=counts[False, True],
-        )
-        for level, counts in pairs.items()
-    )
+    return tuple(quality_of(level, counts) for level, counts in pairs.items())
 
 
 def _step_pairs(
     episode: Episode, distances: Sequence[int | None], screens: ScreenReader
 ) -> Iterator[tuple[bool, bool]]:
-    """For each step, whether the critic called it GOOD, and whether it came nearer to the goal.
+    """Yield for each step whether the critic called it GOOD, and whether it came nearer to the goal.
 
     Not counted: steps after which nothing can come nearer (the goal was lost before), the last one, which is judged
     with the whole trajectory, replies without an action, and steps that only look, which no distance measures.
@@ -106,16 +114,3 @@ def _only_looks(step: SeenStep) -> bool:
         or step.outcome.before.page in INTERRUPTIONS
         or (element is not None and element.role == "search_field")
     )
-
-
-def _rate(hits: int, n: int) -> Rate:
-    return Rate(hits / n if n else None, wilson(hits, n), n)
-
-
-def _kappa(tp: int, fp: int, tn: int, fn: int) -> float | None:
-    n = tp + fp + tn + fn
-    if n == 0:
-        return None
-    observed = (tp + tn) / n
-    chance = ((tp + fp) * (tp + fn) + (tn + fn) * (tn + fp)) / (n * n)
-    return (observed - chance) / (1 - chance) if chance < 1 else None

@@ -13,14 +13,13 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote, VoteFailure, vote_of
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.critics.model.captioner import ScreenCaptioner, TreeCaptioner
+from trajmill.stages.critics.model.captioner import ScreenCaptioner
 from trajmill.stages.critics.model.marking import picture
 from trajmill.stages.critics.model.request import (
     TrajectoryAnswer,
     ask_critic_several,
     critic_prompts,
     critic_request,
-    stored_evidence,
     trajectory_answer,
 )
 from trajmill.stages.critics.model.transcript import (
@@ -33,7 +32,8 @@ from trajmill.stages.critics.model.transcript import (
     text_tokens,
     transcribe,
 )
-from trajmill.stages.critics.voting import FULL, resolution_of
+from trajmill.stages.critics.trees.replay import stored_evidence
+from trajmill.stages.critics.voting import resolution_of
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart, gives_several
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
@@ -55,13 +55,15 @@ class ModelChannel(ABC):
     prompt: Prompt
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
+    image_scale: float = 1.0
+    """Factor for the width and height of screenshots; below 1 for the cheap first pass of CODA 4.2."""
 
     channel: ClassVar[Channel]
 
     @property
-    @abstractmethod
     def resolution(self) -> str:
-        """`full`, or the scale of the screenshots."""
+        """`full`, or the scale of the screenshots, e.g. `0.5`."""
+        return resolution_of(self.image_scale)
 
     @property
     def version(self) -> str:
@@ -69,28 +71,10 @@ class ModelChannel(ABC):
         return PromptedModel(self.model, self.prompt).version
 
     @abstractmethod
-    async def screen_parts(
+    async def _screen_parts(
         self, shown: Transcript, episode: Episode, screens: ScreenReader
     ) -> Mapping[str, ScreenPart]:
-        """The screens of a transcript as parts of a request, by id.
-
-        Raises:
-            JudgeFailure: a screen is missing, or cannot be described.
-            ModelFailure: a model did not answer.
-        """
-
-    @abstractmethod
-    def request(
-        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
-    ) -> ChatRequest:
-        """The request that shows the screens and steps.
-
-        Args:
-            fields: the values of the prompt's fields.
-            parts: the screens and steps, in order.
-            sampling: how the answer is drawn.
-            subject: id of the trajectory.
-        """
+        """Return the screens of a transcript as parts of a request, by id."""
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode; equal draws send equal requests.
@@ -126,72 +110,52 @@ class ModelChannel(ABC):
     async def _request(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int
     ) -> ChatRequest:
-        subject = episode.trajectory.trajectory_id
+        subject, instruction = episode.trajectory.trajectory_id, episode.query.instruction
         whole = transcribe(episode, screens, steps)
-        shown = whole.only(kept(len(whole.screens), self.budget.screens))
-        parts = await self.screen_parts(shown, episode, screens)
-        room = self.budget.tokens - text_tokens(self.prompt.system + self.prompt.user + episode.query.instruction)
-        chosen = fit(
-            [parts[screen.screen_id].tokens for screen in shown.screens],
-            [text_tokens(line) for line in shown.steps],
-            room,
-            subject,
-        )
-        fields = {
-            "instruction": untrusted(episode.query.instruction),
-            "left_out": omission_note(len(whole.screens), shown, chosen),
-        }
+        shown = whole._replace(screens=tuple(whole.screens[at] for at in kept(len(whole.screens), self.budget.screens)))
+        parts = await self._screen_parts(shown, episode, screens)
+        room = self.budget.tokens - text_tokens(self.prompt.system + self.prompt.user + instruction)
+        screen_tokens = [parts[screen.screen_id].tokens for screen in shown.screens]
+        chosen = fit(screen_tokens, list(map(text_tokens, shown.steps)), room, subject)
+        fields = {"instruction": untrusted(instruction), "left_out": omission_note(len(whole.screens), shown, chosen)}
         evidence = lay_out(shown, chosen, lambda screen_id: parts[screen_id].part)
+        if self.channel is Channel.TEXT:
+            fields, evidence = {**fields, "report": "\n".join(map(str, evidence))}, ()
         sampling = self.sampling._replace(seed=self.sampling.seed + draw)
-        return self.request(fields, evidence, sampling, subject)
+        request = critic_request(f"critic.{self.channel}", self.prompt.fill(**fields), evidence, sampling, subject)
+        return replace(request, image_scale=self.image_scale)
 
     def _vote(self, answer: TrajectoryAnswer, episode: Episode) -> Vote:
-        """The vote of an answer; its steps are indices from 0."""
+        """Return the vote of an answer; its steps are indices from 0."""
         index = [step.index for step in episode.steps]
-        first = answer.first_error_step
-        return vote_of(
-            self,
-            answer.correct,
-            answer.reason,
-            tuple(index[number - 1] for number in answer.redundant_steps),
-            None if first is None else index[first - 1],
-        )
+        redundant = tuple(index[number - 1] for number in answer.redundant_steps)
+        first = None if answer.first_error_step is None else index[answer.first_error_step - 1]
+        return vote_of(self, answer.correct, answer.reason, redundant, first)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTextChannel(ModelChannel):
-    """Asks a language model; the request has only text."""
+    """Asks a language model; the request has only text, with captions of the screens."""
 
     prompt: Prompt = field(default_factory=lambda: critic_prompts().text)
-    captioner: ScreenCaptioner = field(default_factory=TreeCaptioner)
+    captioner: ScreenCaptioner = field(default_factory=ScreenCaptioner)
 
     channel = Channel.TEXT
-
-    @property
-    def resolution(self) -> str:
-        """Always `full`, because it reads no image."""
-        return FULL
 
     @property
     def version(self) -> str:
         """The versions of prompt and model, and in brackets that of the captioner."""
         return f"{PromptedModel(self.model, self.prompt).version}[{self.captioner.version}]"
 
-    async def screen_parts(
+    async def _screen_parts(
         self, shown: Transcript, episode: Episode, screens: ScreenReader
     ) -> Mapping[str, ScreenPart]:
-        """The captions of the screens, all made at the same time.
-
-        Raises:
-            JudgeFailure: no usable caption, or a screen is missing.
-            ModelFailure: the model that describes screens did not answer.
-        """
         steps = {screen.screen_id: max(0, screen.after - 1) for screen in reversed(shown.screens)}
         name = episode.trajectory.trajectory_id
         asked = (
             self.captioner.caption(screen_id, screens, name, episode.steps[at].index) for screen_id, at in steps.items()
         )
-        # Wait for all of them, so that none keeps running after a failure.
+        # Wait for all of them; none keeps running after a failure.
         found = await asyncio.gather(*asked, return_exceptions=True)
         captions: dict[str, ScreenPart] = {}
         with stored_evidence(episode):
@@ -201,47 +165,21 @@ class ModelTextChannel(ModelChannel):
                 captions[screen_id] = ScreenPart(caption, text_tokens(caption))
         return captions
 
-    def request(
-        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
-    ) -> ChatRequest:
-        """The prompt, with the screens and steps as a field of it."""
-        filled = self.prompt.fill(**fields, report="\n".join(map(str, parts)))
-        return critic_request("critic.text", filled, (), sampling, subject)
-
 
 @dataclass(frozen=True, slots=True)
 class ModelMultimodalChannel(ModelChannel):
     """Asks a vision-language model and shows it the screenshots."""
 
     prompt: Prompt = field(default_factory=lambda: critic_prompts().multimodal)
-    image_scale: float = 1.0
-    """Factor for the width and height of screenshots; below 1 for the cheap first pass of CODA 4.2."""
 
     channel = Channel.MULTIMODAL
 
-    @property
-    def resolution(self) -> str:
-        """`full`, or the scale of the screenshots, e.g. `0.5`."""
-        return resolution_of(self.image_scale)
-
-    async def screen_parts(
+    async def _screen_parts(
         self, shown: Transcript, episode: Episode, screens: ScreenReader
     ) -> Mapping[str, ScreenPart]:
-        """The screenshots.
-
-        Raises:
-            JudgeFailure: a screen is missing.
-        """
         with stored_evidence(episode):
             pictures = {screen.screen_id: picture(screen.screen_id, screens) for screen in shown.screens}
         return {
             screen_id: ScreenPart(shot, picture_tokens(self.model, shot.size, self.image_scale))
             for screen_id, shot in pictures.items()
         }
-
-    def request(
-        self, fields: Mapping[str, str], parts: tuple[MessagePart, ...], sampling: Sampling, subject: str
-    ) -> ChatRequest:
-        """The prompt, followed by the screens and steps."""
-        asked = critic_request("critic.multimodal", self.prompt.fill(**fields), parts, sampling, subject)
-        return replace(asked, image_scale=self.image_scale)

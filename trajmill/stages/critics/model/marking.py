@@ -24,9 +24,8 @@ from trajmill.stages.critics.trees.caption import element_at
 
 MARKS = "marks-1"
 """Version of the marks' appearance; changing it gives a model other images, and other keys in its cache."""
-_CORE = (255, 32, 32)
-_CASING = (255, 255, 255)
-_EDGE = (0, 0, 0)
+_UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+"""The errors of Pillow for bytes that are no image, a broken one or an extremely large one."""
 
 
 class Layer(NamedTuple):
@@ -34,14 +33,44 @@ class Layer(NamedTuple):
 
     color: tuple[int, int, int]
     width: int
-    """Width in pixels; odd, so that all layers have the same centre."""
+    """Width in pixels; odd, which gives all layers the same centre."""
 
 
 Stroke = tuple[Layer, Layer, Layer]
 
 
+def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
+    """Return a stored screen without marks.
+
+    Raises:
+        KeyError: the screen is not stored.
+    """
+    return ScreenHandle(screen_id, screens.size(screen_id), partial(screens.image, screen_id))
+
+
+def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
+    """Return the screen before a step with its action marked; its id is the screen's id followed by the mark's.
+
+    Encoding it raises `ModelFailure` if the stored image does not decode.
+
+    Raises:
+        KeyError: the screen is not stored.
+    """
+    size, elements = screens.size(step.screen_before), screens.elements(step.screen_before)
+    mark = content_id(MARKS, step.action)[:12]
+
+    def draw() -> bytes:  # in any thread; uses only `image` of the screen reader
+        stored = screens.image(step.screen_before)
+        try:
+            return stored if step.action is None else marked(stored, step.action, elements)
+        except _UNREADABLE as error:
+            raise ModelFailure(f"screen {step.screen_before}: the image does not decode") from error
+
+    return ScreenHandle(f"{step.screen_before}+{mark}", size, draw)
+
+
 def marked_screen(step: Step, screens: ScreenReader) -> bytes:
-    """PNG of the screenshot before a step with its action marked; unmarked for an action without a position.
+    """Return the PNG of the screenshot before a step, marked if its action has a position.
 
     Raises:
         KeyError: the screen is not stored.
@@ -51,7 +80,7 @@ def marked_screen(step: Step, screens: ScreenReader) -> bytes:
 
 
 def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> bytes:
-    """PNG of an encoded screenshot with a stored action marked; `stored` itself for an action without a position.
+    """Return the PNG of a screenshot with a stored action marked; `stored` itself for an action without a position.
 
     Raises:
         OSError: the screenshot does not decode.
@@ -68,13 +97,12 @@ def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> 
 def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...]) -> bool:
     """Mark an action on an RGB image of the screen before it; False if the action has no position."""
     pen, size = ImageDraw.Draw(image), Size(*image.size)
-    stroke = _stroke(max(3, min(size) // 144))
+    stroke, radius = _stroke(max(3, min(size) // 144)), max(10, min(size) // 18)
     match action:
         case Swipe(x=x, y=y, x2=x2, y2=y2) | Drag(x=x, y=y, x2=x2, y2=y2):
             _arrow(pen, Point(x, y), Point(x2, y2), stroke)
         case Scroll(x=int() as x, y=int() as y, clicks=clicks):
-            reach = 2 * _radius(size) * (-1 if clicks > 0 else 1)
-            _arrow(pen, Point(x, y), Point(x, y + reach), stroke)
+            _arrow(pen, Point(x, y), Point(x, y + 2 * radius * (-1 if clicks > 0 else 1)), stroke)
         case TypeText():
             focused = next((e for e in elements if "focused" in e.states), None)
             if focused is None:
@@ -87,24 +115,27 @@ def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...
             pressed = element_at(elements, *point)
             if pressed is not None and 2 * pressed.bounds.area < size.width * size.height:
                 _box(pen, pressed.bounds, _stroke(1))
-            _circle(pen, Point(*point), _radius(size), stroke)
+            for color, width in stroke:
+                _circle(pen, Point(*point), radius + width // 2, outline=color, width=width)
     return True
 
 
 def _stroke(core: int) -> Stroke:
     core += 1 - core % 2
     side = max(2, core // 2)
-    return Layer(_EDGE, core + 4 * side), Layer(_CASING, core + 2 * side), Layer(_CORE, core)
+    black, white, red = (0, 0, 0), (255, 255, 255), (255, 32, 32)
+    return Layer(black, core + 4 * side), Layer(white, core + 2 * side), Layer(red, core)
 
 
-def _radius(size: Size) -> int:
-    return max(10, min(size) // 18)
-
-
-def _circle(pen: ImageDraw.ImageDraw, at: Point, radius: int, stroke: Stroke) -> None:
-    for color, width in stroke:
-        reach = radius + width // 2
-        pen.ellipse((at.x - reach, at.y - reach, at.x + reach, at.y + reach), outline=color, width=width)
+def _circle(
+    pen: ImageDraw.ImageDraw,
+    at: Point,
+    radius: int,
+    fill: tuple[int, int, int] | None = None,
+    outline: tuple[int, int, int] | None = None,
+    width: int = 1,
+) -> None:
+    pen.ellipse((at.x - radius, at.y - radius, at.x + radius, at.y + radius), fill, outline, width)
 
 
 def _box(pen: ImageDraw.ImageDraw, box: Box, stroke: Stroke) -> None:
@@ -126,45 +157,6 @@ def _arrow(pen: ImageDraw.ImageDraw, start: Point, end: Point, stroke: Stroke) -
         pen.line((start, end), fill=color, width=width)
         for tip in tips:
             pen.line((end, tip), fill=color, width=width)
-            _dot(pen, Point(*map(round, tip)), width // 2, color)
-        _dot(pen, end, width // 2, color)
-        _dot(pen, start, width, color)
-
-
-def _dot(pen: ImageDraw.ImageDraw, at: Point, radius: int, color: tuple[int, int, int]) -> None:
-    pen.ellipse((at.x - radius, at.y - radius, at.x + radius, at.y + radius), fill=color)
-
-
-_UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""The errors of Pillow for bytes that are no image, a broken one or an extremely large one."""
-
-
-def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
-    """A stored screen without marks.
-
-    Raises:
-        KeyError: the screen is not stored.
-    """
-    return ScreenHandle(screen_id, screens.size(screen_id), partial(screens.image, screen_id))
-
-
-def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
-    """The screen before a step with its action marked (paper 6.3); its id is the screen's id followed by the mark's.
-
-    Encoding it raises `ModelFailure` if the stored image does not decode.
-
-    Raises:
-        KeyError: the screen is not stored.
-    """
-    size, elements = screens.size(step.screen_before), screens.elements(step.screen_before)
-    mark = content_id(MARKS, step.action)[:12]
-    return ScreenHandle(f"{step.screen_before}+{mark}", size, partial(_drawn, step, elements, screens))
-
-
-def _drawn(step: Step, elements: tuple[UIElement, ...], screens: ScreenReader) -> bytes:
-    """Draw the mark; runs in any thread, and uses only `image` of the screen reader."""
-    stored = screens.image(step.screen_before)
-    try:
-        return stored if step.action is None else marked(stored, step.action, elements)
-    except _UNREADABLE as error:
-        raise ModelFailure(f"screen {step.screen_before}: the image does not decode") from error
+            _circle(pen, Point(*map(round, tip)), width // 2, fill=color)
+        _circle(pen, end, width // 2, fill=color)
+        _circle(pen, start, width, fill=color)

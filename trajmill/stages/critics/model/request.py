@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, create_model, field_validator, model_validator
 
-from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.prompts import FilledPrompt, Prompt, Sampling, load_prompt, on_lines, prompt_request
-from trajmill.stages.models.structured import AnswerFailure, ask, ask_several
+from trajmill.stages.models.structured import AnswerFailure, ask_several
 
+A = TypeVar("A", bound=Record)
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 """A text that is not empty."""
 
@@ -58,9 +56,9 @@ class CaptionAnswer(Record):
 
 
 def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
-    """The class of `TrajectoryAnswer` for a trajectory of this many steps; larger step numbers are invalid.
+    """Return the class of `TrajectoryAnswer` for this many steps; larger step numbers are invalid.
 
-    The JSON schema has the bounds too, so that guided decoding keeps to them.
+    The JSON schema has the bounds too, for guided decoding.
     """
     number: Any = Annotated[StrictInt, Field(ge=1, le=steps)]
     numbers: Any = Annotated[tuple[number, ...], Field(max_length=steps)]
@@ -73,10 +71,6 @@ def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
     return cast(type[TrajectoryAnswer], made)
 
 
-A = TypeVar("A", bound=Record)
-_PACKAGE = "trajmill.stages.critics.model"
-
-
 def critic_request(
     role: str,
     filled: FilledPrompt,
@@ -85,7 +79,7 @@ def critic_request(
     trajectory_id: str | None,
     step_index: int | None = None,
 ) -> ChatRequest:
-    """The request of a critic: its system text, then its user text and the parts, each on separate lines."""
+    """Return the request of a critic: its system text, then its user text and the parts, each on separate lines."""
     request = prompt_request(role, filled, parts, sampling, on_lines)
     return replace(request, trajectory_id=trajectory_id, step_index=step_index)
 
@@ -97,10 +91,10 @@ async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], su
         JudgeFailure: it gave no valid answer; the message names `subject`.
         ModelFailure: it did not answer.
     """
-    try:
-        return await ask(model, request, answer)
-    except AnswerFailure as error:
-        raise JudgeFailure(f"{subject}: {error}") from error
+    (found,) = await ask_critic_several(model, request, answer, subject)
+    if isinstance(found, JudgeFailure | ModelFailure):
+        raise found
+    return found
 
 
 async def ask_critic_several(
@@ -135,20 +129,6 @@ def critic_prompts(
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.
     """
-    return CriticPrompts(
-        load_prompt(_PACKAGE, "critic_step-1", step),
-        load_prompt(_PACKAGE, "critic_text-2", text),
-        load_prompt(_PACKAGE, "critic_multimodal-2", multimodal),
-        load_prompt(_PACKAGE, "describer_screen-1", describer),
-    )
-
-
-@contextmanager
-def stored_evidence(episode: Episode) -> Iterator[None]:
-    """Turn an unreadable screen or action into a `JudgeFailure` that names the trajectory."""
-    try:
-        yield
-    except KeyError as error:
-        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: screen {error} is not stored") from error
-    except ValueError as error:
-        raise JudgeFailure(f"{episode.trajectory.trajectory_id}: a stored action cannot be read") from error
+    names = {"critic_step-1": step, "critic_text-2": text, "critic_multimodal-2": multimodal}
+    names["describer_screen-1"] = describer
+    return CriticPrompts(*(load_prompt("trajmill.stages.critics.model", name, own) for name, own in names.items()))

@@ -1,7 +1,7 @@
 """The step critic with a vision-language model; it reads the screens before and after an action (paper 6.3).
 
-The steps of one trajectory are judged one after the other, because the history of a step is the summaries of the steps
-before it: in the paper the interaction history is part of the state, and the purpose of an action follows from earlier
+The steps of one trajectory are judged one after the other: the history of a step is the summaries of the steps before
+it. In the paper the interaction history is part of the state, and the purpose of an action follows from earlier
 outcomes. This costs latency but no throughput, because many trajectories are judged at the same time. A trajectory
 that is judged again after a failure finds its earlier answers in the request cache.
 """
@@ -13,20 +13,14 @@ from dataclasses import dataclass, field
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.observation import ScreenHandle, ScreenReader
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.observation import ScreenReader
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
-from trajmill.stages.critics.model.request import (
-    StepAnswer,
-    ask_critic,
-    critic_prompts,
-    critic_request,
-    stored_evidence,
-)
+from trajmill.stages.critics.model.request import StepAnswer, ask_critic, critic_prompts, critic_request
 from trajmill.stages.critics.model.transcript import kept, picture_tokens, text_tokens
-from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget
+from trajmill.stages.critics.trees.replay import stored_evidence
+from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
 LONGEST_SUMMARY = 400
@@ -64,17 +58,26 @@ class ModelStepCritic:
                 request = self._request(episode, at, results, screens)
             subject = f"{episode.trajectory.trajectory_id}: step {step.index}"
             answer = await ask_critic(self.model, request, StepAnswer, subject)
-            results.append(StepResult(step.index, answer.analysis, _summary(answer), answer.label))
+            summary = at_most_words(" ".join(answer.summary.split()))
+            if len(summary) > LONGEST_SUMMARY:
+                summary = summary[: LONGEST_SUMMARY - 4] + " ..."
+            results.append(StepResult(step.index, answer.analysis, summary, answer.label))
         return results
 
     def _request(self, episode: Episode, at: int, earlier: Sequence[StepResult], screens: ScreenReader) -> ChatRequest:
-        step = episode.steps[at]
-        before = step.screen_before
-        trajectory_id = episode.trajectory.trajectory_id
-        shown = _pictures(step, screens)
-        action = action_in_words(step.action, screens.elements(before), screens.size(before))
+        step, trajectory_id = episode.steps[at], episode.trajectory.trajectory_id
+        before, after = marked_picture(step, screens), picture(step.screen_after, screens)
+        pictures = [before, after]
+        shown: list[MessagePart] = ["The screen before the action:", before, "The screen after the action:", after]
+        if step.screen_after == step.screen_before:
+            # A second equal image costs tokens and suggests a difference.
+            pictures.pop()
+            shown[2:] = ["After the action the screen is exactly the same, without the mark."]
+        action = action_in_words(step.action, screens.elements(step.screen_before), before.size)
         fixed = self.prompt.system + self.prompt.user + episode.query.instruction + action
-        room = self.budget.tokens - text_tokens(fixed) - sum(self._tokens(part) for part in shown)
+        room = self.budget.tokens - text_tokens(fixed)
+        room -= sum(text_tokens(part) for part in shown if isinstance(part, str))
+        room -= sum(picture_tokens(self.model, each.size, 1.0) for each in pictures)
         if room < 0:
             raise JudgeFailure(
                 f"{trajectory_id}: the screens of step {step.index} do not fit into {self.budget.tokens} tokens"
@@ -85,22 +88,11 @@ class ModelStepCritic:
             number=str(at + 1),
             action=action,
         )
-        return critic_request("critic.step", filled, shown, self.sampling, trajectory_id, step.index)
-
-    def _tokens(self, part: str | ScreenHandle) -> int:
-        return text_tokens(part) if isinstance(part, str) else picture_tokens(self.model, part.size, 1.0)
-
-
-def _pictures(step: Step, screens: ScreenReader) -> tuple[str | ScreenHandle, ...]:
-    """Both screens, or one if nothing has changed: a second equal image costs tokens and suggests a difference."""
-    before = ("The screen before the action:", marked_picture(step, screens))
-    if step.screen_after == step.screen_before:
-        return (*before, "After the action the screen is exactly the same, without the mark.")
-    return (*before, "The screen after the action:", picture(step.screen_after, screens))
+        return critic_request("critic.step", filled, tuple(shown), self.sampling, trajectory_id, step.index)
 
 
 def _history(earlier: Sequence[StepResult], room: int) -> str:
-    """A line for each earlier step that fits into `room` tokens, and the number of those that are left out."""
+    """Write a line for each earlier step that fits into `room` tokens, and the number of those that are left out."""
     if not earlier:
         return "(nothing yet)"
     lines = [f"Step {number}: {untrusted(step.summary)}" for number, step in enumerate(earlier, start=1)]
@@ -109,10 +101,5 @@ def _history(earlier: Sequence[StepResult], room: int) -> str:
     choices = (kept(len(lines), count) for count in counts)
     shown = next((chosen for chosen in choices if sum(costs[at] for at in chosen) <= room), ())
     left_out = len(lines) - len(shown)
-    listed = [lines[at] for at in shown]
-    return "\n".join([*listed, f"({left_out} steps between them are left out.)"] if left_out else listed)
-
-
-def _summary(answer: StepAnswer) -> str:
-    line = at_most_words(" ".join(answer.summary.split()))
-    return line if len(line) <= LONGEST_SUMMARY else line[: LONGEST_SUMMARY - 4] + " ..."
+    note = [f"({left_out} steps between them are left out.)"] if left_out else []
+    return "\n".join([*(lines[at] for at in shown), *note])

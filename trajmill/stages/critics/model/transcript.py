@@ -1,8 +1,8 @@
 """Makes the part of an episode that a trajectory critic reads: screens and, between them, a line for each step.
 
 It has only what could be seen: the actions, the screens and the step critic's summaries. Of the query it has only the
-instruction (no goal, constraints, path or reward). Of the agent's own words it has only typed text and answers, so that
-the agent's opinion of itself cannot influence the critic. What does not fit into a request is left out evenly.
+instruction (no goal, constraints, path or reward). Of the agent's own words it has only typed text and answers: the
+agent's opinion of itself must not influence the critic. What does not fit into a request is left out evenly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
-from trajmill.stages.critics.model.request import stored_evidence
+from trajmill.stages.critics.trees.replay import stored_evidence
 from trajmill.stages.models.base import ChatModel, MessagePart
 
 _BYTES_PER_TOKEN = 3
@@ -27,13 +27,7 @@ _PATCH = 28
 """Pixels on one side of an image token in Qwen2.5-VL; later families have larger tokens."""
 _FRAME_TOKENS = 10
 """Tokens around an image or a line."""
-
-
-class KeptPositions(NamedTuple):
-    """Positions of the screens and steps that are kept, ascending."""
-
-    screens: tuple[int, ...]
-    steps: tuple[int, ...]
+_LIMITS = {StopReason.STEP_LIMIT: "steps", StopReason.TIME_LIMIT: "time", StopReason.TOKEN_LIMIT: "tokens"}
 
 
 def text_tokens(text: str) -> int:
@@ -47,8 +41,15 @@ def picture_tokens(model: ChatModel, screen: Size, scale: float) -> int:
     return math.ceil(sent.width / _PATCH) * math.ceil(sent.height / _PATCH) + _FRAME_TOKENS
 
 
+class KeptPositions(NamedTuple):
+    """Positions of the screens and steps that are kept, ascending."""
+
+    screens: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
 def kept(count: int, wanted: int) -> tuple[int, ...]:
-    """The kept positions if only `wanted` of `count` screens or steps fit, by the rule of this module.
+    """Select `wanted` of `count` positions: the first, the last half, and some spread evenly between them.
 
     If there is room for one, the last is kept.
     """
@@ -79,14 +80,6 @@ def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, sub
     raise JudgeFailure(f"{subject}: not even the first and the last screen fit into the {room} tokens left for them")
 
 
-_STOPPED = {
-    StopReason.AGENT_DONE: "The agent ended the episode itself.",
-    StopReason.STEP_LIMIT: "The agent was stopped at its limit of steps; it had not said that it was done.",
-    StopReason.TIME_LIMIT: "The agent was stopped at its limit of time; it had not said that it was done.",
-    StopReason.TOKEN_LIMIT: "The agent was stopped at its limit of tokens; it had not said that it was done.",
-}
-
-
 class TranscriptScreen(NamedTuple):
     """A screen that differs from the one before it."""
 
@@ -103,10 +96,6 @@ class Transcript(NamedTuple):
     steps: tuple[str, ...]
     """A line for each step; they are numbered from 1."""
     ending: str
-
-    def only(self, positions: Sequence[int]) -> Transcript:
-        """The transcript with only the screens at these positions."""
-        return self._replace(screens=tuple(self.screens[at] for at in positions))
 
 
 def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResult]) -> Transcript:
@@ -128,36 +117,37 @@ def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResu
             lines.append(f"Step {number}: {words}.{note}{'' if moved else ' The screen stayed the same.'}")
             if moved:
                 shown.append(TranscriptScreen(step.screen_after, number))
-    return Transcript(tuple(shown), tuple(lines), _STOPPED.get(episode.trajectory.stop_reason, ""))
+    ending, reason = "", episode.trajectory.stop_reason
+    if reason is StopReason.AGENT_DONE:
+        ending = "The agent ended the episode itself."
+    elif reason in _LIMITS:
+        ending = f"The agent was stopped at its limit of {_LIMITS[reason]}; it had not said that it was done."
+    return Transcript(tuple(shown), tuple(lines), ending)
 
 
 def lay_out(transcript: Transcript, kept: KeptPositions, show: Callable[[str], MessagePart]) -> tuple[MessagePart, ...]:
-    """The message parts of screens and steps in order; a line names the steps that are left out."""
+    """Return the message parts of screens and steps in order; a line names the steps that are left out."""
     screens = {transcript.screens[at].after: transcript.screens[at] for at in kept.screens}
-    steps = set(kept.steps)
     parts: list[MessagePart] = []
-    left_out: list[int] = []
-
-    def close_gap() -> None:
-        if left_out:
-            parts.append(f"(Steps {left_out[0]} to {left_out[-1]} are left out.)")
-            left_out.clear()
-
+    first_left_out: int | None = None
     for number in range(len(transcript.steps) + 1):
-        if number and number - 1 in steps:
-            close_gap()
+        is_shown = number - 1 in kept.steps
+        if number and not is_shown:
+            first_left_out = first_left_out or number
+        if first_left_out is not None and (is_shown or number in screens):
+            last = number - 1 if is_shown else number
+            parts.append(f"(Steps {first_left_out} to {last} are left out.)")
+            first_left_out = None
+        if is_shown:
             parts.append(transcript.steps[number - 1])
-        elif number:
-            left_out.append(number)
         if number in screens:
-            close_gap()
             label = f"Screen after step {number}:" if number else "Screen before step 1:"
             parts += [label, show(screens[number].screen_id)]
     return (*parts, transcript.ending)
 
 
 def omission_note(screens: int, transcript: Transcript, kept: KeptPositions) -> str:
-    """A sentence on how many of all screens and steps are shown."""
+    """Write a sentence on how many of all screens and steps are shown."""
     shown, lines, steps = len(kept.screens), len(kept.steps), len(transcript.steps)
     if shown == screens and lines == steps:
         return f"All {screens} different screens and all {steps} steps follow."

@@ -1,6 +1,6 @@
 """Finds the element that an action touched, and describes screens and steps in words.
 
-All text of a screen is quoted as a JSON string, so that it cannot be mistaken for the caption's own words.
+All text of a screen is quoted as a JSON string, which keeps it apart from the caption's own words.
 """
 
 from __future__ import annotations
@@ -8,25 +8,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    Drag,
-    HorizontalScroll,
-    Interact,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    Terminate,
-    TypeText,
-    action_from_json,
-    pressed_point,
-)
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action, Swipe, TypeText, action_from_json, pressed_point
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.critics.trees.screen_state import ControlChange, Transition, control_kind
+from trajmill.stages.critics.trees.screen_state import Transition, control_kind
 
 
 class ElementAction(NamedTuple):
@@ -51,16 +36,16 @@ class ElementAction(NamedTuple):
 
     @property
     def opens(self) -> bool:
-        """Whether it opens an icon: a press, or the double click that icons of a desktop need."""
-        if not isinstance(self.parsed, Click):
+        """Whether it opens an icon: a press, or the double click that desktop icons need."""
+        if not isinstance(self.parsed, actions.Click):
             return False
         return self.parsed.count == 2 or (self.element is not None and self.element.role == "icon")
 
     @property
     def ends(self) -> bool:
-        """Whether the agent reports with it that the task is done."""
+        """Whether it reports that the task is done."""
         match self.parsed:
-            case Terminate(status="success") | Answer():
+            case actions.Terminate(status="success") | actions.Answer():
                 return True
             case _:
                 return False
@@ -75,62 +60,49 @@ def read_element_action(action_json: str | None, elements: tuple[UIElement, ...]
     if action_json is None:
         return ElementAction(None, None, "")
     action = action_from_json(action_json)
-    return ElementAction(action, _touched(action, elements), _words(action))
+    point = pressed_point(action)
+    if isinstance(action, TypeText):
+        touched = next((e for e in elements if "focused" in e.states), None)
+    else:
+        touched = element_at(elements, *point) if point else None
+    match action:
+        case TypeText(text=words) | actions.Answer(text=words) | actions.Interact(text=words):
+            pass
+        case actions.OpenApp(app=words) | actions.SystemButton(button=words) | actions.Terminate(status=words):
+            pass
+        case actions.PressKeys(keys=keys):
+            words = "+".join(keys)
+        case _:
+            words = "drag" if isinstance(action, actions.Drag) else ""
+    return ElementAction(action, touched, words)
 
 
 def element_at(elements: tuple[UIElement, ...], x: int, y: int) -> UIElement | None:
-    """The element that a press at (x, y) reaches: the smallest clickable one there, else the smallest one."""
+    """Return the smallest clickable element at (x, y), else the smallest one."""
     under = [element for element in elements if element.bounds.contains(x, y)]
-    if not under:
-        return None
-    return min(under, key=lambda element: (not element.clickable, element.bounds.area))
+    return min(under, key=lambda element: (not element.clickable, element.bounds.area), default=None)
 
 
 def scroll_direction(action: Action | None) -> str:
-    """The direction in which a swipe, drag or scroll moves the view: up, down, left or right; empty for other actions.
+    """Return where a swipe or scroll moves the view: up, down, left or right; empty for other actions.
 
-    The content follows the finger, so a swipe upwards moves the view down.
+    The content follows the finger: a swipe upwards moves the view down.
     """
     match action:
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             if abs(x2 - x) > abs(y2 - y):
                 return "right" if x2 < x else "left"
             return "down" if y2 < y else "up"
-        case Scroll(clicks=clicks):
+        case actions.Scroll(clicks=clicks):
             return "up" if clicks > 0 else "down"
-        case HorizontalScroll(clicks=clicks):
+        case actions.HorizontalScroll(clicks=clicks):
             return "right" if clicks > 0 else "left"
         case _:
             return ""
 
 
-def _touched(action: Action, elements: tuple[UIElement, ...]) -> UIElement | None:
-    if isinstance(action, TypeText):
-        return next((e for e in elements if "focused" in e.states), None)
-    point = pressed_point(action)
-    return element_at(elements, *point) if point else None
-
-
-def _words(action: Action) -> str:
-    match action:
-        case TypeText(text=text) | Answer(text=text) | Interact(text=text):
-            return text
-        case OpenApp(app=app):
-            return app
-        case SystemButton(button=button):
-            return button
-        case PressKeys(keys=keys):
-            return "+".join(keys)
-        case Terminate(status=status):
-            return status
-        case Drag():
-            return "drag"
-        case _:
-            return ""
-
-
 def quoted(text: str) -> str:
-    """The text in double quotes, with quotes and line ends inside it escaped."""
+    """Put a text in double quotes, with quotes and line ends inside it escaped."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -151,7 +123,7 @@ def describe_action(action: ElementAction) -> str:
         case "type":
             into = f" into {quoted(action.element.text)}" if action.element is not None else ""
             return f"Typed {quoted(action.words)}{into}"
-        case "swipe" | "scroll":
+        case "swipe" | "scroll" | "hscroll":
             return f"Scrolled {scroll_direction(action.parsed)}"
         case "open":
             return f"Opened the app {quoted(action.words)}"
@@ -165,8 +137,6 @@ def describe_action(action: ElementAction) -> str:
             return "Waited"
         case "interact":
             return f"Asked the user for help: {quoted(action.words)}"
-        case "hscroll":
-            return f"Scrolled {scroll_direction(action.parsed)}"
         case "drag_to":
             return f"Dragged to {describe_element(action.element)}"
         case other:
@@ -177,9 +147,8 @@ def describe_element(element: UIElement | None) -> str:
     """Describe an element by role, text and group, e.g. `radio "Large" in "Size"`."""
     if element is None:
         return "an empty place"
-    role = element.role.replace("_", " ")
     group = f" in {quoted(element.value)}" if control_kind(element) in ("choice", "stepper") and element.value else ""
-    return f"{role} {quoted(element.text)}{group}"
+    return f"{element.role.replace('_', ' ')} {quoted(element.text)}{group}"
 
 
 def describe_outcome(outcome: Transition) -> str:
@@ -187,20 +156,16 @@ def describe_outcome(outcome: Transition) -> str:
     if outcome.same:
         return "no visible effect"
     parts = [f"opened {quoted(outcome.after.title)} of {quoted(outcome.after.page)}"] if outcome.opened else []
-    parts += [_change(change) for change in outcome.changes]
+    parts += [
+        f"{new.kind} {quoted(new.label)} is now {quoted(new.value)} instead of {quoted(old)}"
+        for new, old in outcome.changes
+    ]
     parts += [f"now shows {quoted(text)}" for text in outcome.appeared]
     parts += [f"no longer has {quoted(text)}" for text in outcome.vanished]
     if outcome.items_changed:
         parts.append("the list has changed")
-    return "; ".join(parts) or _minor(outcome)
-
-
-def _change(change: ControlChange) -> str:
-    control = change.control
-    return f"{control.kind} {quoted(control.label)} is now {quoted(control.value)} instead of {quoted(change.old)}"
-
-
-def _minor(outcome: Transition) -> str:
+    if parts:
+        return "; ".join(parts)
     if outcome.before.items != outcome.after.items:
         return "the view has moved"
     return "the keyboard is up" if outcome.keyboard else "something else is in view"

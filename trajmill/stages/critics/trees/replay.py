@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
@@ -13,7 +13,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.trees.caption import ElementAction, caption_step, read_element_action
-from trajmill.stages.critics.trees.screen_state import ScreenState, Transition, compare, read_screen
+from trajmill.stages.critics.trees.screen_state import WAYS_BACK, ScreenState, Transition, compare, read_screen
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
 """Pages that belong to no app: a message that appeared by itself, a page that is still loading."""
@@ -30,13 +30,24 @@ class SeenStep:
     caption: str
     """Action and outcome in words."""
 
+    @property
+    def presses_forward(self) -> bool:
+        """Whether it presses an element that does not lead back."""
+        element = self.action.element
+        leads_back = element is not None and element.text in WAYS_BACK
+        return self.action.presses and self.outcome.before.page not in INTERRUPTIONS and not leads_back
 
-class _Reading(NamedTuple):
-    """A step without its index."""
-
-    action: ElementAction
-    outcome: Transition
-    caption: str
+    @property
+    def changes_page_in_place(self) -> bool:
+        """Whether a press on a button or an item changes the content of its page."""
+        element, outcome = self.action.element, self.outcome
+        return (
+            self.presses_forward
+            and outcome.before.page == outcome.after.page
+            and element is not None
+            and element.role in ("button", "menu_item", "list_item")
+            and bool(outcome.appeared or outcome.items_changed)
+        )
 
 
 class SeenScreens:
@@ -48,30 +59,30 @@ class SeenScreens:
         self._state = state = cached(lambda screen_id: read_screen(screen_id, screens.elements(screen_id)))
         outcome = cached(lambda before, after: compare(state(before), state(after)))
 
-        def read(before: str, action_json: str | None, after: str) -> _Reading:
+        def read(before: str, action_json: str | None, after: str) -> tuple[ElementAction, Transition, str]:
             action, found = read_element_action(action_json, state(before).elements), outcome(before, after)
-            return _Reading(action, found, caption_step(action, found))
+            return action, found, caption_step(action, found)
 
         self._read = cached(read)
 
     def image(self, screen_id: str) -> bytes:
-        """The encoded image; not cached. Raises KeyError for an unknown id."""
+        """Return the encoded image; not cached. Raises KeyError for an unknown id."""
         return self._screens.image(screen_id)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        """The accessibility tree. Raises KeyError for an unknown id."""
+        """Return the accessibility tree. Raises KeyError for an unknown id."""
         return self.state(screen_id).elements
 
     def size(self, screen_id: str) -> Size:
-        """Width and height in pixels; not cached. Raises KeyError for an unknown id."""
+        """Return width and height in pixels; not cached. Raises KeyError for an unknown id."""
         return self._screens.size(screen_id)
 
     def state(self, screen_id: str) -> ScreenState:
-        """The state of a screen. Raises KeyError for an unknown id."""
+        """Return the state of a screen. Raises KeyError for an unknown id."""
         return self._state(screen_id)
 
     def step(self, step: Step, after: str) -> SeenStep:
-        """A step that led to the screen `after`.
+        """Return a step that led to the screen `after`.
 
         Raises:
             KeyError: an unknown screen.
@@ -81,28 +92,33 @@ class SeenScreens:
 
 
 def seen(screens: ScreenReader) -> SeenScreens:
-    """A caching reader; `screens` itself if it is one."""
+    """Return a caching reader; `screens` itself if it is one."""
     return screens if isinstance(screens, SeenScreens) else SeenScreens(screens)
 
 
-def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
-    """All steps of an episode as a critic sees them.
-
-    Raises:
-        JudgeFailure: a screen of the episode is missing, or a stored action is none.
-    """
-    reader = seen(screens)
+@contextmanager
+def stored_evidence(episode: Episode) -> Iterator[None]:
+    """Turn an unreadable screen or action into a `JudgeFailure` with the id of the trajectory."""
     try:
-        return tuple(reader.step(step, _settled(episode.steps[at:], reader)) for at, step in enumerate(episode.steps))
+        yield
     except KeyError as error:
         raise JudgeFailure(f"{episode.trajectory.trajectory_id}: screen {error} is not stored") from error
     except ValueError as error:
         raise JudgeFailure(f"{episode.trajectory.trajectory_id}: a stored action cannot be read") from error
 
 
+def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
+    """Return all steps of an episode as a critic reads them.
+
+    Raises:
+        JudgeFailure: a screen of the episode is missing, or a stored action is none.
+    """
+    reader = seen(screens)
+    with stored_evidence(episode):
+        return tuple(reader.step(step, _settled(episode.steps[at:], reader)) for at, step in enumerate(episode.steps))
+
+
 def _settled(steps: Sequence[Step], reader: SeenScreens) -> str:
-    """The first screen after these steps that is no interruption; without one, the screen after the first of them."""
-    for step in steps:
-        if reader.state(step.screen_after).page not in INTERRUPTIONS:
-            return step.screen_after
-    return steps[0].screen_after
+    """Return the first screen after these steps that is no interruption, else the screen after the first step."""
+    found = (step.screen_after for step in steps if reader.state(step.screen_after).page not in INTERRUPTIONS)
+    return next(found, steps[0].screen_after)

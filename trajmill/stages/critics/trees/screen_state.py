@@ -9,13 +9,23 @@ from trajmill.schemas.observation import UIElement
 
 ON, OFF = "on", "off"
 """The values of a switch or a checkbox."""
+WAYS_BACK = frozenset({"Back", "Close", "Cancel"})
+"""Labels of the buttons that lead back."""
+_KINDS = {
+    "radio": "choice",
+    "switch": "toggle",
+    "checkbox": "toggle",
+    "stepper_button": "stepper",
+    "text_field": "field",
+    "search_field": "search",
+}
 
 
 class Control(NamedTuple):
     """A control that a user can set, and its value."""
 
     key: str
-    """Identifies it among the controls of its page; does not depend on its value."""
+    """Identifies it among the controls of its page; independent of its value."""
     kind: str
     """`choice`, `toggle`, `stepper`, `field` or `search`."""
     label: str
@@ -23,7 +33,7 @@ class Control(NamedTuple):
     value: str
     """The selected option, `on` or `off`, the number, or the text."""
     options: tuple[str, ...] = ()
-    """The options of a choice that are visible on this screen."""
+    """The visible options of a choice."""
 
 
 class ScreenState(NamedTuple):
@@ -45,13 +55,22 @@ class ScreenState(NamedTuple):
     """Whether it has a field and a button to submit it; until then, its values are a draft."""
     elements: tuple[UIElement, ...]
 
+    @property
+    def scrolls(self) -> bool:
+        """Whether more of the page can be scrolled into view."""
+        return any("scrollable_down" in each.states or "scrollable_up" in each.states for each in self.elements)
 
-WAYS_BACK = frozenset({"Back", "Close", "Cancel"})
-"""Labels of the buttons that lead back."""
+    @property
+    def menu_is_open(self) -> bool:
+        """Whether a menu covers the page."""
+        return any(element.role == "menu_item" for element in self.elements)
 
 
 def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenState:
     """Read the tree of one screen; an empty tree gives an empty page."""
+    submits = any(
+        e.role == "button" and e.text not in WAYS_BACK and not e.element_id.startswith("taskbar/") for e in elements
+    )
     return ScreenState(
         screen_id=screen_id,
         title=_title(elements),
@@ -60,13 +79,13 @@ def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenState:
         values=tuple(e.text for e in elements if e.role == "value"),
         items=tuple((e.text, e.value) for e in elements if e.role == "list_item"),
         texts=frozenset(e.text.casefold() for e in elements if e.text),
-        is_form=_is_form(elements),
+        is_form=submits and any(e.role == "text_field" for e in elements),
         elements=elements,
     )
 
 
 def page_of(elements: tuple[UIElement, ...]) -> str:
-    """The page of a tree: the part before `/` of the first element id that has a `/`, else the title."""
+    """Return the part before `/` of the first element id that has a `/`, else the title."""
     for element in elements:
         page, slash, _ = element.element_id.partition("/")
         if slash and page:
@@ -74,44 +93,13 @@ def page_of(elements: tuple[UIElement, ...]) -> str:
     return _title(elements)
 
 
-def control_key(element: UIElement) -> str:
-    """The key of the control that an element is a part of."""
-    kind = _KINDS.get(element.role, "")
-    _, slash, widget = element.element_id.partition("/")
-    if slash:
-        return f"{kind}:{widget.partition('/')[0] if kind in ('choice', 'stepper') else widget}"
-    return f"{kind}:{element.value if kind in ('choice', 'stepper') else element.text}"
+def _title(elements: tuple[UIElement, ...]) -> str:
+    return elements[0].text if elements and elements[0].role == "heading" else ""
 
 
 def control_kind(element: UIElement) -> str:
-    """The kind of control that an element belongs to; empty for none."""
+    """Return the kind of control that an element belongs to; empty for none."""
     return _KINDS.get(element.role, "")
-
-
-_KINDS = {
-    "radio": "choice",
-    "switch": "toggle",
-    "checkbox": "toggle",
-    "stepper_button": "stepper",
-    "text_field": "field",
-    "search_field": "search",
-}
-
-
-def _is_form(elements: tuple[UIElement, ...]) -> bool:
-    buttons = any(e.role == "button" and e.text not in WAYS_BACK and not _is_system(e) for e in elements)
-    return buttons and any(e.role == "text_field" for e in elements)
-
-
-def _is_system(element: UIElement) -> bool:
-    """Whether it belongs to the desktop and not to the page."""
-    return element.element_id.startswith("taskbar/")
-
-
-def _title(elements: tuple[UIElement, ...]) -> str:
-    if elements and elements[0].role == "heading":
-        return elements[0].text
-    return ""
 
 
 def _controls(elements: tuple[UIElement, ...]) -> dict[str, Control]:
@@ -120,39 +108,32 @@ def _controls(elements: tuple[UIElement, ...]) -> dict[str, Control]:
         kind = control_kind(element)
         if not kind:
             continue
-        key = control_key(element)
-        if kind == "choice":
-            _add_option(controls, key, element)
-        elif kind == "stepper":
-            if key not in controls:
-                number = _number_of(element.value, elements)
-                if number is not None:
-                    controls[key] = Control(key, kind, element.value, number)
-        elif kind == "toggle":
-            controls[key] = Control(key, kind, element.text, ON if "checked" in element.states else OFF)
+        _, slash, name = element.element_id.partition("/")
+        if kind in ("choice", "stepper"):  # several elements make one control, whose label is their value
+            name, label = name.partition("/")[0] if slash else element.value, element.value
         else:
-            controls[key] = Control(key, kind, element.text, element.value)
+            name, label = name if slash else element.text, element.text
+        key = f"{kind}:{name}"
+        marked = "checked" in element.states
+        if kind == "choice":
+            known = controls.get(key, Control(key, kind, label, ""))
+            value = element.text if marked or "selected" in element.states else known.value
+            controls[key] = known._replace(value=value, options=(*known.options, element.text))
+        elif kind != "stepper":
+            value = (ON if marked else OFF) if kind == "toggle" else element.value
+            controls[key] = Control(key, kind, label, value)
+        elif key not in controls and (number := _number_of(label, elements)) is not None:
+            controls[key] = Control(key, kind, label, number)
     return controls
 
 
-def _add_option(controls: dict[str, Control], key: str, element: UIElement) -> None:
-    so_far = controls.get(key, Control(key, "choice", element.value, ""))
-    chosen = "selected" in element.states or "checked" in element.states
-    controls[key] = so_far._replace(
-        value=element.text if chosen else so_far.value, options=(*so_far.options, element.text)
-    )
-
-
 def _number_of(label: str, elements: tuple[UIElement, ...]) -> str | None:
-    """The number of a stepper, from the element that has the stepper's label and a whole number."""
+    """Return the whole number of the element that has a stepper's label."""
     pattern = re.compile(rf"(?:{re.escape(label)}\W*)?(-?\d+)")
     for element in elements:
-        if element.role != "stepper_button" and label in (element.text, element.value):
-            match = pattern.fullmatch(element.text) or pattern.fullmatch(element.value)
-            if match:
-                return match[1]
-        elif element.role != "stepper_button" and element.text.startswith(label):
-            match = pattern.fullmatch(element.text)
+        named = label in (element.text, element.value)
+        if element.role != "stepper_button" and (named or element.text.startswith(label)):
+            match = pattern.fullmatch(element.text) or (pattern.fullmatch(element.value) if named else None)
             if match:
                 return match[1]
     return None
@@ -192,26 +173,22 @@ def compare(before: ScreenState, after: ScreenState) -> Transition:
     """Compare two screens by their trees."""
     same = before.screen_id == after.screen_id
     opened = not same and (before.page, before.title) != (after.page, after.title)
-    changes = () if same or before.page != after.page else _changes(before, after)
     return Transition(
         before=before,
         after=after,
         same=same,
         opened=opened,
-        changes=changes,
+        changes=() if same or before.page != after.page else _changes(before, after),
         appeared=() if same else _more(after.values, before.values),
-        vanished=() if same or opened or _menu_is_open(after) else _more(before.values, after.values),
+        vanished=() if same or opened or after.menu_is_open else _more(before.values, after.values),
         items_changed=not same and not opened and _items_changed(before, after),
         keyboard=any(element.role == "keyboard" for element in after.elements),
     )
 
 
 def _more(texts: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """The texts that `others` does not have, or has less often, in order."""
-    if texts == others:
-        return ()
-    left = list(others)
-    more = []
+    """Return the texts that `others` has less often or not at all, in order."""
+    left, more = list(others), []
     for text in texts:
         if text in left:
             left.remove(text)
@@ -222,42 +199,22 @@ def _more(texts: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
 
 def _changes(before: ScreenState, after: ScreenState) -> tuple[ControlChange, ...]:
     found = []
-    for key, control in after.controls.items():
+    for key, new in after.controls.items():
         old = before.controls.get(key)
-        if old is not None and old.value != control.value and _both_known(old, control):
-            found.append(ControlChange(control, old.value))
+        if old is None or old.value == new.value:
+            continue
+        # The selected option of a choice may only have been scrolled into or out of view.
+        if new.kind != "choice" or (new.value and (old.value or old.options == new.options)):
+            found.append(ControlChange(new, old.value))
     return tuple(found)
 
 
-def _both_known(old: Control, new: Control) -> bool:
-    """False for a choice whose selected option was only scrolled into or out of view."""
-    return old.kind != "choice" or (new.value != "" and (old.value != "" or old.options == new.options))
-
-
 def _items_changed(before: ScreenState, after: ScreenState) -> bool:
-    """Whether the visible items differ in another way than by scrolling one list.
-
-    Two views of one list agree where they overlap: scrolling keeps text and order of the shared items.
-    """
-    if before.items == after.items or _menu_is_open(before) or _menu_is_open(after):
+    """Whether the visible items differ other than by scrolling or filtering one list."""
+    if before.items == after.items or before.menu_is_open or after.menu_is_open:
         return False
     notes = dict(before.items)
     if any(text in notes and notes[text] != note for text, note in after.items):
         return True
-    if _lists(before) != _lists(after):
-        return False
-    return not _can_scroll(before) and not _can_scroll(after)
-
-
-def _menu_is_open(state: ScreenState) -> bool:
-    """Whether a menu covers the page."""
-    return any(element.role == "menu_item" for element in state.elements)
-
-
-def _can_scroll(state: ScreenState) -> bool:
-    return any("scrollable_down" in e.states or "scrollable_up" in e.states for e in state.elements)
-
-
-def _lists(state: ScreenState) -> bool:
-    """Whether a search filters the items; they then appear and disappear by themselves."""
-    return any(e.role == "search_field" and e.value for e in state.elements)
+    filtered = [any(e.role == "search_field" and e.value for e in state.elements) for state in (before, after)]
+    return filtered[0] == filtered[1] and not before.scrolls and not after.scrolls

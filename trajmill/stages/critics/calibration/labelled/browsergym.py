@@ -7,21 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    Drag,
-    MoveMouse,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    SystemButton,
-    Terminate,
-    TypeText,
-    Wait,
-)
-from trajmill.schemas.geometry import Box, Point
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action, Click, MoveMouse, PressKeys, TypeText
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.text import parse_expression
 
@@ -32,10 +20,14 @@ _NOTCH: Final = 100
 """Pixels of one click of the mouse wheel."""
 _LONGEST: Final = 20_000
 """Most characters of an action; longer ones are not parsed."""
+_FARTHEST: Final = 10**7
+"""Largest coordinate of an element that is read, in pixels; what lies farther away is not drawn."""
+_MOST: Final = 2000
+"""Most elements of one screen that are read; long pages have tens of thousands."""
 
 
 def read_browser_action(text: str, boxes: Boxes) -> Action | None:
-    """The action of a call; None if it is no known call, or its element is not drawn.
+    """Return the action of a call; None if it is no known call, or its element is not drawn.
 
     An address is opened like an app by its name. Text goes to the element that the step before has focused.
     """
@@ -50,16 +42,12 @@ def read_browser_action(text: str, boxes: Boxes) -> Action | None:
         return None
 
 
-def _at(boxes: Boxes, bid: str) -> Point:
-    return boxes[bid].center
-
-
-def _click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = ()) -> Action:
-    return Click.model_validate({**_at(boxes, bid)._asdict(), "button": button})
+def _click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = (), count: int = 1) -> Action:
+    return Click.model_validate({**boxes[bid].center._asdict(), "button": button, "count": count})
 
 
 def _double_click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = ()) -> Action:
-    return Click.model_validate({**_at(boxes, bid)._asdict(), "button": button, "count": 2})
+    return _click(boxes, bid, button, count=2)
 
 
 def _fill(boxes: Boxes, bid: str, value: str, enable_autocomplete_menu: bool = False) -> Action:
@@ -71,35 +59,27 @@ def _select(boxes: Boxes, bid: str, options: str | list[str]) -> Action:
 
 
 def _press(boxes: Boxes, bid: str, key_comb: str) -> Action:
-    return _keys(boxes, key_comb)
+    return PressKeys(keys=tuple(key_comb.split("+")))
 
 
 def _keys(boxes: Boxes, key: str) -> Action:
     return PressKeys(keys=tuple(key.split("+")))
 
 
-def _scroll(boxes: Boxes, delta_x: float, delta_y: float) -> Action:
-    return Scroll(clicks=round(-delta_y / _NOTCH))
-
-
 def _drag(boxes: Boxes, from_bid: str, to_bid: str) -> Action:
-    start, end = _at(boxes, from_bid), _at(boxes, to_bid)
-    return Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
+    start, end = boxes[from_bid].center, boxes[to_bid].center
+    return actions.Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
 
 
 def _mouse(boxes: Boxes, x: float, y: float, button: str = "left") -> Action:
     return Click.model_validate({"x": round(x), "y": round(y), "button": button})
 
 
-def _focus_tab(boxes: Boxes, index: int) -> Action:
-    return PressKeys(keys=("ctrl", str(index + 1)))
-
-
 _READERS: Final[Mapping[str, Callable[..., Action]]] = {
     "click": _click,
     "dblclick": _double_click,
     "focus": lambda boxes, bid: _click(boxes, bid),
-    "hover": lambda boxes, bid: MoveMouse.model_validate(_at(boxes, bid)._asdict()),
+    "hover": lambda boxes, bid: MoveMouse.model_validate(boxes[bid].center._asdict()),
     "fill": _fill,
     "clear": lambda boxes, bid: TypeText(text="", clear=True),
     "select_option": _select,
@@ -107,19 +87,19 @@ _READERS: Final[Mapping[str, Callable[..., Action]]] = {
     "keyboard_press": _keys,
     "keyboard_type": lambda boxes, text: TypeText(text=text),
     "keyboard_insert_text": lambda boxes, text: TypeText(text=text),
-    "scroll": _scroll,
+    "scroll": lambda boxes, delta_x, delta_y: actions.Scroll(clicks=round(-delta_y / _NOTCH)),
     "drag_and_drop": _drag,
     "mouse_click": _mouse,
     "mouse_move": lambda boxes, x, y: MoveMouse(x=round(x), y=round(y)),
-    "goto": lambda boxes, url: OpenApp(app=url),
-    "go_back": lambda boxes: SystemButton(button="Back"),
+    "goto": lambda boxes, url: actions.OpenApp(app=url),
+    "go_back": lambda boxes: actions.SystemButton(button="Back"),
     "go_forward": lambda boxes: PressKeys(keys=("alt", "right")),
     "new_tab": lambda boxes: PressKeys(keys=("ctrl", "t")),
     "tab_close": lambda boxes: PressKeys(keys=("ctrl", "w")),
-    "tab_focus": _focus_tab,
-    "noop": lambda boxes, wait_ms=1000: Wait(seconds=wait_ms / 1000),
-    "send_msg_to_user": lambda boxes, text: Answer(text=text),
-    "report_infeasible": lambda boxes, reason="": Terminate(status="failure"),
+    "tab_focus": lambda boxes, index: PressKeys(keys=("ctrl", str(index + 1))),
+    "noop": lambda boxes, wait_ms=1000: actions.Wait(seconds=wait_ms / 1000),
+    "send_msg_to_user": lambda boxes, text: actions.Answer(text=text),
+    "report_infeasible": lambda boxes, reason="": actions.Terminate(status="failure"),
 }
 
 _LINE: Final = re.compile(
@@ -139,15 +119,10 @@ _ROLES: Final = {
     "img": "image",
 }
 _STATES: Final = ("clickable", "focused", "checked", "selected", "disabled")
-_NOWHERE: Final = Box(0, 0, 0, 0)
-_FARTHEST: Final = 10**7
-"""Largest coordinate of an element that is read, in pixels; what lies farther away is not drawn."""
-_MOST: Final = 2000
-"""Most elements of one screen that are read; long pages have tens of thousands."""
 
 
 def read_boxes(properties: Mapping[str, Any]) -> dict[str, Box]:
-    """The boxes of the drawn elements, from `extra_element_properties`."""
+    """Return the boxes of the drawn elements, from `extra_element_properties`."""
     boxes: dict[str, Box] = {}
     for bid, found in properties.items():
         bounds = found.get("bbox") if isinstance(found, dict) else None
@@ -158,30 +133,22 @@ def read_boxes(properties: Mapping[str, Any]) -> dict[str, Box]:
 
 
 def read_tree(text: str, boxes: Mapping[str, Box]) -> tuple[UIElement, ...]:
-    """The elements that have text, in the order of the lines; other lines are left out."""
+    """Return the elements that have text, in the order of the lines; other lines are left out."""
     elements: list[UIElement] = []
-    for line in text.splitlines():
-        found = _LINE.match(line)
+    for found in map(_LINE.match, text.splitlines()):
         if found is None:
             continue
-        name, rest, bid = _literal(found["name"]), found["rest"], found["bid"] or ""
+        name, rest, role = _literal(found["name"]), found["rest"], found["role"]
         held = _VALUE.search(rest)
         value = "" if held is None else _literal(held["value"])
         if name or value:
-            elements.append(_element(found["role"], name, rest, bid, value, boxes))
+            known, bid = _ROLES.get(role, role.lower()), found["bid"] or ""
+            first = ("editable",) if known == "text_field" else ("title",) if role == "RootWebArea" else ()
+            states = (state for state in _STATES if re.search(rf"\b{state}\b(?!='?[Ff]alse)", rest))
+            elements.append(UIElement(known, name, boxes.get(bid, Box(0, 0, 0, 0)), (*first, *states), value, bid))
         if len(elements) == _MOST:
             break
     return tuple(elements)
-
-
-def _element(role: str, name: str, rest: str, bid: str, value: str, boxes: Mapping[str, Box]) -> UIElement:
-    known = _ROLES.get(role, role.lower())
-    states = tuple(state for state in _STATES if re.search(rf"\b{state}\b(?!='?[Ff]alse)", rest))
-    if known == "text_field":
-        states = ("editable", *states)
-    if role == "RootWebArea":
-        states = ("title", *states)
-    return UIElement(known, name, boxes.get(bid, _NOWHERE), states, value, bid)
 
 
 def _literal(quoted: str) -> str:

@@ -42,7 +42,7 @@ class LabelledVerdicts:
     unread: int = 0
     """Labelled trajectories that could not be read."""
     absent: int = 0
-    """Labelled trajectories without a file; the whole set is large, so a part of it is enough."""
+    """Labelled trajectories without a file; the whole set is large, and a part of it is enough."""
     void: int = 0
     """Trajectories that the set marks as not valid."""
     unsure: int = 0
@@ -58,84 +58,71 @@ async def judge_labelled(
         folder: the set, see `trajmill.stages.critics.calibration.labelled.trajectories`.
         labels: its labels.
         spec: the judge.
-        critics: the models that it asks.
+        critics: its models.
         origin: the common columns of failures and model calls.
         stage: stage name on the failures.
     """
-    return await _Judging(folder, origin, stage).run(labels, spec, critics)
+    made, screens = LabelledVerdicts(), FolderScreens()
+    being_judged: dict[str, LabelledEpisode] = {}
+    calls: dict[str | None, list[ModelCall]] = defaultdict(list)
+
+    def account(call: ModelCall) -> None:
+        made.calls.append(call)
+        calls[call.trajectory_id].append(call)
+
+    def episodes() -> Iterator[Episode]:
+        for read in _read(folder, labels, screens, made, origin, stage):
+            being_judged[read.episode.trajectory.trajectory_id] = read
+            yield read.episode
+
+    async with spec.open(critics, origin, account) as judge:
+        async for episode, failure in judge_each(episodes(), judge, screens, origin, spec.concurrency):
+            name = episode.trajectory.trajectory_id
+            known = being_judged.pop(name)
+            screens.drop(known.screens)
+            costs = [_cost_of(call) for call in calls.pop(name, ())]
+            if failure is not None:
+                made.failures.append(failure.model_copy(update={"stage": stage}))
+            elif episode.judgement is not None and known.label.passed is not None:
+                votes = list(map(vote_in, episode.trajectory_verdicts))
+                made.evidence.append(LabelledVotes(known.label.passed, votes, costs))
+                made.versions.add(episode.judgement.made_by)
+    return made
 
 
-class _Judging:
-    """One pass over a set."""
-
-    def __init__(self, folder: Path, origin: Origin, stage: str) -> None:
-        self._folder, self._origin, self._stage = folder, origin, stage
-        self._screens = FolderScreens()
-        self._being_judged: dict[str, LabelledEpisode] = {}
-        self._made = LabelledVerdicts()
-
-    async def run(self, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels) -> LabelledVerdicts:
-        """Judge all trajectories that have files."""
-        calls: dict[str | None, list[ModelCall]] = defaultdict(list)
-
-        def account(call: ModelCall) -> None:
-            self._made.calls.append(call)
-            calls[call.trajectory_id].append(call)
-
-        async with spec.open(critics, self._origin, account) as judge:
-            episodes = (each.episode for each in self._read(labels))
-            async for one in judge_each(episodes, judge, self._screens, self._origin, spec.concurrency):
-                name = one.episode.trajectory.trajectory_id
-                known = self._being_judged.pop(name)
-                self._screens.drop(known.screens)
-                costs = [_cost_of(call) for call in calls.pop(name, ())]
-                if one.failure is not None:
-                    self._made.failures.append(one.failure.model_copy(update={"stage": self._stage}))
-                elif one.episode.judgement is not None:
-                    self._add_votes(known.label, one.episode, costs)
-        return self._made
-
-    def _add_votes(self, label: Label, episode: Episode, costs: Sequence[CallCost]) -> None:
-        assert label.passed is not None and episode.judgement is not None
-        votes = [vote_in(verdict) for verdict in episode.trajectory_verdicts]
-        self._made.evidence.append(LabelledVotes(label.passed, votes, costs))
-        self._made.versions.add(episode.judgement.made_by)
-
-    def _read(self, labels: Sequence[Label]) -> Iterator[LabelledEpisode]:
-        for label in labels:
-            if label.passed is None:
-                self._made.unsure += 1
-                continue
-            try:
-                path = find_trajectory(self._folder, label)
-                if path is None:
-                    self._made.absent += 1
-                    continue
-                read = read_trajectory(path, self._folder, label, self._screens, self._origin)
-            except UnreadableError as error:
-                self._made.unread += 1
-                self._made.failures.append(self._unreadable(label, error))
-                continue
-            if read.episode.trajectory.status != "finished":
-                self._made.void += 1
-                self._screens.drop(read.screens)
-                continue
-            self._being_judged[read.episode.trajectory.trajectory_id] = read
+def _read(
+    folder: Path, labels: Sequence[Label], screens: FolderScreens, made: LabelledVerdicts, origin: Origin, stage: str
+) -> Iterator[LabelledEpisode]:
+    """Yield the trajectories that can be judged; the others are counted in `made`."""
+    for label in labels:
+        if label.passed is None:
+            made.unsure += 1
+            continue
+        try:
+            path = find_trajectory(folder, label)
+            read = read_trajectory(path, folder, label, screens, origin) if path is not None else None
+        except UnreadableError as error:
+            made.unread += 1
+            failure = Failure(
+                stage=stage,
+                input_id=storable(label.name),
+                failure_class=FailureClass.TASK,
+                message=str(error),
+                attempts=1,
+                **origin.common(made_by=READER),
+            )
+            made.failures.append(failure)
+            continue
+        if read is None:
+            made.absent += 1
+        elif read.episode.trajectory.status != "finished":
+            made.void += 1
+            screens.drop(read.screens)
+        else:
             yield read
-
-    def _unreadable(self, label: Label, error: UnreadableError) -> Failure:
-        return Failure(
-            stage=self._stage,
-            input_id=storable(label.name),
-            failure_class=FailureClass.TASK,
-            message=str(error),
-            attempts=1,
-            **self._origin.common(made_by=READER),
-        )
 
 
 def _cost_of(call: ModelCall) -> CallCost:
-    """The cost of a call."""
     return CallCost(
         call.role,
         call.payload_hash,

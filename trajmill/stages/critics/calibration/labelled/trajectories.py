@@ -15,24 +15,27 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL import Image
 
-from trajmill.schemas.actions import Answer, Terminate, action_to_json
+from trajmill.schemas.actions import action_to_json, ends_episode
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
+from trajmill.stages.environments.tasks import own_query
 
+ENVIRONMENT = "agent-reward-bench"
+_MADE_BY = "labelled-set-1"
+_LONGEST_REASON = 200
 _PLACES = ("annotations.csv", "data/annotations.csv")
 _COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")
 _MEANINGS = {"Successful": True, "Unsuccessful": False, "Unsure": None}
@@ -65,49 +68,41 @@ def read_labels(folder: Path) -> list[Label]:
             f"{folder}: no labelled set: {' and '.join(_PLACES)} are missing; name the folder that AgentRewardBench's "
             "dataset was downloaded to"
         )
+    labels: dict[tuple[str, str, str], Label] = {}
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            labels = _first_opinions(path, csv.DictReader(file))
+            rows = csv.DictReader(file)
+            columns = rows.fieldnames or ()
+            missing = [column for column in _COLUMNS if column not in columns]
+            if missing:
+                raise BadInputError(f"{path}:1: column {missing[0]} is missing; there are {', '.join(columns)}")
+            for row in rows:
+                label = _label(path, rows.line_num, row)
+                labels.setdefault(label[:3], label)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInputError(f"{path}: the labels cannot be read: {error}") from None
     if not labels:
         raise BadInputError(f"{path}:1: there is no label in it")
-    return labels
-
-
-def _first_opinions(path: Path, rows: csv.DictReader[str]) -> list[Label]:
-    missing = [column for column in _COLUMNS if column not in (rows.fieldnames or ())]
-    if missing:
-        raise BadInputError(f"{path}:1: column {missing[0]} is missing; there are {', '.join(rows.fieldnames or ())}")
-    labels: dict[tuple[str, str, str], Label] = {}
-    for row in rows:
-        label = _label(path, rows.line_num, row)
-        labels.setdefault(label[:3], label)
     return list(labels.values())
 
 
 def _label(path: Path, line: int, row: dict[str, str | None]) -> Label:
     values = [row[column] or "" for column in _COLUMNS]
     if not all(values):
-        empty = _COLUMNS[values.index("")]
-        raise BadInputError(f"{path}:{line}: {empty} is empty")
+        raise BadInputError(f"{path}:{line}: {_COLUMNS[values.index('')]} is empty")
     benchmark, agent, task_id, success = values
     if success not in _MEANINGS:
-        raise BadInputError(f"{path}:{line}: trajectory_success is {success[:40]!r}; it should be {_one_of(_MEANINGS)}")
+        *most, last = _MEANINGS
+        should = f"{', '.join(most)} or {last}"
+        raise BadInputError(f"{path}:{line}: trajectory_success is {success[:40]!r}; it should be {should}")
     return Label(benchmark, agent, task_id, _MEANINGS[success])
-
-
-def _one_of(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"
 
 
 class UnreadableError(Exception):
     """A trajectory of the set cannot be read; the message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Screen:
+class _Screen(NamedTuple):
     path: Path
     size: Size
     elements: tuple[UIElement, ...]
@@ -143,21 +138,16 @@ class FolderScreens:
             del self._users[screen_id], self._screens[screen_id]
 
     def image(self, screen_id: str) -> bytes:
-        """The encoded image. Raises KeyError for an unknown id."""
+        """Return the encoded image. Raises KeyError for an unknown id."""
         return self._screens[screen_id].path.read_bytes()
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        """The accessibility tree. Raises KeyError for an unknown id."""
+        """Return the accessibility tree. Raises KeyError for an unknown id."""
         return self._screens[screen_id].elements
 
     def size(self, screen_id: str) -> Size:
-        """Width and height in pixels. Raises KeyError for an unknown id."""
+        """Return width and height in pixels. Raises KeyError for an unknown id."""
         return self._screens[screen_id].size
-
-
-ENVIRONMENT = "agent-reward-bench"
-_MADE_BY = "labelled-set-1"
-_LONGEST_REASON = 200
 
 
 class LabelledEpisode(NamedTuple):
@@ -181,7 +171,7 @@ class _Moment(NamedTuple):
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
-    """The file of a labelled trajectory; None if it was not downloaded.
+    """Return the file of a labelled trajectory; None if it was not downloaded.
 
     Raises:
         UnreadableError: no file can have its name.
@@ -222,25 +212,21 @@ def _refused(constant: str) -> float:
 def _moment(entry: Mapping[str, Any], folder: Path, screens: FolderScreens) -> _Moment:
     boxes = read_boxes(entry.get("extra_element_properties") or {})
     tree = read_tree(entry.get("axtree_pruned") or entry.get("axtree") or "", boxes)
-    screen_id = screens.add(_screenshot(entry["screenshot_path"], folder), tree)
+    stored = entry["screenshot_path"]
+    _, within, rest = stored.partition("screenshots/")
+    path = folder / "screenshots" / rest
+    if not within or not _is_within(path, folder / "screenshots"):
+        raise UnreadableError(f"screenshot path {stored[:80]!r} is not under screenshots/")
     raw = entry["action"] or ""
     action = read_browser_action(raw, boxes)
     return _Moment(
-        screen_id,
+        screens.add(path, tree),
         None if action is None else action_to_json(action),
         "unparsed" if action is None else action.kind,
-        isinstance(action, Answer | Terminate),
+        action is not None and ends_episode(action),
         storable(entry.get("reasoning") or ""),
         storable(raw),
     )
-
-
-def _screenshot(stored: str, folder: Path) -> Path:
-    _, found, rest = stored.partition("screenshots/")
-    path = folder / "screenshots" / rest
-    if not found or not _is_within(path, folder / "screenshots"):
-        raise UnreadableError(f"screenshot path {stored[:80]!r} is not under screenshots/")
-    return path
 
 
 def _is_within(path: Path, folder: Path) -> bool:
@@ -252,9 +238,21 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
     acting = moments[:-1] if shows_end else moments
     after = [moment.screen_id for moment in moments[1:]] + ([] if shows_end else [moments[-1].screen_id])
     common = origin.common(made_by=_MADE_BY)
-    query = _query(str(found["goal"]), label, common)
+    query = own_query(
+        Platform.WEB,
+        label.task_id,
+        storable(str(found["goal"])),
+        "{}",
+        origin,
+        _MADE_BY,
+        apps=(label.benchmark,),
+        max_steps=1,
+        split=Split.HELDOUT_APPS,
+    )
     trajectory_id = content_id("labelled", label.name, [moment.screen_id for moment in moments])
     reward = (found.get("summary_info") or {}).get("cum_reward")
+    if reward is not None and not math.isfinite(float(reward)):
+        raise ValueError(f"reward {float(reward)} is no number")
     trajectory = Trajectory(
         trajectory_id=trajectory_id,
         query_id=query.query_id,
@@ -270,7 +268,7 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         failure_class=None,
         failure_message=None,
         answer=None,
-        reward=None if reward is None else _reward(float(reward)),
+        reward=None if reward is None else min(1.0, max(0.0, float(reward))),
         steps=len(acting),
         input_tokens=0,
         output_tokens=0,
@@ -300,34 +298,3 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         for index, (moment, end) in enumerate(zip(acting, after, strict=True))
     )
     return Episode(query=query, trajectory=trajectory, steps=steps)
-
-
-def _reward(total: float) -> float:
-    if not math.isfinite(total):
-        raise ValueError(f"reward {total} is no number")
-    return min(1.0, max(0.0, total))
-
-
-def _query(goal: str, label: Label, common: Mapping[str, Any]) -> Query:
-    instruction = storable(goal)
-    return Query(
-        query_id=Query.make_id(Platform.WEB, label.task_id, (), "{}", instruction),
-        platform=Platform.WEB,
-        apps=(label.benchmark,),
-        source=Source.IMPORTED,
-        task=label.task_id,
-        raw_instruction=instruction,
-        instruction=instruction,
-        phrasing="imported",
-        pages=(),
-        page_descriptions=(),
-        slots=(),
-        path=(),
-        start_state="{}",
-        goal="{}",
-        difficulty=1,
-        max_steps=1,
-        split=Split.HELDOUT_APPS,
-        validation="passed",
-        **common,
-    )

@@ -1,0 +1,223 @@
+"""Follows one episode: what the agent has set, pressed and read so far, and where it is on the annotated path."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trajmill.schemas.tables.query import Slot
+from trajmill.stages.critics.annotated.task import AnnotatedTask, TaskPart, app_of
+from trajmill.stages.critics.annotated.wording import holds, same_value, wanted
+from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep
+from trajmill.stages.critics.trees.screen_state import Control, ScreenState
+
+
+class PressedItem(NamedTuple):
+    """A press on an element that is no control: an item, a tab, a button."""
+
+    group: str
+    """Its list, or its role if it is in none; items of one group are alternatives."""
+    text: str
+    name: str
+    """The platform's name of the item; empty without one."""
+
+    def answers(self, value: str) -> bool:
+        """Whether it is the item with this value."""
+        return same_value(self.text, value) or same_value(self.name, value)
+
+
+class ControlState(NamedTuple):
+    """A control as it was last seen, with its first value."""
+
+    control: Control
+    first: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether its value differs from the first one."""
+        return self.control.value != self.first
+
+
+@dataclass(slots=True)
+class EpisodeState:
+    """The state of one episode so far."""
+
+    task: AnnotatedTask
+    controls: dict[tuple[str, str], ControlState] = field(default_factory=dict)
+    """The controls, by page and key."""
+    picks: dict[str, list[PressedItem]] = field(default_factory=lambda: defaultdict(list))
+    """By page, the pressed items, and the other elements whose press had an effect, oldest first."""
+    typed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """By page, the texts that were typed into fields; search fields do not count."""
+    shown: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """By page, the values that were shown as data."""
+    forms: set[str] = field(default_factory=set)
+    """Pages that are forms."""
+    pages: list[str] = field(default_factory=list)
+    """Pages in the order in which they were shown; a page that is shown again is listed again."""
+
+    def enter(self, state: ScreenState) -> None:
+        """Update the state with a screen."""
+        if not self.pages or self.pages[-1] != state.page:
+            self.pages.append(state.page)
+        if state.is_form:
+            self.forms.add(state.page)
+        self.shown[state.page].update(state.values)
+        for key, control in state.controls.items():
+            if control.kind != "choice" or control.value:
+                known = self.controls.get((state.page, key))
+                first = known.first if known is not None else control.value
+                self.controls[state.page, key] = ControlState(control, first)
+
+    def observe(self, step: SeenStep) -> None:
+        """Update the state with a step and the screen after it."""
+        element, page = step.action.element, step.outcome.before.page
+        if step.action.presses and element is not None and (element.role == "list_item" or not step.outcome.same):
+            _, *widget = element.element_id.split("/", 2)
+            group, name = widget if len(widget) == 2 else (element.role, "")
+            self.picks[page].append(PressedItem(group, element.text, name))
+        if step.action.kind == "type" and element is not None and element.role == "text_field":
+            self.typed[page].append(step.action.words)
+        for change in step.outcome.changes:
+            self.controls.setdefault((page, change.control.key), ControlState(change.control, change.old))
+        self.enter(step.outcome.after)
+
+    def changed_controls(self) -> list[tuple[str, Control]]:
+        """Return page and control of each control whose value differs from its first one, search fields excepted."""
+        return [
+            (page, seen.control)
+            for (page, _), seen in self.controls.items()
+            if seen.changed and seen.control.kind != "search"
+        ]
+
+    def evidence(self, slot: Slot) -> bool | None:
+        """Whether a constraint is met on its page; None if the episode shows nothing about it.
+
+        A press that meets another constraint of the page does not contradict this one.
+        """
+        own = self.task.slots_on(slot.page)
+        on_page = (seen.control for (page, _), seen in self.controls.items() if page == slot.page)
+        meant = [control for control in on_page if wanted(control, own) == slot]
+        if meant:
+            return any(holds(control, slot) for control in meant)
+        picks = self.picks[slot.page]
+        last = max((index for index, pick in enumerate(picks) if pick.answers(slot.value)), default=None)
+        if last is None:
+            return None
+        others = [other.value for other in own if other != slot]
+        return all(
+            pick.group != picks[last].group or any(pick.answers(other) for other in others)
+            for pick in picks[last + 1 :]
+        )
+
+
+@dataclass(slots=True)
+class Visit:
+    """A page on the back stack of its app."""
+
+    page: str
+    right: bool
+    off_path: bool = False
+    """Whether only the page makes it wrong; then it is right if it leads on to a right one."""
+
+
+class Place(NamedTuple):
+    """Where an agent is."""
+
+    app: str
+    """The app on the screen; `launcher` on the launcher."""
+    stacks: Mapping[str, tuple[Visit, ...]]
+    """By app, its pages, the shown one last; an app that was left keeps them."""
+
+    def pages_of(self, app: str) -> tuple[Visit, ...]:
+        """Return the back stack of an app."""
+        return self.stacks.get(app, ())
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the page on the screen is wrong."""
+        stack = self.pages_of(self.app)
+        return bool(stack) and not stack[-1].right
+
+    def actions_left(self, part: TaskPart, unmet: Sequence[str]) -> int:
+        """Estimate the actions to the last page of a part, within its app: back from wrong pages, then forward.
+
+        `unmet` are the pages of the part to which the agent must return, because something there is not as asked.
+        """
+        stack = self.pages_of(part.app)
+        right = [visit.page for visit in stack if visit.right and visit.page in part.pages]
+        ways_back = sum(not visit.right for visit in stack)
+        if not right:
+            return ways_back + len(part.pages)
+        by_another_way = sum(visit.right for visit in stack) - 1 - [visit.page for visit in stack].index(right[-1])
+        at = min(part.pages.index(right[-1]) + max(by_another_way, 0), len(part.pages) - 1)
+        for page in unmet:
+            if page in right and part.pages.index(page) < at:
+                ways_back += len(right) - 1 - right.index(page)
+                at = part.pages.index(page)
+        return ways_back + len(part.pages) - 1 - at
+
+
+def places_of(steps: Sequence[SeenStep], task: AnnotatedTask) -> list[Place]:
+    """Return where the agent is before the first step and after each one, as known at the end of the episode.
+
+    A page is wrong if it is not on the path, if the pick that led to it is not the asked one, if its list lacks the
+    asked item, or if the page under it is wrong. The pages between two right ones are right, too: another way to the
+    same place.
+    """
+    first = steps[0].outcome.before
+    places = [_opened(Place(app_of(first.page), {}), None, first, task)]
+    for step in steps:
+        after = step.outcome.after
+        places.append(places[-1] if after.page in INTERRUPTIONS else _opened(places[-1], step, after, task))
+    return places
+
+
+def _opened(place: Place, step: SeenStep | None, screen: ScreenState, task: AnnotatedTask) -> Place:
+    app = app_of(screen.page)
+    stack = place.pages_of(app)
+    names = [visit.page for visit in stack]
+    if "." not in screen.page:
+        return place._replace(app=app)
+    if screen.page in names:
+        stack = stack[: names.index(screen.page) + 1]
+    else:
+        below = () if app != place.app and stack else stack
+        stack = (*below, _visit(below, step, screen, task))
+    return Place(app, {**place.stacks, app: stack})
+
+
+def _visit(below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState, task: AnnotatedTask) -> Visit:
+    on_path, other_pick = screen.page in task.pages, step is not None and _is_other_pick(step, task)
+    lacks_item = not all(_may_have(screen, slot) for slot in task.slots_on(screen.page))
+    if not on_path or other_pick or lacks_item:
+        return Visit(screen.page, False, not on_path and not other_pick)
+    if not below or below[-1].right:
+        return Visit(screen.page, True)
+    wrong = [visit for visit in below if not visit.right]
+    right = [visit.page for visit in below if visit.right]
+    forward = not right or task.pages.index(screen.page) > task.pages.index(right[-1])
+    if not forward or not all(visit.off_path for visit in wrong):
+        return Visit(screen.page, False)
+    for visit in wrong:
+        visit.right = True
+    return Visit(screen.page, True)
+
+
+def _is_other_pick(step: SeenStep, task: AnnotatedTask) -> bool:
+    """Whether a step picks another item of a list than the asked one."""
+    element, asked = step.action.element, task.slots_on(step.outcome.before.page)
+    if element is None or element.role != "list_item":
+        return False
+    return bool(asked) and not any(same_value(element.text, slot.value) for slot in (*asked, *task.slots))
+
+
+def _may_have(screen: ScreenState, slot: Slot) -> bool:
+    """Whether a page may have the item that is asked for: False if it shows all of a list without it."""
+    if not screen.items or screen.scrolls:
+        return True
+    if any(wanted(control, (slot,)) or control.kind == "search" for control in screen.controls.values()):
+        return True
+    return any(same_value(text, slot.value) for text in screen.texts)
