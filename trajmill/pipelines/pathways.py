@@ -18,7 +18,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompts import Prompt, PromptedModel
 from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult
-from trajmill.stages.queries.pathways.selection import collect_pathways
+from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staged_screens import write_screens

@@ -25,8 +25,14 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.base import NewQueries
-from trajmill.stages.queries.proposals.propose import TRIAL_STAGE, DecidedProposal, decide_proposal, propose_tasks
-from trajmill.stages.queries.proposals.proposer import ProposalPrompts, TaskProposer
+from trajmill.stages.queries.proposals.propose import (
+    TRIAL_STAGE,
+    DecidedProposal,
+    ProposalPrompts,
+    TaskProposer,
+    decide_proposal,
+    propose_tasks,
+)
 from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn, start_screens
 from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
 from trajmill.warehouse.layout import StageRun, Warehouse

@@ -21,10 +21,10 @@ from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.critics.voting import Rule
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
-from trajmill.stages.queries.commands.writer import command_prompt
+from trajmill.stages.queries.commands.source import command_prompt
 from trajmill.stages.queries.model_writer import WriterPrompts, writer_prompts
-from trajmill.stages.queries.pathways.selection import selection_prompt
-from trajmill.stages.queries.proposals.proposer import ProposalPrompts, proposal_prompts
+from trajmill.stages.queries.pathways.search import selection_prompt
+from trajmill.stages.queries.proposals.propose import ProposalPrompts, proposal_prompts
 
 
 class RolePrompts(NamedTuple):

@@ -1,1 +1,0 @@
-"""Sources of queries: navigation graphs, pathways of programs, atomic operations, proposals of a model."""

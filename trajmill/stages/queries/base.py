@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from trajmill.stages.environments.spec import EnvironmentSpec
 
 STAGE = "generate"
-"""Name of the stage on failures."""
 NOT_WALKED = "not walked"
-"""Validation outcome of a draft."""
 HARDEST = 3
 EASY_PAGES = 2
 MEDIUM_PAGES = 4
@@ -34,12 +32,9 @@ MEDIUM_APPS = 3
 SPARE_STEPS = 4
 STEP_CAP = 40
 LONGEST_QUOTE = 200
-"""Most characters of a model's text in the message of a failure."""
 
 
 class Written(NamedTuple):
-    """The texts of one query."""
-
     raw: str
     """Step 3: an explicit navigation instruction, e.g. `Open the Bites app, choose Pizza, ...`."""
     text: str
@@ -47,22 +42,16 @@ class Written(NamedTuple):
     phrasing: str
     """Id of the phrasing, part by part; a part with `HELDOUT_MARK` after its last `/` is held out."""
     said: Mapping[str, str]
-    """By slot name, the words in `text` for its value."""
     made_by: str
-    """Name and version of the writer."""
 
 
 class GoalFacts(NamedTuple):
-    """Input of a language model that words a goal (step 2)."""
-
     metadata: PathMetadata
     slots: tuple[KnownSlot, ...]
     """The words that the instruction must and must not have."""
 
 
 class QueryPlan(NamedTuple):
-    """The columns of a query that do not depend on its words, named as in `Query`."""
-
     platform: Platform
     apps: tuple[str, ...]
     source: Source
@@ -81,9 +70,7 @@ class Goal(Protocol):
     """A path through pages and the values on it, not yet in words."""
 
     @property
-    def task(self) -> str:
-        """Name of its task; goals of one task differ in values alone."""
-        ...
+    def task(self) -> str: ...
 
     def facts(self) -> GoalFacts | None:
         """Return the facts for a language model; None keeps the words of the source."""
@@ -97,9 +84,7 @@ class Goal(Protocol):
         """
         ...
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """Return the other columns of the query; `said` has the words of each slot."""
-        ...
+    def plan(self, said: Mapping[str, str]) -> QueryPlan: ...
 
 
 class Candidate(NamedTuple):
@@ -108,14 +93,10 @@ class Candidate(NamedTuple):
     goal: Goal
     split: Split
     heldout: bool
-    """Whether its phrasing must be one that training never has."""
     seed: int
-    """Draws the phrasing."""
 
 
 class SplitCandidates(NamedTuple):
-    """The candidates of one split."""
-
     split: Split
     wanted: int | None
     """Number of wanted queries; None for one query per candidate."""
@@ -124,14 +105,11 @@ class SplitCandidates(NamedTuple):
 
 
 class NewQueries(NamedTuple):
-    """The rows of a query set."""
-
     queries: tuple[Query, ...]
     failures: tuple[Failure, ...] = ()
     model_calls: tuple[ModelCall, ...] = ()
 
     def with_more(self, more: NewQueries) -> NewQueries:
-        """Append the rows of another set."""
         return NewQueries(
             (*self.queries, *more.queries), (*self.failures, *more.failures), (*self.model_calls, *more.model_calls)
         )
@@ -142,14 +120,11 @@ WalkQueries = Callable[[Sequence[Query]], Awaitable[NewQueries]]
 
 
 class UnseenApps(NamedTuple):
-    """Apps kept from training."""
-
     heldout: Collection[str] = ()
     validation: Collection[str] = ()
 
     @property
     def all(self) -> frozenset[str]:
-        """The apps of both kinds."""
         return frozenset((*self.heldout, *self.validation))
 
 
@@ -163,12 +138,9 @@ class FreshRequest(NamedTuple):
 
 
 class SourceContext(NamedTuple):
-    """Input of a source."""
-
     environment: EnvironmentSpec
     unseen: UnseenApps
     seed: int
-    """Decides goals, wording and splits."""
     origin: Origin
     instances: int = 1
     """Environments that work at the same time."""
@@ -177,8 +149,6 @@ class SourceContext(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """The candidates of a source."""
-
     splits: tuple[SplitCandidates, ...]
     failures: tuple[Failure, ...] = ()
     model_calls: tuple[ModelCall, ...] = ()
@@ -187,8 +157,6 @@ class Offer(NamedTuple):
 
 
 class QuerySource(Protocol):
-    """Finds goals for queries."""
-
     async def candidates(self, context: SourceContext) -> Offer:
         """Return the candidates of each split.
 
@@ -202,9 +170,7 @@ class QueryWriter(Protocol):
     """Writes instructions: the templates of a source, or a language model."""
 
     @property
-    def version(self) -> str:
-        """Name and version, for failures."""
-        ...
+    def version(self) -> str: ...
 
     async def write(self, candidate: Candidate) -> Written:
         """Word a goal; deterministic writers give equal candidates equal words.
@@ -222,7 +188,6 @@ class GrammarWriter:
     version = "grammar-1"
 
     async def write(self, candidate: Candidate) -> Written:
-        """Word a goal; raises as `Goal.worded`, and BadInputError for a malformed template."""
         return candidate.goal.worded(candidate.heldout, candidate.seed)
 
 
@@ -268,7 +233,6 @@ def failure(
     attempts: int = 1,
     stage: str = STAGE,
 ) -> Failure:
-    """Return the row for an input without a query."""
     common = origin.common(made_by=made_by)
     return Failure(
         stage=stage, input_id=input_id, failure_class=failure_class, message=message, attempts=attempts, **common
@@ -276,7 +240,6 @@ def failure(
 
 
 def goal_parts(showing: Sequence[Showing], lacking: Sequence[Showing]) -> dict[str, Any]:
-    """Return the JSON of a goal about the last screen; empty lists are left out."""
     return {
         key: [each.model_dump(exclude_defaults=True) for each in elements]
         for key, elements in ((KEY, showing), (LACKING, lacking))

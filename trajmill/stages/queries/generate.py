@@ -41,19 +41,15 @@ _AT_ONCE = 16
 _SPARE = 3
 """Candidates that are compared for each fresh query; the hardest are kept."""
 _DRAWS_PER_QUERY = 60
-"""Most candidates that are drawn for each fresh query."""
 
 _WalkKey = tuple[str, str, tuple[PathStep, ...]]
 """Start state, goal and path of a query."""
 
 
 class WriterModel(NamedTuple):
-    """A language model that writes queries."""
-
     model: OpenableModel
     prompts: WriterPrompts
     in_flight: int
-    """Queries that it writes at the same time."""
 
 
 async def make_queries(
@@ -118,29 +114,17 @@ async def fresh_queries(
 
 
 class QuerySet:
-    """Collects one query set."""
-
     def __init__(
         self, writers: Sequence[QueryWriter], origin: Origin, known: Collection[Query] = (), in_flight: int = 1
     ) -> None:
-        """Start empty.
-
-        Args:
-            writers: the next one writes a query if one raises a `StageError`.
-            origin: common columns of the rows.
-            known: existing queries, which new ones must not repeat.
-            in_flight: drafts made at the same time; changes only the duration.
-        """
         self._writers, self._origin, self._in_flight = writers, origin, in_flight
         self._index = InstructionIndex(known)
         self._walks: dict[_WalkKey, bool] = {}
-        """Whether the walk passed; words make no difference to it."""
         self._failed_in_a_row: Counter[str] = Counter()
         self.queries: list[Query] = []
         self.failures: list[Failure] = []
 
     async def take(self, offer: Offer, walk: WalkQueries) -> None:
-        """Fill the splits with the candidates of a source."""
         self.failures += offer.failures
         for split in offer.splits:
             await self._fill(split, walk)
@@ -259,7 +243,6 @@ class QuerySet:
 
 
 def in_turn(streams: Sequence[Iterator[Candidate]]) -> Iterator[Candidate]:
-    """Take one candidate of each stream, then the next of each."""
     waiting = deque(streams)
     while waiting:
         stream = waiting.popleft()
@@ -278,7 +261,6 @@ class _Drafted(NamedTuple):
     query: Query | None
     """Not yet walked or compared with others; None if every writer failed."""
     errors: tuple[StageError, ...]
-    """The errors of the writers that failed."""
 
 
 class _DraftQueue:
@@ -292,7 +274,6 @@ class _DraftQueue:
         self._ahead: deque[asyncio.Future[_Drafted]] = deque()
 
     def reach(self, count: int) -> None:
-        """Start the drafts of the next `count` candidates."""
         while len(self._ahead) < count and (candidate := next(self._candidates, None)) is not None:
             self._ahead.append(asyncio.ensure_future(self._draft(candidate)))
 
@@ -302,7 +283,6 @@ class _DraftQueue:
         return await self._ahead.popleft() if self._ahead else None
 
     async def stop(self) -> None:
-        """Cancel the drafts that were started."""
         for each in self._ahead:
             each.cancel()
         await asyncio.gather(*self._ahead, return_exceptions=True)

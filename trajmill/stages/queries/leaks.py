@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
 
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.queries.templates import heldout_parts, phrasing_parts, skeleton
@@ -26,7 +27,6 @@ class InstructionIndex:
     def __init__(self, known: Collection[Query] = ()) -> None:
         self._goals: dict[tuple[str, ...], str] = {}
         self._splits: dict[str, Split] = {}
-        """By goal, its split."""
         self._trained_texts: set[str] = set()
         self._heldout_texts: set[str] = set()
         self._trained_sentences: set[tuple[str, str]] = set()
@@ -35,7 +35,6 @@ class InstructionIndex:
             self.add(query)
 
     def has_goal(self, query: Query) -> bool:
-        """Whether another query has the goal of this one."""
         return query.goal_key() in self._splits
 
     def novelty_of(self, query: Query) -> Novelty:
@@ -55,7 +54,6 @@ class InstructionIndex:
         return Novelty.NEW
 
     def add(self, query: Query) -> None:
-        """Add a query."""
         text = query.instruction.casefold()
         self._goals[query.platform, query.start_state, text] = query.goal_key()
         self._splits.setdefault(query.goal_key(), query.split)
@@ -84,13 +82,10 @@ class LeakKind(StrEnum):
 
 
 class Leak(NamedTuple):
-    """One held-out query or app in training data."""
-
     kind: LeakKind
     heldout: str
     """Id of the held-out query, or the name of the held-out app."""
     found_in: str
-    """Id of the query or training text that has it."""
     detail: str
 
 
@@ -143,3 +138,57 @@ def _leaks(queries: Sequence[Query], heldout_apps: Collection[str]) -> Iterator[
 
 def _sentence(query: Query) -> tuple[str, str]:
     return query.task, skeleton(query)
+
+
+HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.VALIDATION)
+"""The splits that hold out goals of tasks that training has."""
+HELDOUT_SHARE = 6
+"""Each held-out split gets at most one in six goals of a task."""
+SPARE_GOALS = 3
+"""Goals for each wanted query of a held-out split; the surplus replaces goals that give no query."""
+_REPHRASED = (Split.TRAIN, Split.HELDOUT_APPS, Split.VALIDATION)
+_REPHRASINGS = 20
+
+
+class GoalWithKey(Protocol):
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of slot and value; equal for goals that ask for the same thing."""
+        ...
+
+
+GoalT = TypeVar("GoalT", bound=GoalWithKey)
+
+
+def rephrasings(split: Split) -> range:
+    """Return the turns of a split: how many instructions one goal may get."""
+    return range(_REPHRASINGS if split in _REPHRASED else 1)
+
+
+def is_held_out_phrasing(split: Split, number: int) -> bool:
+    """Whether a candidate gets a phrasing kept from training; of held-out apps every other one does."""
+    return split is Split.HELDOUT_PHRASINGS or (split is Split.HELDOUT_APPS and number % 2 == 1)
+
+
+def share_goals(goals: Sequence[GoalT], wanted: Mapping[Split, int]) -> dict[Split, tuple[GoalT, ...]]:
+    """Give each goal of a task to one split; training gets the surplus.
+
+    Training gets the goals in which slot values first appear. The held-out splits get goals whose values training has,
+    hence new combinations, if a task has enough slots and goals.
+    """
+    share = {split: min(wanted[split], len(goals) // HELDOUT_SHARE) for split in HELDOUT_GOALS}
+    held_out = sum(share.values())
+    seen: set[tuple[str, str]] = set()
+    with_new_values: list[GoalT] = []
+    others: list[GoalT] = []
+    for goal in goals:
+        (others if seen.issuperset(goal.key) else with_new_values).append(goal)
+        seen.update(goal.key)
+    ordered = with_new_values + others
+    trained = min(wanted[Split.TRAIN], len(goals) - held_out)
+    trained_values = {value for goal in ordered[:trained] for value in goal.key}
+    spare = sorted(ordered[trained:], key=lambda goal: len(set(goal.key) - trained_values))
+    # Back in drawing order: otherwise the first held-out split would get the most familiar values.
+    heldout = iter(sorted(spare[:held_out], key=goals.index))
+    shares = {split: tuple(islice(heldout, share[split])) for split in HELDOUT_GOALS}
+    return {Split.TRAIN: (*ordered[:trained], *spare[held_out:]), **shares}

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from trajmill.stages.queries.base import QuerySource
 
 QUERY_SOURCES = PartGroup("trajmill.queries", "query source")
-"""Sources of installed packages; each is a table `[sources.NAME]`."""
 AtomicApp = Literal["libreoffice-calc", "libreoffice-writer", "mousepad", "pcmanfm"]
-"""Programs with operations."""
 DocumentKind = Literal["docx", "xlsx", "pptx"]
-"""Documents that commands are written for."""
 
 
 class QuerySourceSpec(Spec):
@@ -31,8 +28,7 @@ class QuerySourceSpec(Spec):
     """Name of the kind of source."""
 
     @abstractmethod
-    def open(self) -> QuerySource:
-        """Open the source."""
+    def open(self) -> QuerySource: ...
 
 
 class GraphQueriesSpec(Spec):
@@ -57,7 +53,6 @@ class GraphQueriesSpec(Spec):
 
     @property
     def unseen_app_names(self) -> tuple[str, ...]:
-        """The apps kept from training."""
         return (*self.heldout_app_names, *(self.validation_app_names if self.validation else ()))
 
     def validation_apps(self, known: Collection[str]) -> tuple[str, ...]:
@@ -75,15 +70,11 @@ class GraphQueriesSpec(Spec):
 
 
 class _PerSplit(Spec):
-    """A section with one number of queries per split."""
-
     def wanted(self, split: Split) -> int:
-        """Return the number of wanted queries of a split."""
         return int(getattr(self, split.value))
 
     @property
     def any_wanted(self) -> bool:
-        """Whether any query is wanted."""
         return any(map(self.wanted, Split))
 
 

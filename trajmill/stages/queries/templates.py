@@ -33,8 +33,6 @@ _QUESTION_WORDS = frozenset({"Can", "Could", "Would", "Will", "May"})
 
 
 class SlotName(NamedTuple):
-    """A placeholder for the words of a slot."""
-
     name: str
 
 
@@ -50,7 +48,6 @@ class Template(NamedTuple):
     parts: tuple[str | SlotName | Alternatives, ...]
 
     def names(self) -> frozenset[str]:
-        """Return all names in the template."""
         found: set[str] = set()
         for part in self.parts:
             if isinstance(part, SlotName):
@@ -83,7 +80,6 @@ class Variant(NamedTuple):
     text: str
     number: int
     heldout: bool
-    """Whether training never has it."""
 
     @property
     def id(self) -> str:
@@ -91,7 +87,6 @@ class Variant(NamedTuple):
         return f"{HELDOUT_MARK if self.heldout else ''}{self.number}"
 
     def expand(self, task: str, words: Mapping[str, str], rng: Random) -> str:
-        """Parse and expand it; raises as `parse_template` and `Template.expand`."""
         return parse_template(self.text, task).expand(words, rng)
 
 
@@ -175,13 +170,10 @@ def one_line(text: str) -> str:
 
 
 class Phrasings(Record):
-    """The templates of one kind of goal."""
-
     phrasings: tuple[str, ...]
     heldout: tuple[str, ...]
 
     def draw(self, heldout: bool, rng: Random) -> Variant:
-        """Draw a training template, or a held-out one."""
         texts = self.heldout if heldout else self.phrasings
         number = rng.randrange(len(texts))
         return Variant(texts[number], number, heldout)
@@ -189,13 +181,11 @@ class Phrasings(Record):
 
 @cache
 def packaged_phrasings(package: str) -> dict[str, Phrasings]:
-    """Read the phrasings of a package's `phrasings.yaml`, by kind."""
     by_kind = yaml.safe_load(files(package).joinpath("phrasings.yaml").read_text())
     return {kind: Phrasings.model_validate(texts) for kind, texts in by_kind.items()}
 
 
 def lost_slots(text: str, said: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the slots whose words are missing in a text."""
     return tuple(slot for slot, words in said.items() if not _words_pattern(words).search(text))
 
 
@@ -238,7 +228,6 @@ def explicit_instruction(metadata: PathMetadata) -> str:
 
 
 def operations(page: PageMetadata, press: str) -> Iterator[str]:
-    """Yield the operations on a page; `press` is the platform's verb, `tap` or `click`."""
     for setting in page.settings:
         yield _operation(setting, press)
     if page.leave_by:
@@ -264,5 +253,4 @@ def _operation(setting: SlotValue, press: str) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Join words by commas, the last one by `and`."""
     return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)

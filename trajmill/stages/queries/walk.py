@@ -27,24 +27,19 @@ _TRIES = 2
 """Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
 
 Trial = Callable[[Environment, Query], Awaitable[str | None]]
-"""Tries a query in an environment; returns the reason of a refusal in one line, None if it passed."""
 
 
 class _Outcome(NamedTuple):
     reason: str | None
-    """Why the query was refused; None if it passed."""
     failure_class: FailureClass
 
 
 class QueryWalker:
-    """Walks queries of any platform, each in its own environments."""
-
     def __init__(self, factory: Callable[[Platform], EnvironmentFactory], instances: int, origin: Origin) -> None:
         self._factory, self._instances, self._origin = factory, instances, origin
         self._factories: dict[Platform, EnvironmentFactory] = {}
 
     async def walk(self, queries: Sequence[Query]) -> NewQueries:
-        """Walk queries, one platform after the other."""
         walked = NewQueries(())
         for platform in dict.fromkeys(query.platform for query in queries):
             factory = self._factories.setdefault(platform, self._factory(platform))
@@ -53,7 +48,6 @@ class QueryWalker:
         return walked
 
     async def close(self) -> None:
-        """Free all environments."""
         for factory in self._factories.values():
             await factory.close()
 
@@ -179,7 +173,6 @@ async def _done_at_start(environment: Environment, query: Query) -> str | None:
 async def _try_all(
     factory: EnvironmentFactory, queries: Sequence[Query], trial: Trial, instances: int
 ) -> dict[str, _Outcome]:
-    """Return the outcome of a trial of each query, by query id."""
     outcomes: dict[str, _Outcome] = {}
     waiting = iter(queries)
     async with asyncio.TaskGroup() as group:

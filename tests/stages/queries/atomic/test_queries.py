@@ -15,8 +15,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.environments.desktop.task import DesktopTask, parse_evaluator, parse_task
 from trajmill.stages.environments.screen_goal import KEY, Showing
-from trajmill.stages.queries.atomic.operations import all_operations
-from trajmill.stages.queries.atomic.source import AtomicSource
+from trajmill.stages.queries.atomic.source import AtomicSource, all_operations
 from trajmill.stages.queries.base import UnseenApps
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import AtomicApp

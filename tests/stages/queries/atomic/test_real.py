@@ -12,8 +12,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.desktop.environment import LocalDesktops
 from trajmill.stages.environments.desktop.task import packaged_tasks
-from trajmill.stages.queries.atomic.operations import all_operations
-from trajmill.stages.queries.atomic.source import AtomicSource
+from trajmill.stages.queries.atomic.source import AtomicSource, all_operations
 from trajmill.stages.queries.base import NewQueries
 from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.queries.walk import walk_all

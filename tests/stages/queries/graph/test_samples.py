@@ -13,8 +13,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphElement, GraphPage, GraphTransition
 from trajmill.stages.queries.graph.routes import RouteSample, routes, samples_by_task
-from trajmill.stages.queries.graph.source import RouteGoal, route_path
-from trajmill.stages.queries.graph.wording import as_wish
+from trajmill.stages.queries.graph.source import RouteGoal, as_wish, route_path
 
 
 def of(task: str) -> tuple[RouteSample, ...]:

@@ -18,7 +18,7 @@ from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContex
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.model_writer import ModelWriter
 from trajmill.stages.queries.pathways.programs import WalkBounds, WalkResult
-from trajmill.stages.queries.pathways.selection import collect_pathways
+from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.walk import walk_all
 

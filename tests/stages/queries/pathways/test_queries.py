@@ -22,7 +22,7 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import NewQueries, UnseenApps, WalkQueries
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult
-from trajmill.stages.queries.pathways.selection import collect_pathways
+from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
 from trajmill.stages.queries.walk import walk_all
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits

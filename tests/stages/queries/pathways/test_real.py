@@ -23,7 +23,7 @@ from trajmill.stages.queries.pathways.programs import (
     packaged_programs,
     read_programs,
 )
-from trajmill.stages.queries.pathways.selection import collect_pathways
+from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
 from trajmill.stages.queries.walk import walk_all
 

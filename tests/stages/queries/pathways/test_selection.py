@@ -14,8 +14,7 @@ from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.prompts import PromptedModel
 from trajmill.stages.queries.pathways.programs import WalkBounds
-from trajmill.stages.queries.pathways.search import deep_search
-from trajmill.stages.queries.pathways.selection import needs_by_model, needs_by_tree, selection_prompt
+from trajmill.stages.queries.pathways.search import deep_search, needs_by_model, needs_by_tree, selection_prompt
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 

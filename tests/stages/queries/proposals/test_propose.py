@@ -18,8 +18,7 @@ from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.queries.base import NewQueries
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.proposals.known import BATCH, LONGEST_TASK
-from trajmill.stages.queries.proposals.propose import propose_tasks
-from trajmill.stages.queries.proposals.proposer import TaskProposer
+from trajmill.stages.queries.proposals.propose import TaskProposer, propose_tasks
 from trajmill.stages.queries.proposals.starts import HumanTask, StartingPoint, TaskSuccess, curriculum_starting_points
 
 Answer = str | Completion | ModelFailure

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.stages.queries.samples import chosen, described
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.tasks.phrasing import Clause, Phrasing, draw_phrasing
-from trajmill.stages.queries.tasks.sampling import paths, sample
+from trajmill.stages.queries.tasks.sampling import Clause, Phrasing, draw_phrasing, paths, sample
 from trajmill.stages.queries.templates import Variant, explicit_instruction, lost_slots
 
 GOLDEN_RAW: list[tuple[dict[str, Scalar], str]] = [

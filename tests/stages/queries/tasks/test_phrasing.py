@@ -7,7 +7,7 @@ from trajmill.schemas.errors import StageError
 from trajmill.stages.environments.simulated.annotations import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
-from trajmill.stages.queries.tasks.phrasing import Phrasing, draw_phrasing
+from trajmill.stages.queries.tasks.sampling import Phrasing, draw_phrasing
 from trajmill.stages.queries.templates import blank, lost_slots
 
 

@@ -9,15 +9,14 @@ from tests.stages.queries.samples import chosen, described
 from trajmill.stages.environments.simulated.annotations import KnownSlot, known_slots
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.slot_check import (
+from trajmill.stages.queries.model_writer import (
     LONGEST_INSTRUCTION,
     LONGEST_RAW,
     InstructionCheck,
     check_instruction,
     vocabulary_of,
 )
-from trajmill.stages.queries.tasks.phrasing import draw_phrasing
-from trajmill.stages.queries.tasks.sampling import TaskGoal, paths, sample
+from trajmill.stages.queries.tasks.sampling import TaskGoal, draw_phrasing, paths, sample
 from trajmill.stages.queries.templates import explicit_instruction
 
 

@@ -8,7 +8,7 @@ from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.splits import HELDOUT_GOALS, share_goals
+from trajmill.stages.queries.leaks import HELDOUT_GOALS, share_goals
 from trajmill.stages.queries.tasks.sampling import divide_tasks, draw_goals
 
 WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5, Split.VALIDATION: 5}

@@ -17,8 +17,7 @@ from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.base import NewQueries
 from trajmill.stages.queries.model_writer import ModelWriter
-from trajmill.stages.queries.proposals.propose import propose_tasks
-from trajmill.stages.queries.proposals.proposer import TaskProposer
+from trajmill.stages.queries.proposals.propose import TaskProposer, propose_tasks
 from trajmill.stages.queries.proposals.starts import StartingPoint
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import Platform, Slot, Source, Split
-from trajmill.stages.queries.atomic.operations import AtomicTask, Operation, all_operations, packaged_objects
+import yaml
+
+from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
+from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.base import (
     Candidate,
     GoalFacts,
@@ -21,38 +25,32 @@ from trajmill.stages.queries.base import (
     difficulty,
     step_limit,
 )
+from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.queries.templates import packaged_phrasings, tidy
 from trajmill.stages.queries.walk import FINISH
 
 _FEWEST_STEPS = 15
 _DRAWS = 8
-"""Draws for each query that is wanted."""
 
 
 class AtomicGoal(NamedTuple):
-    """An operation on its objects as a goal."""
-
     operation: str
     drawn: AtomicTask
 
     @property
     def task(self) -> str:
-        """Name of its task: the program and the operation."""
         return f"{self.drawn.app}.{self.operation}"
 
     def facts(self) -> GoalFacts | None:
-        """Return None: the packaged templates name each object exactly."""
         return None
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """Put the names of the objects into a template of `phrasings.yaml`."""
         rng = Random(seed)
         template = packaged_phrasings(__package__)[self.operation].draw(heldout, rng)
         text = tidy(template.expand(self.task, self.drawn.slots, rng))
         return Written(text, text, f"{self.task}/{template.id}", self.drawn.slots, "atomic-grammar-2")
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """Return the other columns of the query."""
         drawn, page = self.drawn, f"{self.drawn.app}.start"
         path = tuple(step.model_copy(update={"page": page}) for step in (*drawn.path, FINISH))
         return QueryPlan(
@@ -71,12 +69,9 @@ class AtomicGoal(NamedTuple):
 
 
 class AtomicSource(NamedTuple):
-    """The packaged operations."""
-
     wanted: Mapping[Split, int]
     """By split, the queries of each operation; of held-out apps as many as of held-out slots."""
     programs: Collection[str]
-    """Programs that may be used, from `AtomicApp`."""
 
     async def candidates(self, context: SourceContext) -> Offer:
         """Return operations of all splits; an operation on few objects gives fewer queries than are wanted."""
@@ -101,3 +96,221 @@ def _candidates(operation: Operation, split: Split, wanted: int, seen: set[str],
         if key not in seen:
             seen.add(key)
             yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
+
+
+HOME = "/home/user"
+
+_DOCUMENT = f"{HOME}/Documents/note.txt"
+_LINES = 5
+_SHEET = f"{HOME}/Documents/table.csv"
+_ROWS = 4
+_COLUMNS = "ABC"
+_EMPTY = [""] * len(_COLUMNS)
+_ROWS_OUT_OF_SIGHT = range(60, 80)
+
+
+class Objects(Record):
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    lines: tuple[str, ...]
+    fields: tuple[str, ...]
+    headings: tuple[str, ...]
+    goods: tuple[str, ...]
+
+
+class AtomicTask(NamedTuple):
+    """One operation on objects that its start state creates."""
+
+    app: AtomicApp
+    slots: Mapping[str, str]
+    config: Sequence[Mapping[str, Any]]
+    path: tuple[PathStep, ...]
+    goal: Mapping[str, Any]
+
+
+Operation = Callable[[Objects, Random], AtomicTask]
+
+
+@cache
+def packaged_objects() -> Objects:
+    return Objects.model_validate(yaml.safe_load(files(__package__).joinpath("objects.yaml").read_text()))
+
+
+def launch(*command: str) -> Mapping[str, Any]:
+    return {"type": "launch", "parameters": {"command": list(command)}}
+
+
+def _step(operation: str, target: str = "", text: str = "") -> PathStep:
+    return PathStep(page="", operation=operation, target=target, text=text)
+
+
+_SAVE = _step("key", text="ctrl+s")
+
+
+def _execute(*command: str) -> Mapping[str, Any]:
+    return {"type": "execute", "parameters": {"command": list(command)}}
+
+
+def _folder(name: str) -> Mapping[str, Any]:
+    return _execute("mkdir", "-p", f"{HOME}/{name}")
+
+
+def _file(path: str, content: str) -> Mapping[str, Any]:
+    # The content is passed as an argument: the shell never runs it.
+    return _execute("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content)
+
+
+def _output_is(command: list[str], expected: str) -> Mapping[str, Any]:
+    result = {"type": "vm_command_line", "command": command}
+    rule = {"type": "rule", "rules": {"expected": expected}}
+    return {"func": "exact_match", "result": result, "expected": rule}
+
+
+def all_operations() -> tuple[Operation, ...]:
+    return (
+        *(click, double_click, right_click, drag_move),
+        *(input_text, shortcut, input_place, select_text),
+        *(input_cell, scroll, drag_select),
+    )
+
+
+def _on_file(objects: Objects, rng: Random, operation: str, *shown: Mapping[str, str]) -> AtomicTask:
+    """Press one of three empty files; the status line names it, because a menu may cover the file itself."""
+    names = rng.sample(objects.files, 3)
+    status = {"role": "text", "text": f'"{names[0]}" (0 bytes) plain text document'}
+    made = [*(_file(f"{HOME}/{name}", "") for name in names), launch("pcmanfm", HOME)]
+    path = (_step(operation, f"pcmanfm/icon:{names[0]}"),)
+    return AtomicTask("pcmanfm", {"file": names[0]}, made, path, {KEY: [*shown, status]})
+
+
+def click(objects: Objects, rng: Random) -> AtomicTask:
+    return _on_file(objects, rng, "tap")
+
+
+def right_click(objects: Objects, rng: Random) -> AtomicTask:
+    return _on_file(objects, rng, "right_tap", {"role": "menu_item", "text": "Rename..."})
+
+
+def double_click(objects: Objects, rng: Random) -> AtomicTask:
+    folders = rng.sample(objects.folders, 3)
+    path = (_step("double_tap", f"pcmanfm/icon:{folders[0]}"),)
+    goal = {KEY: [{"role": "heading", "text": folders[0], "state": "title"}]}
+    made = [*map(_folder, folders), launch("pcmanfm", HOME)]
+    return AtomicTask("pcmanfm", {"folder": folders[0]}, made, path, goal)
+
+
+def drag_move(objects: Objects, rng: Random) -> AtomicTask:
+    """Move a file into one of two folders."""
+    (name, other), folders = rng.sample(objects.files, 2), rng.sample(objects.folders, 2)
+    made = [_folder(each) for each in folders] + [_file(f"{HOME}/{each}", each) for each in (name, other)]
+    path = (_step("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}"),)
+    goal = _output_is(["ls", f"{HOME}/{folders[0]}"], name)
+    return AtomicTask("pcmanfm", {"file": name, "folder": folders[0]}, [*made, launch("pcmanfm", HOME)], path, goal)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _document_is(lines: Sequence[str]) -> Mapping[str, Any]:
+    return _output_is(["cat", _DOCUMENT], "\n".join(lines))
+
+
+def input_text(objects: Objects, rng: Random) -> AtomicTask:
+    """Add a line to a document."""
+    before, added = rng.sample(objects.lines, 2)
+    made = [_file(_DOCUMENT, f"{before}\n"), launch("mousepad", _DOCUMENT)]
+    path = (_step("key", text="ctrl+end"), _step("type", text=added), _SAVE)
+    return AtomicTask("mousepad", {"text": added}, made, path, _document_is([before, added]))
+
+
+def shortcut(objects: Objects, rng: Random) -> AtomicTask:
+    """Cut the first line of a document by the keyboard, and paste it at the end."""
+    lines = rng.sample(objects.lines, 3)
+    keys = ("ctrl+home", "shift+down", "ctrl+x", "ctrl+end", "ctrl+v")
+    made = [_file(_DOCUMENT, _text(lines)), launch("mousepad", _DOCUMENT)]
+    path = (*(_step("key", text=chord) for chord in keys), _SAVE)
+    return AtomicTask("mousepad", {"text": lines[0]}, made, path, _document_is([*lines[1:], lines[0]]))
+
+
+def _writer_with(lines: Sequence[str]) -> list[Mapping[str, Any]]:
+    return [_file(_DOCUMENT, _text(lines)), launch("soffice", "--writer", "--nologo", "--norestore", _DOCUMENT)]
+
+
+def _paragraph(place: int) -> str:
+    """Return the target of a paragraph; paragraphs are the first text fields in the window."""
+    return "soffice/text_field" if place == 0 else f"soffice/text_field#{place + 1}"
+
+
+def input_place(objects: Objects, rng: Random) -> AtomicTask:
+    """Fill in one field of a form."""
+    fields, goods = rng.sample(objects.fields, 3), rng.choice(objects.goods)
+    chosen = rng.randrange(len(fields))
+    form = [f"{field}:" for field in fields]
+    filled = [f"{label} {goods}" if place == chosen else label for place, label in enumerate(form)]
+    path = (_step("tap", _paragraph(chosen)), _step("key", text="end"), _step("type", text=f" {goods}"), _SAVE)
+    slots = {"text": goods, "field": fields[chosen]}
+    return AtomicTask("libreoffice-writer", slots, _writer_with(form), path, _document_is(filled))
+
+
+def select_text(objects: Objects, rng: Random) -> AtomicTask:
+    """Select the whole text of one line by dragging, and write another in its place."""
+    *lines, replacement = rng.sample(objects.lines, _LINES + 1)
+    chosen = rng.randrange(_LINES)
+    line = _paragraph(chosen)
+    path = (_step("select", line, line), _step("type", text=replacement), _SAVE)
+    goal = _document_is([*lines[:chosen], replacement, *lines[chosen + 1 :]])
+    slots = {"line": lines[chosen], "text": replacement}
+    return AtomicTask("libreoffice-writer", slots, _writer_with(lines), path, goal)
+
+
+def input_cell(objects: Objects, rng: Random) -> AtomicTask:
+    """Write into an empty cell below a table."""
+    return _into_cell(objects, rng, range(_ROWS + 3, _ROWS + 7))
+
+
+def scroll(objects: Objects, rng: Random) -> AtomicTask:
+    """Write into a cell that is out of view."""
+    return _into_cell(objects, rng, _ROWS_OUT_OF_SIGHT)
+
+
+def drag_select(objects: Objects, rng: Random) -> AtomicTask:
+    """Select two rows of a table by dragging and empty them."""
+    table, row = _table(objects, rng), rng.randint(2, _ROWS - 1)
+    first, last = f"A{row}", f"{_COLUMNS[-1]}{row + 1}"
+    emptied = [*table[: row - 1], _EMPTY, _EMPTY, *table[row + 1 :]]
+    path = (_step("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _step("key", text="delete"), _SAVE)
+    return _in_sheet({"first": first, "last": last}, table, path, emptied)
+
+
+def _into_cell(objects: Objects, rng: Random, rows: range) -> AtomicTask:
+    table, text = _table(objects, rng), rng.choice(objects.goods)
+    row, column = rng.choice(rows), rng.randrange(len(_COLUMNS))
+    address = f"{_COLUMNS[column]}{row}"
+    cell = f"soffice/cell:{address}"
+    written = ["" if other != column else text for other in range(len(_COLUMNS))]
+    scrolled = (_step("scroll", cell),) if rows is _ROWS_OUT_OF_SIGHT else ()
+    path = (*scrolled, _step("tap", cell), _step("type", text=f"{text}\n"), _SAVE)
+    gap = [_EMPTY] * (row - 1 - len(table))
+    return _in_sheet({"text": text, "cell": address}, table, path, [*table, *gap, written])
+
+
+def _in_sheet(
+    slots: Mapping[str, str],
+    table: Sequence[Sequence[str]],
+    path: tuple[PathStep, ...],
+    expected: Sequence[Sequence[str]],
+) -> AtomicTask:
+    start = ("soffice", "--calc", "--nologo", "--norestore", "--infilter=CSV:44,34,76,1", _SHEET)
+    made = [_file(_SHEET, f"{_csv(table)}\n"), launch(*start)]
+    return AtomicTask("libreoffice-calc", slots, made, path, _output_is(["cat", _SHEET], _csv(expected)))
+
+
+def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
+    goods = rng.sample(objects.goods, _ROWS)
+    return [objects.headings, *([name, str(rng.randint(2, 90)), str(rng.randint(1, 52))] for name in goods)]
+
+
+def _csv(table: Sequence[Sequence[str]]) -> str:
+    """Format CSV as LibreOffice saves it: text in quotes, numbers and empty cells without."""
+    return "\n".join(",".join(f'"{text}"' if text.isalpha() else text for text in row) for row in table)

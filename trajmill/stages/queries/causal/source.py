@@ -34,20 +34,18 @@ from trajmill.stages.queries.causal.pathway import (
     PathwayNode,
     ReadingTask,
     WritingTask,
+    atomic_rows,
     atomic_tasks,
     is_simulated,
-)
-from trajmill.stages.queries.causal.wording import (
-    atomic_rows,
     pathway_metadata,
     pathway_settings,
     pathway_slots,
     worded_pathway,
 )
 from trajmill.stages.queries.graph.routes import Route, values_of
-from trajmill.stages.queries.graph.wording import page_description
+from trajmill.stages.queries.graph.source import page_description
+from trajmill.stages.queries.leaks import is_held_out_phrasing
 from trajmill.stages.queries.spec import CausalSpec
-from trajmill.stages.queries.splits import is_held_out_phrasing
 
 _SIZES: Mapping[int, tuple[int, int]] = {
     1: (2, EASY_TASKS),
@@ -58,37 +56,29 @@ _SIZES: Mapping[int, tuple[int, int]] = {
 _TRIES = 60
 """Tries to find a pathway of a level; most chains of atomic tasks hand on nothing that the next one can use."""
 _MOST_DRAWS = 50
-"""Draws in a row without a new pathway, after which a split has no more."""
 _SHARES = (Split.VALIDATION, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
 _TENTHS = 10
 """Each held-out split has a tenth of the items that pathways begin with; training has the others."""
 _SPARE_STEPS = 10
 _ACTIONS = {"type": 3, "open": 2}
-"""Actions of an operation that needs several."""
 TaskT = TypeVar("TaskT", ReadingTask, WritingTask)
 
 
 class CausalGoal(NamedTuple):
-    """A causal pathway as a goal."""
-
     pathway: CausalPathway
     several_devices: bool
 
     @property
     def task(self) -> str:
-        """Name of its task."""
         return self.pathway.task
 
     def facts(self) -> GoalFacts:
-        """Return the facts for a language model."""
         return GoalFacts(pathway_metadata(self.pathway), tuple(pathway_slots(self.pathway)))
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """Put a wish for each atomic task into a template."""
         return worded_pathway(self.pathway, self.several_devices, heldout, seed)
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """Return the other columns of the query."""
         pathway, path = self.pathway, self.pathway.path()
         pages = [
             (node.graph, page)
@@ -112,17 +102,11 @@ class CausalGoal(NamedTuple):
 
 
 class CausalSource(NamedTuple):
-    """Causal pathways through apps."""
-
     settings: CausalSpec
     graphs: tuple[AppGraph, ...]
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return pathways of all splits.
-
-        Raises:
-            BadInputError: the graphs offer no pathway.
-        """
+        """Return pathways of all splits. Raises BadInputError if the graphs offer no pathway."""
         tasks = atomic_tasks(self.graphs)
         if not (tasks.reading and tasks.writing):
             missing = "answer that can be looked up" if tasks.writing else "field that can be filled"
@@ -147,8 +131,6 @@ def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalS
 
 
 class _Sampler(NamedTuple):
-    """Draws the pathways of one split."""
-
     tasks: AtomicTasks
     split: Split
     level_weights: tuple[float, ...]
@@ -158,11 +140,9 @@ class _Sampler(NamedTuple):
 
     @property
     def several_devices(self) -> bool:
-        """Whether a pathway may go from one device to another."""
         return isinstance(self.context.environment, DevicesTogetherSpec)
 
     def candidates(self) -> Iterator[Candidate]:
-        """Yield pathways, each goal once, until no new one is drawn."""
         seen: set[object] = set()
         fruitless = 0
         while fruitless < _MOST_DRAWS:
@@ -244,7 +224,6 @@ class _Sampler(NamedTuple):
         return CausalPathway((*nodes, self._node(writing.route, writing.slot, value, None, "")))
 
     def _inputs(self, answer: GraphAnswer) -> tuple[str, ...]:
-        """Return the items that can be asked about."""
         return (answer.names or self.titles) if answer.prepare else tuple(answer.known)
 
     def _answer(self, answer: GraphAnswer, value: str, following: GraphAnswer | None, taken: set[str]) -> str | None:

@@ -20,10 +20,10 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.pathway import Evidence, Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Source
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.queries.atomic.operations import HOME, Objects, launch, packaged_objects
+from trajmill.stages.queries.atomic.source import HOME, Objects, launch, packaged_objects
+from trajmill.stages.queries.pathways.navigator import plain_name
 from trajmill.stages.queries.pathways.programs import PathwayProgram
 from trajmill.stages.queries.pathways.source import is_askable, pressed_steps
-from trajmill.stages.queries.pathways.states import plain_name
 from trajmill.stages.queries.spec import DocumentKind
 
 _ROWS = 5
@@ -36,10 +36,8 @@ class KnownPathway(NamedTuple):
     """A way through the program that commands can take first, e.g. to a dialog for the selected text."""
 
     names: tuple[str, ...]
-    """The elements on the way, as people call them."""
     steps: tuple[PathStep, ...]
     shows: tuple[Evidence, ...]
-    """What the screen shows at its end."""
 
 
 class CommandPlace(NamedTuple):
@@ -47,21 +45,17 @@ class CommandPlace(NamedTuple):
 
     app: str
     title: str
-    """The program's name for the model."""
     source: Source
     """`atomic`, or `pathway` where commands take a pathway."""
     platform: Platform
     start_state: str
-    """JSON for the environment's reset."""
     opening: tuple[PathStep, ...] = ()
     """Operations after a reset; afterwards the screen is as the model sees it, e.g. with a text selected."""
     exemplars: tuple[str, ...] = ()
-    """Commands for such a place that people wrote."""
     pathways: tuple[KnownPathway, ...] = ()
 
     @property
     def id(self) -> str:
-        """Identifies it on failures."""
         return content_id("place", self.app, self.source, self.start_state)
 
 
@@ -70,7 +64,6 @@ class _Program(NamedTuple):
     title: str
     flag: str
     ready: tuple[str, ...]
-    """An element that shows once the document is open, if one is known."""
 
 
 _PROGRAMS: Mapping[DocumentKind, _Program] = {

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.record import content_id
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import PathStep, Split
+from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.environments.screen_goal import Showing
-from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
+from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
+from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.models.base import ChatModel, OpenableModel
-from trajmill.stages.models.prompts import Prompt, PromptedModel
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.base import (
     LONGEST_QUOTE,
     Candidate,
@@ -32,8 +38,7 @@ from trajmill.stages.queries.base import (
     step_limit,
 )
 from trajmill.stages.queries.commands.places import CommandPlace
-from trajmill.stages.queries.commands.writer import WrittenCommand, why_no_command, write_commands
-from trajmill.stages.queries.proposals.known import KnownTasks, ask_until
+from trajmill.stages.queries.proposals.known import BATCH, KnownTasks, ask_until, why_no_task
 from trajmill.stages.queries.templates import one_line
 from trajmill.stages.queries.walk import screen_after
 
@@ -43,32 +48,25 @@ _SPARE_REQUESTS = 1
 
 
 class CommandGoal(NamedTuple):
-    """A usable command in the model's words."""
-
     command: WrittenCommand
     place: CommandPlace
     made_by: str
 
     @property
     def text(self) -> str:
-        """The instruction."""
         return one_line(self.command.instruction)
 
     @property
     def task(self) -> str:
-        """Each command is a task of its own."""
         return f"{self.place.app}.written-{content_id(self.place.start_state, self.text.casefold())[:12]}"
 
     def facts(self) -> GoalFacts | None:
-        """Return None: the command is worded already."""
         return None
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """Return the model's words."""
         return Written(self.text, self.text, "", {}, self.made_by)
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """Return the other columns of the query."""
         command, place, page = self.command, self.place, f"{self.place.app}.start"
         pathway = place.pathways[command.pathway] if command.pathway is not None else None
         own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
@@ -93,13 +91,9 @@ class CommandGoal(NamedTuple):
 
 
 class CommandSource(NamedTuple):
-    """Commands for places; each that is kept is walked, and its goal does not hold before."""
-
     places: Sequence[CommandPlace]
     wanted: int
-    """Commands for each place."""
     model: OpenableModel
-    """It must read images."""
     prompt: Prompt
 
     async def candidates(self, context: SourceContext) -> Offer:
@@ -165,3 +159,136 @@ class CommandSource(NamedTuple):
             except StageError as error:
                 fail(place.id, f"{place.title}: {error}", error.failure_class)
         return goals, failures
+
+
+ROLE = "writer"
+TEMPERATURE = 0.8
+_MOST_ELEMENTS = 120
+_MOST_PATHWAYS = 40
+_LONGEST = 120
+_MAX_TOKENS = 3072
+_PACKAGE = "trajmill.stages.queries.commands"
+_OPERATIONS = frozenset({"tap", "double_tap", "right_tap", "type", "replace", "key", "drag", "select", "scroll"})
+_NEEDS_TARGET = _OPERATIONS - {"type", "replace", "key"}
+_NAMED_KEYS = "enter|tab|escape|space|backspace|delete|home|end|up|down|left|right|f[1-9]|f1[0-2]"
+_KEYS = re.compile(rf"(?:(?:ctrl|shift|alt)\+)*(?:[a-z0-9]|{_NAMED_KEYS})")
+_DENIED_KEYS = re.compile(r"alt\+f4|ctrl\+(?:shift\+)?(?:q|w|p|o|n)|ctrl\+alt\+.*|alt\+(?:tab|space)")
+"""They close, print, or go to another file or window."""
+
+
+class WrittenStep(Record):
+    operation: str = Field(max_length=20)
+    target: str = Field("", max_length=300)
+    text: str = Field("", max_length=300)
+
+
+class WrittenCommand(Record):
+    """One command, as the model wrote it; untrusted."""
+
+    instruction: str
+    steps: Annotated[tuple[WrittenStep, ...], Field(max_length=15)] = ()
+    pathway: int | None = None
+    """Number of the pathway that is taken first."""
+    shows: Annotated[tuple[Showing, ...], Field(max_length=8)] = ()
+    """What the screen shows when it is done, and not before."""
+    lacks: Annotated[tuple[Showing, ...], Field(max_length=8)] = ()
+
+
+class CommandAnswer(Record):
+    commands: Annotated[tuple[WrittenCommand, ...], Field(min_length=1, max_length=2 * BATCH)]
+
+
+def command_prompt(own: Path | None = None) -> Prompt:
+    """Read the prompt from the user's file; without a file, the prompt of the package.
+
+    Raises:
+        BadInputError: the file cannot be read, or misses a section or a field.
+    """
+    return load_prompt(_PACKAGE, "writer_commands-1", own)
+
+
+async def write_commands(
+    model: PromptedModel, place: CommandPlace, screen: Observation, known: Sequence[str], count: int, seed: int
+) -> tuple[WrittenCommand, ...]:
+    """Return about `count` commands as the model wrote them, not yet checked.
+
+    Args:
+        model: it must read images.
+        place: the program and its object.
+        screen: what it shows.
+        known: commands that exist already; none may be held out.
+        count: number of commands to ask for.
+        seed: decides on the commands.
+
+    Raises:
+        ModelFailure: no valid answer.
+    """
+    pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
+    numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
+    fields = {
+        "app": untrusted(place.title, _LONGEST),
+        "platform": place.platform.value,
+        "elements": _elements(screen),
+        "pathways": "\n".join(numbered) or "(none)",
+        "exemplars": _listed(place.exemplars),
+        "known": _listed(known),
+        "count": str(count),
+    }
+    request_seed = int(content_id("commands", place.id, seed), 16) % 2**31
+    sampling = Sampling(TEMPERATURE, seed=request_seed, max_tokens=_MAX_TOKENS)
+    request = model.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
+    return (await model.ask(request, CommandAnswer)).commands
+
+
+def _elements(screen: Observation) -> str:
+    lines: list[str] = []
+    for name, element in list(targets(screen.elements or ()).items())[:_MOST_ELEMENTS]:
+        text = f", text {untrusted(element.text, _LONGEST)}" if element.text and element.text not in name else ""
+        value = f", value {untrusted(element.value, _LONGEST)}" if element.value else ""
+        lines.append(f"- {untrusted(name, _LONGEST)}{text}{value}")
+    return "\n".join(lines) or "(none)"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {untrusted(text, _LONGEST)}" for text in texts) or "(none)"
+
+
+def why_no_command(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> str:
+    """Return why a command cannot be used, in one line; empty if it can be walked."""
+    return next(_reasons(command, place, screen, deny_list), "")
+
+
+def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> Iterator[str]:
+    if reason := why_no_task(command.instruction, one_line(command.instruction)):
+        yield reason
+    if command.pathway is not None and not 0 <= command.pathway < len(place.pathways):
+        yield f"there is no pathway {command.pathway}"
+    if command.pathway is None and not command.steps:
+        yield "it has no step"
+    for step in command.steps:
+        yield from _of_step(step, deny_list)
+    if command.pathway is None:
+        first = next((step.target for step in command.steps if step.target), "")
+        scrolls = bool(command.steps) and command.steps[0].operation == "scroll"
+        if first and first not in targets(screen.elements or ()) and not scrolls:
+            yield f"{first!r} is not on the screen"
+        if not (command.shows or command.lacks):
+            yield "nothing tells when it is done"
+    wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
+    if (command.shows or command.lacks) and holds_on(screen, wanted):
+        yield "it is done before it begins"
+
+
+def _of_step(step: WrittenStep, deny_list: DenyList) -> Iterator[str]:
+    if step.operation not in _OPERATIONS:
+        yield f"{step.operation!r} is no operation"
+    elif step.operation in _NEEDS_TARGET and not step.target:
+        yield f"{step.operation} needs a target"
+    elif step.operation == "key" and (not _KEYS.fullmatch(step.text) or _DENIED_KEYS.fullmatch(step.text)):
+        yield f"the keys {step.text!r} are not pressed"
+    elif step.operation in ("type", "replace") and not step.text.strip():
+        yield f"{step.operation} needs a text"
+    if not all(letter.isprintable() or letter == "\n" for letter in f"{step.target}{step.text}"):
+        yield "a step has characters that nobody types"
+    if deny_list.denies(step.target):
+        yield f"{step.target!r} is never pressed"

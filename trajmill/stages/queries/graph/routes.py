@@ -17,23 +17,18 @@ from trajmill.stages.graphs.operations import OFF, ON, staying
 from trajmill.stages.graphs.plain_does import has_no_words
 
 DEPTH = 5
-"""Most transitions on the way to a page."""
 _WAYS = 3
-"""Most ways to one page; the shortest ones."""
 _WAYS_LOOKED_AT = 200
 _REPEATS = 2
 """Most transitions that stay on the last page."""
 _SET_TOGETHER = 2
 """Most slots that are set on the last page."""
 _MOST_SAMPLES = 60
-"""Most samples of one route."""
 _MOST_COMBINATIONS = 20_000
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
 
 class Setting(NamedTuple):
-    """A slot of a page and its wanted value."""
-
     name: str
     """Its unique name on the query: the slot's name, with a number where a route sets a slot again."""
     page: str
@@ -43,16 +38,12 @@ class Setting(NamedTuple):
 
 
 class RouteMove(NamedTuple):
-    """One transition of a route and the values that it needs."""
-
     page: str
-    """The page that it begins at."""
     transition: GraphTransition
     settings: tuple[Setting, ...] = ()
 
     @property
     def values(self) -> dict[str, str]:
-        """By slot of the page, the wanted value."""
         return {setting.slot: setting.value for setting in self.settings}
 
 
@@ -62,11 +53,9 @@ class Route(NamedTuple):
     graph: AppGraph
     moves: tuple[RouteMove, ...]
     final: tuple[str, ...] = ()
-    """Slots to set on the last page."""
 
     @property
     def end(self) -> str:
-        """The last page."""
         return self.moves[-1].transition.to if self.moves else self.graph.start
 
     @property
@@ -94,7 +83,6 @@ class Route(NamedTuple):
         return tuple(dict.fromkeys((*move.transition.slots, *pressed)))
 
     def with_values(self, values: Sequence[str]) -> RouteSample:
-        """Give each of its places a value."""
         seen: Counter[str] = Counter()
         settings: list[Setting] = []
         for (page, slot, spec), value in zip(self.places, values, strict=True):
@@ -107,25 +95,19 @@ class Route(NamedTuple):
 
 
 class RouteSample(NamedTuple):
-    """A route and the values on it, for one goal."""
-
     graph: AppGraph
     moves: tuple[RouteMove, ...]
     final: tuple[Setting, ...]
-    """The values to set on the last page."""
     end: str
-    """The last page."""
     task: str
     """Name of the task; its samples differ in values alone."""
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """All values, in the order in which they are set."""
         return (*(setting for move in self.moves for setting in move.settings), *self.final)
 
     @property
     def acts(self) -> tuple[RouteMove, ...]:
-        """The moves that do more than lead to another page."""
         return tuple(move for move in self.moves if move.settings or move.transition.to == move.page)
 
     @property
@@ -154,7 +136,6 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[RouteSample, 
 
 
 def values_of(slot: GraphSlot) -> tuple[str, ...]:
-    """Return the values of a slot without its default."""
     offered = (ON, OFF) if slot.kind is SlotKind.SWITCH else slot.values
     default = slot.default or (OFF if slot.kind is SlotKind.SWITCH else "")
     return tuple(value for value in dict.fromkeys(offered) if value and value != default)
@@ -270,22 +251,18 @@ def is_nearest_of_its_name(graph: AppGraph, page: str) -> bool:
 
 
 def app_name(graph: AppGraph) -> str:
-    """Return the name of an app in instructions."""
     return graph.title or graph.app
 
 
 def page_name(graph: AppGraph, page: str) -> str:
-    """Return the name of a page in instructions."""
     return graph.pages[page].title or page.replace("-", " ")
 
 
 def slot_names(feature: Feature) -> list[str]:
-    """Return the slots whose values a feature names."""
     return _PLACE.findall(f"{feature.text or ''} {feature.value or ''}")
 
 
 def texts_of(goal: Any) -> str:
-    """Join all keys and texts of a goal."""
     match goal:
         case Mapping():
             return " ".join(f"{key} {texts_of(each)}" for key, each in goal.items())

@@ -6,32 +6,30 @@ import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from trajmill.schemas.actions import Action, Click, PressKeys, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.observation import Observation
-from trajmill.schemas.tables.pathway import PathwayStep
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.pathway import EndKind, Evidence, PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.queries.pathways.programs import WalkBounds, WalkTally
-from trajmill.stages.queries.pathways.states import ProgramState, program_state
 from trajmill.stages.queries.walk import follow
 
 T = TypeVar("T")
 _SECONDS_TO_CLOSE = 20.0
 _WAIT = Wait(seconds=0.3)
-"""One wait for a menu after the press that opens it."""
 _WAITS = 2
 _MOST_READINGS = 40
 
 
-class OutOfBounds(Exception):
-    """The walk has used up its steps or seconds."""
+class OutOfBounds(Exception): ...
 
 
-class ElementMissing(EnvironmentFailure):
-    """The element to press is not on the screen."""
+class ElementMissing(EnvironmentFailure): ...
 
 
 class ProgramEnded(EnvironmentFailure):
@@ -44,14 +42,6 @@ class Navigator:
     def __init__(
         self, factory: EnvironmentFactory, query: Query, opening: Sequence[PathStep], bounds: WalkBounds
     ) -> None:
-        """Start nothing before the first reset.
-
-        Args:
-            factory: makes the environments.
-            query: a reset restores its start state.
-            opening: operations after each reset that bring the program to the start of the walk.
-            bounds: of the walk, for all environments together.
-        """
         self._factory, self._query, self._opening, self._bounds = factory, query, tuple(opening), bounds
         self._environment: Environment | None = None
         self._state: ProgramState | None = None
@@ -62,12 +52,10 @@ class Navigator:
 
     @property
     def tally(self) -> WalkTally:
-        """What the walk has used so far."""
         return WalkTally(self._steps, self._resets, time.monotonic() - self._started)
 
     @property
     def environment_name(self) -> str:
-        """Kind of environment; empty before the first reset."""
         return self._environment.name if self._environment is not None else ""
 
     async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
@@ -115,13 +103,11 @@ class Navigator:
         return state
 
     async def wait(self, way: Sequence[PathwayStep]) -> ProgramState:
-        """Read the state again a moment after the last press of a way."""
         state = await self._act(_WAIT)
         self._memory[tuple(step.target for step in way)] = state.state_id
         return state
 
     async def reset(self) -> ProgramState:
-        """Reset the program and bring it to the start of the walk."""
         if time.monotonic() - self._started > self._bounds.seconds:
             raise OutOfBounds
         seconds = self._bounds.seconds_per_reset
@@ -145,7 +131,6 @@ class Navigator:
         self._state = None
 
     async def give_up(self) -> None:
-        """Close the environment; the next reset opens a new one."""
         environment, self._environment, self._state = self._environment, None, None
         if environment is not None:
             # A broken environment may fail or hang again while it is closed.
@@ -169,7 +154,6 @@ class Navigator:
         return self._current()
 
     async def _find(self, target: str) -> tuple[int, int]:
-        """Return the middle of an element, which may take a moment to show."""
         for wait in range(_WAITS + 1):
             element = next((e for key, e in self._current().elements.items() if key.target == target), None)
             if element is not None and element.clickable:
@@ -202,3 +186,108 @@ async def _bounded(work: Awaitable[T], seconds: float) -> T:
             return await work
     except TimeoutError as error:
         raise EnvironmentFailure(f"no answer within {seconds:g} s") from error
+
+
+_OPENS_DIALOG = ("...", "…")
+_CHOICES = frozenset({"menu", "menu_item"})
+_MARKS = "*• "
+"""Characters that title bars add to the name of a changed document."""
+_MOST_EVIDENCE = 4
+_LARGEST_SHARE_KEPT = 0.5
+"""Largest share of the old elements that a new page may still show."""
+
+
+class ElementKey(NamedTuple):
+    role: str
+    text: str
+    target: str
+    """As in `PathwayStep.target`; it distinguishes equal names in two menus."""
+
+
+class ProgramState(NamedTuple):
+    observation: Observation
+    title: str
+    title_top: int | None
+    """Top of the title bar. The width is not compared: a button beside it may narrow it."""
+    elements: dict[ElementKey, UIElement]
+    state_id: str
+    """Hash of the title and of the elements that can be pressed, with their disabled, checked and in-front states.
+    Positions, values, focus and highlighting are left out, so that a state is recognised when the walk returns."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether an element has text: a program that has ended shows none."""
+        return any(key.text for key in self.elements)
+
+
+def program_state(observation: Observation) -> ProgramState:
+    found = {ElementKey(e.role, e.text, target): e for target, e in targets(observation.elements or ()).items()}
+    elements = {key: element for key, element in found.items() if "title" not in element.states}
+    bar = next((element for element in observation.elements or () if "title" in element.states), None)
+    title = bar.text if bar else ""
+    pressable = [
+        (*key, "disabled" in e.states, "checked" in e.states, e.role == "tab" and "selected" in e.states)
+        for key, e in elements.items()
+        if e.clickable or "disabled" in e.states
+    ]
+    state_id = content_id("state", title, sorted(pressable))
+    return ProgramState(observation, title, bar.bounds.top if bar else None, elements, state_id)
+
+
+def promises_dialog(text: str) -> bool:
+    return text.rstrip().endswith(_OPENS_DIALOG)
+
+
+def plain_name(text: str) -> str:
+    """Return a name without ellipsis, colon and the mark of an access key."""
+    text = " ".join(text.replace("_", "").split())
+    for ending in _OPENS_DIALOG:
+        text = text.removesuffix(ending)
+    return text.rstrip(" :")
+
+
+class PressResult(NamedTuple):
+    kind: EndKind
+    name: str
+    shows: tuple[Evidence, ...]
+
+
+def press_result(pressed: ElementKey, before: ProgramState, after: ProgramState) -> PressResult | None:
+    """Return what a press on an element opened; None if it opened nothing.
+
+    A mark in a title, such as the star of a changed document, does not make another page.
+    """
+    new = [key for key in after.elements if key not in before.elements]
+    titled = Evidence(role="heading", text=after.title, state="title")
+    dialog = next((key for key in new if key.role == "dialog" and key.text), None)
+    if dialog is not None:
+        return PressResult(EndKind.DIALOG, dialog.text, _evidence([dialog]))
+    # Another title in a title bar at another place is a new window.
+    if after.title_top != before.title_top and after.title and after.title != before.title:
+        return PressResult(EndKind.DIALOG, after.title, (titled,))
+    element = after.elements.get(pressed)
+    if pressed.role == "tab" and element is not None and "selected" in element.states:
+        shown = Evidence(role="tab", text=pressed.text, state="selected")
+        return PressResult(EndKind.TAB, plain_name(pressed.text), (shown,))
+    choices = [key for key in new if key.role in _CHOICES and key.text]
+    if choices:
+        return PressResult(EndKind.MENU, plain_name(pressed.text), _evidence(choices))
+    if after.title and after.title.strip(_MARKS) != before.title.strip(_MARKS):
+        return PressResult(EndKind.PAGE, after.title, (titled,))
+    # A new page without a title: most of the old elements are gone, and there are new ones.
+    kept = [key for key in before.elements if key in after.elements]
+    named = [key for key in new if key.text]
+    if not named or len(kept) > len(before.elements) * _LARGEST_SHARE_KEPT:
+        return None
+    headings = [key for key in named if key.role == "heading"]
+    return PressResult(
+        EndKind.PAGE, headings[0].text if headings else plain_name(pressed.text), _evidence(headings or named)
+    )
+
+
+def menu_entry(key: ElementKey) -> PressResult:
+    return PressResult(EndKind.MENU_ITEM, plain_name(key.text), _evidence([key]))
+
+
+def _evidence(keys: list[ElementKey]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(role=key.role, text=key.text, state="") for key in keys[:_MOST_EVIDENCE])

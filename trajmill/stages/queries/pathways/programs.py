@@ -23,7 +23,6 @@ STAGE = "pathways"
 
 class _Named(Record):
     name: str
-    """Stored on its pathways and queries as their app."""
     title: str
     """Its name in instructions, e.g. `the text editor`."""
     platform: Platform = Platform.DESKTOP
@@ -32,7 +31,6 @@ class _Named(Record):
     selecting: tuple[PathStep, ...] = ()
     """Operations after which an object is selected; empty if nothing can be selected."""
     selection: str = ""
-    """The words for the selected object, e.g. `all of the text`."""
     presses_commands: bool = False
     """Whether to press also entries and buttons without an ellipsis, which announces a dialog. A reset undoes their
     changes, so this suits programs that reset quickly."""
@@ -46,12 +44,9 @@ class PathwayProgram(_Named):
     """A program to walk: one entry of a programs file."""
 
     start_state: str
-    """The start state, as JSON for the environment's reset."""
 
 
 class WalkBounds(Record):
-    """The bounds of a walk."""
-
     depth: PositiveInt = 4
     """Most elements on a pathway."""
     breadth: PositiveInt = 40
@@ -68,18 +63,13 @@ class WalkBounds(Record):
 
 
 class WalkTally(NamedTuple):
-    """The steps, resets and time that a walk used."""
-
     steps: int
     resets: int
     seconds: float
 
 
 class WalkResult(NamedTuple):
-    """The result of one walk."""
-
     pathways: tuple[Pathway, ...]
-    """In the order in which they were found."""
     failures: tuple[Failure, ...]
     """Branches that could not be walked, and the reason if the walk ended early."""
     screens: dict[str, Observation]
@@ -88,7 +78,6 @@ class WalkResult(NamedTuple):
 
 
 def packaged_programs() -> Path:
-    """Return the file of the programs that the local desktop has."""
     return Path(__file__).with_name("programs.yaml")
 
 

@@ -27,8 +27,8 @@ from trajmill.stages.queries.base import (
     difficulty,
     step_limit,
 )
+from trajmill.stages.queries.pathways.navigator import plain_name
 from trajmill.stages.queries.pathways.programs import PathwayProgram
-from trajmill.stages.queries.pathways.states import plain_name
 from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
 
 _FEWEST_STEPS = 15
@@ -61,14 +61,11 @@ class PathwaySettings(Record):
 
 
 class PathwayGoal(NamedTuple):
-    """The end of a pathway as a goal."""
-
     pathway: Pathway
     program: PathwayProgram
 
     @property
     def name(self) -> str:
-        """The name of the pathway's end."""
         return plain_name(self.pathway.end_name)
 
     @property
@@ -78,11 +75,9 @@ class PathwayGoal(NamedTuple):
 
     @property
     def task(self) -> str:
-        """The task name that is stored on the query."""
         return f"{self.program.name}.{self.pathway.end_kind}"
 
     def facts(self) -> GoalFacts:
-        """Return the facts for a language model."""
         program = self.program
         wish = _WISHES[self.pathway.end_kind].format(name=self.name, menu=self.menu)
         slots = [KnownSlot("target", "what is wanted", "list", (self.name,), ())]
@@ -97,7 +92,6 @@ class PathwayGoal(NamedTuple):
         return GoalFacts(PathMetadata(self.task, wish, program.platform, pages, ()), tuple(slots))
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """Fill in a template by the kind of end; a clause before it asks for the selection, if one is needed."""
         rng, by_end, title = Random(seed), packaged_phrasings(__package__), self.program.title
         presses = [f"press {plain_name(step.name)}" for step in pressed_steps(self.pathway)]
         template = by_end[self.pathway.end_kind].draw(heldout, rng)
@@ -117,7 +111,6 @@ class PathwayGoal(NamedTuple):
         return Written(raw, tidy(text), phrasing, said, "pathway-grammar-1")
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """Return the other columns of the query."""
         pathway, program, pressed = self.pathway, self.program, pressed_steps(self.pathway)
         values, wanted = {"target": self.name, "menu": self.menu}, {}
         opening = program.opening
@@ -152,8 +145,6 @@ class PathwayGoal(NamedTuple):
 
 
 class PathwaySource(NamedTuple):
-    """The pathways of programs."""
-
     pathways: Sequence[Pathway]
     programs: Sequence[PathwayProgram]
     settings: PathwaySettings = PathwaySettings()

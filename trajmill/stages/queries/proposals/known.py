@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from datasketch import MinHash
 
 BATCH = 10
-"""Most tasks in one request."""
 LONGEST_TASK = 400
-"""Most characters of a task."""
 TOO_SIMILAR = 0.8
 """A task with this share of common words, or more, is a repetition of another."""
 _LOOKED_AT = 0.5
@@ -59,16 +57,12 @@ def why_no_task(proposed: str, text: str) -> str:
 
 
 class SimilarTask(NamedTuple):
-    """A task with the same or nearly the same words."""
-
     text: str
     same_words: bool
     """Whether the words are the same; case, spacing and punctuation are ignored."""
 
 
 class KnownTasks:
-    """An index of instructions."""
-
     def __init__(self, instructions: Iterable[str] = (), shared: KnownTasks | None = None) -> None:
         """Index instructions; of equal ones the first.
 
@@ -92,7 +86,6 @@ class KnownTasks:
             self.add(instruction)
 
     def add(self, instruction: str) -> None:
-        """Add an instruction."""
         words = _words(instruction)
         if words not in self._by_words:
             self._by_words[words] = instruction

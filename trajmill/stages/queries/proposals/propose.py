@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.models.base import ChatModel, MessagePart
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.base import LONGEST_QUOTE, STEP_CAP, NewQueries, failure
-from trajmill.stages.queries.proposals.known import KnownTasks, ask_until, why_no_task
-from trajmill.stages.queries.proposals.proposer import ProposedTask, TaskProposer
+from trajmill.stages.queries.proposals.known import BATCH, KnownTasks, ask_until, why_no_task
 from trajmill.stages.queries.proposals.starts import STAGE, StartingPoint
 from trajmill.stages.queries.templates import one_line
 
 TRIAL_STAGE = "try_proposals"
-"""Name of the stage of trials on failures."""
 UNCHECKED = "proposed, without a path to walk"
-"""Validation outcome of a proposal."""
 MAX_STEPS = (15, 25, STEP_CAP)
 """Step limit by difficulty 1 to 3; there is no path whose steps could be counted."""
 SPARE_REQUESTS = 2
@@ -84,8 +88,6 @@ async def propose_tasks(
 
 
 class _Proposing:
-    """Collects the tasks of one starting point."""
-
     def __init__(
         self,
         proposer: TaskProposer,
@@ -102,7 +104,6 @@ class _Proposing:
         self.failures: list[Failure] = []
 
     async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> None:
-        """Ask until there are `wanted` tasks, at most `SPARE_REQUESTS` times more than needed."""
         if heldout := sorted(set(self._start.apps) & set(heldout_apps)):
             self.fail(self._start.id, f"training must not see the app {heldout[0]}: it is held out")
             return
@@ -167,12 +168,8 @@ def _proposed_query(start: StartingPoint, text: str, difficulty: int, version: s
 
 
 class DecidedProposal(NamedTuple):
-    """A proposed task after its trial."""
-
     query: Query
-    """With a validation that says what was decided."""
     refusal: Failure | None
-    """Why it was refused; None for a feasible task."""
 
 
 def decide_proposal(
@@ -198,3 +195,90 @@ def decide_proposal(
         message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
         refusal = failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)
     return DecidedProposal(decided, refusal)
+
+
+ROLE = "writer"
+RELIABLE = 0.7
+"""Lowest success of a task that the policy does reliably."""
+FAILING = 0.25
+TEMPERATURE = 0.8
+_MOST_LISTED = 30
+"""Most tasks of a kind in a prompt; the newest are listed."""
+_LONGEST_LISTED = 300
+_MAX_TOKENS = 2048
+_PACKAGE = "trajmill.stages.queries.proposals"
+
+
+class ProposedTask(Record):
+    instruction: str
+    difficulty: Annotated[int, Field(ge=1, le=3)]
+
+
+class ProposalAnswer(Record):
+    tasks: Annotated[tuple[ProposedTask, ...], Field(min_length=1, max_length=2 * BATCH)]
+
+
+class ProposalPrompts(NamedTuple):
+    curriculum: Prompt
+    screen: Prompt
+
+
+def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
+    """Read the prompts from the user's files; without a file, the prompt of the package.
+
+    Raises:
+        BadInputError: a file cannot be read, or misses a section or a field.
+    """
+    own = load_prompt(_PACKAGE, "writer_curriculum-1", curriculum)
+    return ProposalPrompts(own, load_prompt(_PACKAGE, "writer_screen-1", screen))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProposer:
+    """A model that proposes tasks; for a starting point with a screen it must read images."""
+
+    model: ChatModel
+    prompts: ProposalPrompts = field(default_factory=proposal_prompts)
+
+    def version(self, start: StartingPoint) -> str:
+        return self._prompted(start).version
+
+    async def propose(
+        self, start: StartingPoint, known: Sequence[str], count: int, seed: int
+    ) -> tuple[ProposedTask, ...]:
+        """Return about `count` tasks as the model wrote them, not yet checked.
+
+        Args:
+            start: the starting point of the tasks.
+            known: existing instructions, which are shown to the model; none may be held out.
+            count: number of tasks to ask for.
+            seed: decides on the proposals.
+
+        Raises:
+            ModelFailure: no valid answer.
+        """
+        fields = {
+            "apps": ", ".join(start.apps) or "(the whole device)",
+            "platform": start.platform.value,
+            "examples": _listed(start.examples),
+            "known": _listed(known),
+            "count": str(count),
+        }
+        screen: tuple[MessagePart, ...] = ()
+        if start.screen is not None:
+            screen = ("\nThe screen:\n", start.screen)
+        else:
+            ranges = {"reliable": (RELIABLE, 2.0), "sometimes": (FAILING, RELIABLE), "failing": (-1.0, FAILING)}
+            for name, (low, high) in ranges.items():
+                fields[name] = _listed([task.instruction for task in start.successes if low <= task.success < high])
+        request_seed = int(content_id("propose", start.id, seed), 16) % 2**31
+        sampling = Sampling(TEMPERATURE, seed=request_seed, max_tokens=_MAX_TOKENS)
+        prompted = self._prompted(start)
+        return (await prompted.ask(prompted.request(ROLE, fields, screen, sampling), ProposalAnswer)).tasks
+
+    def _prompted(self, start: StartingPoint) -> PromptedModel:
+        return PromptedModel(self.model, self.prompts.curriculum if start.screen is None else self.prompts.screen)
+
+
+def _listed(instructions: Sequence[str]) -> str:
+    return "\n".join(f"- {untrusted(text, _LONGEST_LISTED)}" for text in instructions[-_MOST_LISTED:]) or "(none)"

@@ -27,20 +27,15 @@ from trajmill.stages.queries.base import failure
 from trajmill.stages.rollout.base import Limits
 
 STAGE = "propose"
-"""Name of the stage on failures."""
 PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
 """Sources of the queries that a model proposed; they have no programmatic check."""
 
 
 class HumanTask(Record):
-    """A task that a person wrote."""
-
     instruction: str = Field(min_length=1)
     platform: Platform
     apps: tuple[str, ...]
-    """Apps that it needs, as in `Query.apps`."""
     start_state: dict[str, Any] = {}
-    """Its start state; empty for the environment's default state."""
 
 
 def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
@@ -74,8 +69,6 @@ def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
 
 
 class TaskSuccess(NamedTuple):
-    """The success of the agent so far at one task."""
-
     instruction: str
     platform: Platform
     apps: tuple[str, ...]
@@ -84,27 +77,20 @@ class TaskSuccess(NamedTuple):
 
 
 class StartingPoint(NamedTuple):
-    """Apps in one start state, for which tasks are proposed."""
-
     platform: Platform
     apps: tuple[str, ...]
-    """As in `Query.apps`."""
     start_state: str = "{}"
-    """The start state, as JSON for the environment's reset; `{}` for its default state."""
     examples: tuple[str, ...] = ()
-    """Instructions for it, written by people."""
     successes: tuple[TaskSuccess, ...] = ()
     screen: Observation | ScreenHandle | None = None
     """Its first screen, from which tasks are proposed; None for a curriculum."""
 
     @property
     def source(self) -> Source:
-        """How its tasks are made."""
         return Source.CURRICULUM if self.screen is None else Source.SCREENSHOT
 
     @property
     def id(self) -> str:
-        """Identifies it on failures."""
         screen = self.screen.screen if isinstance(self.screen, Observation) else self.screen
         return content_id("ground", self.platform, self.apps, self.start_state, screen.screen_id if screen else "")
 
@@ -129,14 +115,11 @@ def curriculum_starting_points(
 
 
 def in_turn(starts: Sequence[StartingPoint], wanted: int, round_number: int) -> Sequence[StartingPoint]:
-    """Return at most `wanted` starting points for this round; over the rounds all take turns."""
     first = (round_number - 1) * wanted % len(starts) if starts else 0
     return [*starts[first:], *starts[:first]][:wanted]
 
 
 class StartScreens(NamedTuple):
-    """The first screens of starting points."""
-
     screens: dict[str, Observation]
     """By id of the starting point; one whose start state cannot be reached is missing."""
     failures: tuple[Failure, ...]
@@ -150,18 +133,6 @@ async def start_screens(
     origin: Origin,
     at_once: int = 1,
 ) -> StartScreens:
-    """Reset an environment to each starting point and read its first screen.
-
-    An environment that fails is replaced, `limits.environment_tries` times in all.
-
-    Args:
-        starts: starting points without screens.
-        factory: makes the environments of a platform.
-        seed: gives the seed of the reset to a starting point.
-        limits: bounds on the seconds of a reset and on the number of tries.
-        origin: common columns of failures.
-        at_once: environments of a platform that are open at the same time.
-    """
     pools = {platform: EnvironmentPool(factory(platform), at_once) for platform in {each.platform for each in starts}}
     screens: dict[str, Observation] = {}
 

@@ -1,1 +1,0 @@
-"""Queries of the annotated tasks of app files (`source = dag`)."""

@@ -23,7 +23,6 @@ from trajmill.stages.queries.tasks.source import SimulatedValidator
 
 _MOST_PATHS = 20
 _MOST_VALUES = 50
-"""Of one slot."""
 _ORIGIN = Origin(round=0, run_id="check", code_version="")
 
 

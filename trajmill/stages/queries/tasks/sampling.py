@@ -12,14 +12,13 @@ import networkx as nx
 from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.query import Slot, Source
-from trajmill.stages.environments.simulated.annotations import PathMetadata, known_slots, path_metadata
-from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
+from trajmill.stages.environments.simulated.annotations import PathMetadata, SlotValue, known_slots, path_metadata
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar, TaskSpec
 from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
 from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written, difficulty, step_limit
-from trajmill.stages.queries.tasks.phrasing import draw_phrasing
-from trajmill.stages.queries.templates import explicit_instruction
+from trajmill.stages.queries.templates import Variant, explicit_instruction, listed, parse_template, tidy
 
 PATH_CAP = 1000
 """Most paths of a DAG that are sampled from: the first ones."""
@@ -33,15 +32,11 @@ Path = tuple[str, ...]
 
 
 class SlotChoice(NamedTuple):
-    """A slot and its wanted value."""
-
     slot: TaskSlot
     value: Scalar
 
 
 class TaskGoal(NamedTuple):
-    """One path and one combination of slot values of an annotated task."""
-
     graph: TaskGraph
     path: Path
     choices: tuple[SlotChoice, ...]
@@ -49,37 +44,30 @@ class TaskGoal(NamedTuple):
 
     @property
     def task(self) -> str:
-        """Name of the task, `app.task` or `errand.task`."""
         return self.graph.name
 
     @property
     def asked(self) -> dict[str, Scalar]:
-        """The value by slot."""
         return {choice.slot.spec.name: choice.value for choice in self.choices}
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
-        """Equal for goals that ask for the same thing, whatever their path."""
         return tuple((name, repr(value)) for name, value in self.asked.items())
 
     @property
     def metadata(self) -> PathMetadata:
-        """The facts about the path; raises BadInputError for a value that the task does not have."""
         return path_metadata(self.graph, self.path, self.asked)
 
     def facts(self) -> GoalFacts:
-        """Return the facts for a language model, with all values of all slots of the task."""
         return GoalFacts(self.metadata, known_slots(self.graph, self.asked))
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """Draw a phrasing of the app file and expand it; raises as `draw_phrasing`."""
         metadata = self.metadata
         phrasing = draw_phrasing(self.graph.spec, metadata, heldout, seed)
         raw = explicit_instruction(metadata)
         return Written(raw, phrasing.expand(), phrasing.id, phrasing.said, "grammar-1")
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        """Return the other columns; raises BadInputError if the path does not belong to the task."""
         metadata, apps = self.metadata, apps_of(self.path)
         path = reference_path(self.graph, self.path, self.asked)
         return QueryPlan(
@@ -101,8 +89,6 @@ class TaskGoal(NamedTuple):
 
 
 class TaskSides(NamedTuple):
-    """The tasks for training, and those that touch an unseen app."""
-
     trained: list[TaskGraph]
     heldout: list[TaskGraph]
     validation: list[TaskGraph]
@@ -127,11 +113,7 @@ def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: C
 
 
 def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...]:
-    """Draw up to `wanted` different goals of a task.
-
-    Raises:
-        StageError: the task cannot be sampled.
-    """
+    """Draw up to `wanted` different goals of a task. Raises StageError if the task cannot be sampled."""
     candidates = paths(task)
     found: dict[tuple[tuple[str, str], ...], TaskGoal] = {}
     for _ in range(DRAWS_PER_GOAL * wanted):
@@ -143,12 +125,10 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...
 
 
 def apps_of(pages: Iterable[str]) -> tuple[str, ...]:
-    """Return the apps of pages, in order of their first page."""
     return tuple(dict.fromkeys(place_of(page).app for page in pages))
 
 
 def paths(task: TaskGraph) -> tuple[Path, ...]:
-    """Return the start-to-end paths of a task's DAG."""
     ends = [page for page in task.graph if task.graph.out_degree(page) == 0]
     if task.start in ends:
         return ((task.start,),)
@@ -181,3 +161,90 @@ def sample(task: TaskGraph, candidates: Sequence[Path], rng: Random) -> TaskGoal
                 raise StageError(text, FailureClass.TASK)
             choices.append(SlotChoice(slot, rng.choice(slot.values)))
     return TaskGoal(task, path, tuple(choices))
+
+
+CLAUSES = "clauses"
+
+
+class Clause(NamedTuple):
+    slot: str
+    variant: Variant
+    words: str
+    """The expanded clause, without an `and` before it."""
+
+
+class Phrasing(NamedTuple):
+    task: str
+    template: Variant
+    clauses: tuple[Clause, ...]
+    said: Mapping[str, str]
+    """By slot, the words that the instruction must contain."""
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """As stored on the query, e.g. `bites.order/h0 place/1 size/h0`."""
+        clauses = sorted(f"{clause.slot}/{clause.variant.id}" for clause in self.clauses)
+        return " ".join([f"{self.task}/{self.template.id}", *clauses])
+
+    def expand(self) -> str:
+        rng, clauses = Random(self.seed), ""
+        if self.clauses:
+            words = [clause.words for clause in self.clauses]
+            joined = listed(words) if rng.random() < 0.5 else ", ".join(words)
+            # In the middle of a sentence the clauses have a comma on both sides.
+            clauses = f", {joined}" if self.template.text.rstrip().endswith(f"{{{CLAUSES}}}") else f", {joined},"
+        return tidy(self.template.expand(self.task, {**self.said, CLAUSES: clauses}, rng))
+
+
+def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) -> Phrasing:
+    """Draw the phrasing of one query; `heldout` takes a held-out template and, where there are any, held-out clauses.
+
+    Raises:
+        StageError: no template or no clause expresses the wanted values.
+        BadInputError: a template cannot be parsed.
+    """
+    rng, task = Random(seed), metadata.task
+    spoken = [slot for slot in metadata.constraints if slot.words]
+    said = {slot.name: rng.choice(slot.words) for slot in spoken}
+    template = _draw_template(spec, task, spoken, heldout, rng)
+    named = parse_template(template.text, task).names()
+    clauses = [_draw_clause(spec, task, slot, said, heldout, rng) for slot in spoken if slot.name not in named]
+    rng.shuffle(clauses)
+    # The whole clause expresses an option that is on or off.
+    said |= {c.slot: c.words for c in clauses if c.slot not in parse_template(c.variant.text, task).names()}
+    return Phrasing(task, template, tuple(clauses), said, rng.getrandbits(32))
+
+
+def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:
+    required = {slot.name for slot in spoken if not slot.optional}
+    optional = {slot.name for slot in spoken if slot.optional}
+    fitting = []
+    for variant in _variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
+        names = parse_template(variant.text, task).names()
+        leaves_room = CLAUSES in names or optional <= names
+        if required <= names <= required | optional | {CLAUSES} and leaves_room:
+            fitting.append(variant)
+    if not fitting:
+        kind = "held-out phrasing" if heldout else "phrasing"
+        what = ", ".join(sorted(required | optional)) or "nothing"
+        raise StageError(f"{task}: no {kind} says exactly {what}", FailureClass.TASK)
+    return rng.choice(fitting)
+
+
+def _draw_clause(
+    spec: TaskSpec, task: str, slot: SlotValue, said: Mapping[str, str], heldout: bool, rng: Random
+) -> Clause:
+    variants = _variants(spec.heldout_clauses.get(slot.name, ()), True) if heldout else []
+    variants = variants or _variants(spec.clauses.get(slot.name, ()), False)
+    # A clause without the slot's name means that an option is on.
+    is_on = slot.is_option and slot.value == "on"
+    fitting = [each for each in variants if is_on or slot.name in parse_template(each.text, task).names()]
+    if not fitting:
+        raise StageError(f"{task}: no clause says {slot.name} = {slot.value}", FailureClass.TASK)
+    variant = rng.choice(fitting)
+    return Clause(slot.name, variant, variant.expand(task, said, rng).strip().removeprefix("and "))
+
+
+def _variants(texts: Sequence[str], heldout: bool) -> list[Variant]:
+    return [Variant(text, number, heldout) for number, text in enumerate(texts)]

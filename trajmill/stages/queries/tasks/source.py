@@ -27,8 +27,8 @@ from trajmill.stages.queries.base import (
     failure,
 )
 from trajmill.stages.queries.generate import QuerySet
+from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.splits import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.tasks.sampling import TaskGoal, divide_tasks, draw_goals
 
 _FRESH_GOALS = 4 * SPARE_GOALS
@@ -38,8 +38,6 @@ TRAINING_PROFILES = 6
 
 
 class TaskSource(NamedTuple):
-    """The annotated tasks of a world; they take turns, so that a short task is as frequent as a long one."""
-
     world: World
     settings: GraphQueriesSpec
     validator: SimulatedValidator
@@ -68,10 +66,7 @@ class TaskSource(NamedTuple):
             return drawn
 
         def offer(split: Split, number: int | None, shares: Sequence[Sequence[TaskGoal]]) -> SplitCandidates:
-            """Return the goals of a split as candidates; chance decides which tasks come first."""
-
             def stream(goals: Sequence[TaskGoal]) -> Iterator[Candidate]:
-                """Yield every goal once, then every goal again in other words, and so on."""
                 for turn in rephrasings(split):
                     for place, goal in enumerate(goals):
                         words = derive(goal.task, split, goal.key, turn)
@@ -103,7 +98,6 @@ class TaskSource(NamedTuple):
         return Offer(tuple(offers), tuple(failures), walk=self.walk)
 
     async def walk(self, queries: Sequence[Query]) -> NewQueries:
-        """Walk queries on simulated devices without faults."""
         passed: list[Query] = []
         failures: list[Failure] = []
         for query in queries:
@@ -158,8 +152,6 @@ def _share(wanted: int, tasks: Sequence[TaskGraph]) -> int:
 
 
 class SimulatedValidator(NamedTuple):
-    """Walks queries on simulated devices without faults."""
-
     world: World
 
     def walk(self, query: Query) -> str | None:
