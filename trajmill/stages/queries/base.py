@@ -77,11 +77,7 @@ class Goal(Protocol):
         ...
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        """Word the goal with the source's templates; `heldout` demands a phrasing that training never has.
-
-        Raises:
-            StageError: no phrasing fits.
-        """
+        """Word the goal; `heldout` demands a phrasing kept from training. Raises StageError if no phrasing fits."""
         ...
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan: ...
@@ -158,11 +154,7 @@ class Offer(NamedTuple):
 
 class QuerySource(Protocol):
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return the candidates of each split.
-
-        Raises:
-            BadInputError: a file of the source is wrong, or names something that does not exist.
-        """
+        """Return the candidates of each split; raises BadInputError if a file of the source is wrong."""
         ...
 
 
@@ -173,12 +165,7 @@ class QueryWriter(Protocol):
     def version(self) -> str: ...
 
     async def write(self, candidate: Candidate) -> Written:
-        """Word a goal; deterministic writers give equal candidates equal words.
-
-        Raises:
-            StageError: no phrasing fits, or the text does not match the goal.
-            ModelFailure: its model did not answer.
-        """
+        """Word a goal; raises StageError if no phrasing fits or the text is refused, ModelFailure without an answer."""
         ...
 
 
@@ -200,12 +187,7 @@ class DraftRefused(StageError):
 
 
 async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Query:
-    """Write the query of a candidate, not yet walked.
-
-    Raises:
-        StageError: the writer failed, or its text misses a slot.
-        BadInputError: a template cannot be parsed, or the path does not belong to the task.
-    """
+    """Write the query of a candidate, unwalked; raises StageError if the writer fails or its text misses a slot."""
     goal = candidate.goal
     written = await writer.write(candidate)
     if missing := lost_slots(written.text, written.said):
@@ -261,10 +243,7 @@ def level_within_reach(success: Mapping[int, float], enough: float) -> int:
 
 
 def step_limit(path: Sequence[PathStep], fewest: int = 0) -> int:
-    """Return twice the actions of the reference path plus `SPARE_STEPS`, at most `STEP_CAP`.
-
-    Real programs may need waits, hence `fewest`.
-    """
+    """Return twice the actions of the reference path plus `SPARE_STEPS`, from `fewest` to `STEP_CAP`."""
     # Typing takes three: focus the input, type, close the keyboard.
     actions = sum(3 if step.operation == "type" else 1 for step in path)
     return max(fewest, min(2 * actions + SPARE_STEPS, STEP_CAP))

@@ -53,11 +53,7 @@ class WriterPrompts(NamedTuple):
 def writer_prompts(
     synthesise: Path | None = None, trained: Sequence[Path] = (), heldout: Sequence[Path] = ()
 ) -> WriterPrompts:
-    """Read the prompts from the user's files; without a file, the prompt of the package.
-
-    Raises:
-        BadInputError: a file cannot be read, or misses a section or a field.
-    """
+    """Read the prompts; raises BadInputError if a file cannot be read, or lacks a section or a field."""
 
     def styles(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
         if own:

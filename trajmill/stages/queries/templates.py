@@ -57,11 +57,7 @@ class Template(NamedTuple):
         return frozenset(found)
 
     def expand(self, words: Mapping[str, str], rng: Random) -> str:
-        """Draw one sentence; spaces and capitals are not corrected.
-
-        Raises:
-            KeyError: a name that was drawn has no words.
-        """
+        """Draw one sentence; spaces and capitals are not corrected. Raises KeyError if a drawn name has no words."""
         text = ""
         for part in self.parts:
             match part:
@@ -91,11 +87,7 @@ class Variant(NamedTuple):
 
 
 def parse_template(text: str, where: str) -> Template:
-    """Parse a phrasing of the task `where`.
-
-    Raises:
-        BadInputError: a bracket is not closed or opened, a `|` is outside brackets, or a name is no identifier.
-    """
+    """Parse a phrasing of the task `where`; raises BadInputError for an unmatched bracket, a bare `|` or a bad name."""
     parser = _Parser(text, where)
     template = parser.sequence()
     if parser.at < len(text):

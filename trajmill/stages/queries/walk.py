@@ -55,10 +55,7 @@ class QueryWalker:
 async def walk_all(
     factory: EnvironmentFactory, queries: Sequence[Query], origin: Origin, instances: int = 1
 ) -> NewQueries:
-    """Walk queries in a few environments at a time; those that pass keep their order.
-
-    An environment that fails is replaced. The factory is left open.
-    """
+    """Walk queries in a few environments at a time; one that fails is replaced, and the factory is left open."""
     outcomes = await _try_all(factory, queries, _walk_twice, instances)
     passed = (query for query in queries if outcomes[query.query_id].reason is None)
     refused = (query for query in queries if outcomes[query.query_id].reason is not None)
@@ -100,11 +97,7 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
 
 
 async def walk(environment: Environment, query: Query) -> str | None:
-    """Walk a query's path; return None if it meets the goal, else the reason in one line.
-
-    Raises:
-        EnvironmentFailure: the environment failed, which is no fault of the query.
-    """
+    """Walk a query's path; return None if it meets the goal, else the reason. Raises EnvironmentFailure."""
     checked = with_checks(environment, query)
     observation = await checked.reset(query, _SEED)
     if await checked.score() == 1.0:
@@ -129,11 +122,7 @@ async def follow(
     observation: Observation,
     act: Callable[[Action], Awaitable[Observation]],
 ) -> Observation:
-    """Carry out the steps of a path and return the last screen.
-
-    Raises:
-        EnvironmentFailure: an element of the steps never shows (class `task`).
-    """
+    """Carry out the steps of a path; raises EnvironmentFailure (class `task`) if an element never shows."""
     whole, position = (*path, FINISH), PathwayPosition()
     while True:
         action, position = next_pathway_move(whole, platform, observation, position)

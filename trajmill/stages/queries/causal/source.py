@@ -121,11 +121,7 @@ class CausalSource(NamedTuple):
 
 
 def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalSource:
-    """Read the graphs of the configuration and those of the environment's simulated apps.
-
-    Raises:
-        BadInputError: a file is no graph.
-    """
+    """Read the graphs of the configuration and those of the environment's simulated apps."""
     described = environment.described_apps() if isinstance(environment, RunsApps) else ()
     return CausalSource(settings, (*map(read_graph, settings.files), *map(graph_of_app, described)))
 

@@ -74,11 +74,7 @@ _PROGRAMS: Mapping[DocumentKind, _Program] = {
 
 
 def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
-    """Return a new document that is open in its program; the seed decides on its content.
-
-    Raises:
-        BadInputError: the package that makes such documents is not installed.
-    """
+    """Return a new document that is open in its program; the seed decides on its content. Raises as `document`."""
     program, path = _PROGRAMS[kind], f"{HOME}/Documents/paper.{kind}"
     content = base64.b64encode(document(kind, seed)).decode()
     # The content is passed as an argument: the shell never runs it.
@@ -100,11 +96,7 @@ def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
 
 
 def document(kind: DocumentKind, seed: int) -> bytes:
-    """Return a document as a file; equal seeds give equal files.
-
-    Raises:
-        BadInputError: the package that makes such documents is not installed.
-    """
+    """Return a document, equal for equal seeds; raises BadInputError if the package that makes it is missing."""
     make: Mapping[DocumentKind, Callable[[Objects, Random], Any]] = {"docx": _text, "xlsx": _table, "pptx": _slides}
     stream, settled = io.BytesIO(), io.BytesIO()
     try:

@@ -97,11 +97,7 @@ class CommandSource(NamedTuple):
     prompt: Prompt
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return commands for training that can be tried; the others are failures.
-
-        Raises:
-            BadInputError: the model cannot be connected.
-        """
+        """Return commands for training that can be tried; the others are failures."""
         calls: list[ModelCall] = []
         opened = self.model.open(context.origin, calls.append)
         goals: list[CommandGoal] = []
@@ -199,30 +195,14 @@ class CommandAnswer(Record):
 
 
 def command_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt from the user's file; without a file, the prompt of the package.
-
-    Raises:
-        BadInputError: the file cannot be read, or misses a section or a field.
-    """
+    """Read the prompt; raises BadInputError if the user's file cannot be read, or lacks a section or a field."""
     return load_prompt(_PACKAGE, "writer_commands-1", own)
 
 
 async def write_commands(
     model: PromptedModel, place: CommandPlace, screen: Observation, known: Sequence[str], count: int, seed: int
 ) -> tuple[WrittenCommand, ...]:
-    """Return about `count` commands as the model wrote them, not yet checked.
-
-    Args:
-        model: it must read images.
-        place: the program and its object.
-        screen: what it shows.
-        known: commands that exist already; none may be held out.
-        count: number of commands to ask for.
-        seed: decides on the commands.
-
-    Raises:
-        ModelFailure: no valid answer.
-    """
+    """Return about `count` unchecked commands; none of the `known` ones, which the model reads, may be held out."""
     pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
     numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
     fields = {

@@ -366,13 +366,7 @@ def _switch_words(named: str, value: str) -> tuple[str, ...]:
 
 
 def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
-    """Describe moves between pages: go to the last page that its name identifies, then press what leads on.
-
-    Args:
-        graph: the graph.
-        way: moves that only lead to other pages.
-        going: the verb, e.g. `go to`.
-    """
+    """Describe moves between pages: `going` to the last page that its name identifies, then press what leads on."""
     named = [number for number, move in enumerate(way) if is_nearest_of_its_name(graph, move.transition.to)]
     last = named[-1] if named else -1
     first = (f"{going} {page_name(graph, way[last].transition.to)}",) if named else ()

@@ -86,10 +86,7 @@ class Navigator:
         return await self._press_from(way, 0)
 
     async def press(self, way: Sequence[PathwayStep]) -> ProgramState:
-        """Press the last element of a way; the program is already at the end of the steps before it. Raises as `go_to`.
-
-        It waits longer for an element that opened something in the past.
-        """
+        """Press the last element of a way from the end of the rest; waits longer if it opened something in the past."""
         targets = tuple(step.target for step in way)
         x, y = await self._find(targets[-1])
         before = self._current().state_id

@@ -82,12 +82,7 @@ def packaged_programs() -> Path:
 
 
 def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgram, ...]:
-    """Read the programs of a file, all or those with the given names.
-
-    Raises:
-        BadInputError: the file is no list of programs, or lacks a program; the message is one line that names the
-            place.
-    """
+    """Read the programs of a file, all or the named ones; raises BadInputError in one line that names the place."""
     try:
         entries = [_Entry.model_validate(entry) for entry in yaml.safe_load(file.read_text())]
     except ValidationError as error:

@@ -281,11 +281,7 @@ async def needs_by_tree(
 
 
 def selection_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt: the user's file, or the one of the package.
-
-    Raises:
-        BadInputError: the file cannot be read, or misses a section or a field.
-    """
+    """Read the prompt; raises BadInputError if the user's file cannot be read, or lacks a section or a field."""
     return load_prompt("trajmill.stages.queries.pathways", "writer_selection-1", own)
 
 

@@ -29,13 +29,7 @@ _WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 
 
 async def ask_until(wanted: int, spare: int, ask: Callable[[int, int], Awaitable[int]]) -> int:
-    """Ask a model in batches until there are `wanted` texts; return how many are missing.
-
-    Args:
-        wanted: number of texts.
-        spare: additional requests, to replace refused texts.
-        ask: gets a count and the number of the request; returns how many texts were kept.
-    """
+    """Ask for batches (count, number of the request) until `wanted` are kept; return how many are missing."""
     missing = wanted
     for number in range(-(-wanted // BATCH) + spare):
         if missing <= 0:
@@ -64,15 +58,7 @@ class SimilarTask(NamedTuple):
 
 class KnownTasks:
     def __init__(self, instructions: Iterable[str] = (), shared: KnownTasks | None = None) -> None:
-        """Index instructions; of equal ones the first.
-
-        Args:
-            instructions: the first ones.
-            shared: a further index, which is only read.
-
-        Raises:
-            BadInputError: the package datasketch is not installed.
-        """
+        """Index instructions; `shared` is only read. Raises BadInputError if datasketch is not installed."""
         try:
             from datasketch import MinHash, MinHashLSH
         except ImportError:

@@ -224,11 +224,7 @@ class ProposalPrompts(NamedTuple):
 
 
 def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
-    """Read the prompts from the user's files; without a file, the prompt of the package.
-
-    Raises:
-        BadInputError: a file cannot be read, or misses a section or a field.
-    """
+    """Read the prompts; raises BadInputError if a file cannot be read, or lacks a section or a field."""
     own = load_prompt(_PACKAGE, "writer_curriculum-1", curriculum)
     return ProposalPrompts(own, load_prompt(_PACKAGE, "writer_screen-1", screen))
 
@@ -246,17 +242,7 @@ class TaskProposer:
     async def propose(
         self, start: StartingPoint, known: Sequence[str], count: int, seed: int
     ) -> tuple[ProposedTask, ...]:
-        """Return about `count` tasks as the model wrote them, not yet checked.
-
-        Args:
-            start: the starting point of the tasks.
-            known: existing instructions, which are shown to the model; none may be held out.
-            count: number of tasks to ask for.
-            seed: decides on the proposals.
-
-        Raises:
-            ModelFailure: no valid answer.
-        """
+        """Return about `count` unchecked tasks; none of the `known` ones, which the model reads, may be held out."""
         fields = {
             "apps": ", ".join(start.apps) or "(the whole device)",
             "platform": start.platform.value,

@@ -39,11 +39,7 @@ class HumanTask(Record):
 
 
 def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
-    """Read the tasks of a file, in order; empty lines are ignored.
-
-    Raises:
-        BadInputError: the file cannot be read or has no task, or a line is not a task.
-    """
+    """Read the tasks of a file; raises BadInputError if it cannot be read, has no task, or a line is not a task."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -98,10 +94,7 @@ class StartingPoint(NamedTuple):
 def curriculum_starting_points(
     tasks: Iterable[HumanTask], successes: Iterable[TaskSuccess] = ()
 ) -> tuple[StartingPoint, ...]:
-    """Make one starting point per set of apps and start state, in order of their first task (CODA 3.4).
-
-    Successes at tasks of other apps are ignored.
-    """
+    """Make one starting point per set of apps and start state, in order of their first task (CODA 3.4)."""
     examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
     for task in tasks:
         examples[task.platform, task.apps, json.dumps(task.start_state, sort_keys=True)].append(task.instruction)

@@ -95,11 +95,7 @@ class TaskSides(NamedTuple):
 
 
 def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: Collection[str] = ()) -> TaskSides:
-    """Set aside every task that touches a held-out app, then every one that touches an app for validation.
-
-    Raises:
-        BadInputError: there is no such app.
-    """
+    """Set aside the tasks that touch a held-out app, then those that touch an app for validation."""
     for key, names in (("heldout_app_names", heldout_apps), ("validation_app_names", validation_apps)):
         for name in names:
             if name not in world.apps:
@@ -198,12 +194,7 @@ class Phrasing(NamedTuple):
 
 
 def draw_phrasing(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) -> Phrasing:
-    """Draw the phrasing of one query; `heldout` takes a held-out template and, where there are any, held-out clauses.
-
-    Raises:
-        StageError: no template or no clause expresses the wanted values.
-        BadInputError: a template cannot be parsed.
-    """
+    """Draw a phrasing, held-out parts first; raises StageError if no template or clause says the wanted values."""
     rng, task = Random(seed), metadata.task
     spoken = [slot for slot in metadata.constraints if slot.words]
     said = {slot.name: rng.choice(slot.words) for slot in spoken}

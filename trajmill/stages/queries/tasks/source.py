@@ -43,11 +43,7 @@ class TaskSource(NamedTuple):
     validator: SimulatedValidator
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return goals of all splits; equal contexts give equal goals.
-
-        Raises:
-            BadInputError: an app to hold out does not exist.
-        """
+        """Return goals of all splits; raises BadInputError if an app to hold out does not exist."""
         settings, fresh = self.settings, context.fresh
         seed: tuple[Hashable, ...] = ("fresh", fresh.seed) if fresh else ("generate", context.seed)
         failures: list[Failure] = []
