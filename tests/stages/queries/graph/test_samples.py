@@ -118,21 +118,6 @@ def test_what_an_element_does_becomes_a_wish(does: str, wish: str) -> None:
     assert as_wish(does) == wish
 
 
-def test_effects_that_exclude_each_other_are_not_asked_for_together() -> None:
-    keys = [
-        {"by": key, "to": "things", "shows": [{"role": "text_field", "id": "line", "value": key}]} for key in ("1", "2")
-    ]
-    page = GraphPage.model_validate(
-        {
-            "recognise": {"shows": [{"role": "heading", "text": "Things"}]},
-            "elements": {key: {"target": f"button:{key}"} for key in ("1", "2")},
-            "transitions": keys,
-        }
-    )
-    found = samples_by_task(LIST.model_copy(update={"pages": {"things": page}}), 0)
-    assert set(found) == {"list.things-1", "list.things-2"}
-
-
 def buttons(*names: str) -> RouteSample:
     """Press the last of these buttons; each of them shows its own name."""
     pressed = [
@@ -168,12 +153,6 @@ def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Or
         (setting,) = sample.settings
         assert query_for(sample, origin).instruction.casefold().count("press") == 0
         assert f" {setting.value}" in query_for(sample, origin).instruction
-
-
-def test_the_way_is_said_before_what_is_set_at_its_end(origin: Origin) -> None:
-    (sample,) = of("options-set-dark")
-    text = query_for(sample, origin).instruction.casefold()
-    assert text.index(LIST.pages["options"].title.casefold()) < text.index("dark")
 
 
 def with_transitions(page: str, *added: Mapping[str, object], **elements: Mapping[str, str]) -> AppGraph:
@@ -215,11 +194,6 @@ def test_what_leads_to_a_page_is_said_where_its_name_is_that_of_a_nearer_one(ori
     assert [sample.end for sample in found["list.visit"]] == ["options"]
 
 
-def test_a_page_with_the_name_of_the_first_one_is_never_asked_for() -> None:
-    found = samples_by_task(more_of_the_options(LIST.pages["things"].title), 0)
-    assert [sample.end for sample in found["list.visit"]] == ["options"]
-
-
 def test_what_is_entered_on_two_pages_differs_because_no_goal_counts() -> None:
     page = LIST.pages["things"]
     adding = next(each for each in page.transitions if each.by == "add").model_copy(update={"to": "more"})
@@ -235,12 +209,6 @@ def test_what_is_entered_on_two_pages_differs_because_no_goal_counts() -> None:
         ("jam", "tea"),
         ("milk", "tea"),
     ]
-
-
-def test_nothing_is_asked_for_that_needs_a_value_which_is_not_told() -> None:
-    marked = {"by": "mark", "to": "things", "after": ["add"], "shows": [{"role": "text", "text": "marked"}]}
-    graph = with_transitions("things", marked, mark={"target": "checkbox:#1", "name": "the mark"})
-    assert "list.things-mark" not in samples_by_task(graph, 0)
 
 
 @pytest.mark.parametrize(("words", "asked"), [({}, False), ({"name": "the mark"}, True), ({"does": "Ends it."}, True)])

@@ -80,11 +80,6 @@ def test_splits_share_neither_goals_nor_words(toy: WalkResult, toy_origin: Origi
     assert marked == [query.split is Split.HELDOUT_PHRASINGS for query in queries]
 
 
-def test_a_held_out_program_is_not_trained_on(toy: WalkResult, toy_origin: Origin) -> None:
-    made = made_of(toy, toy_origin, unseen=UnseenApps(("toy",)))
-    assert {query.split for query in made.queries} == {Split.HELDOUT_APPS}
-
-
 def test_dialogs_and_tabs_come_before_entries_where_queries_are_few(toy: WalkResult, toy_origin: Origin) -> None:
     queries = made_of(toy, toy_origin, PathwaySettings(most=2)).queries
     assert {query.task.partition(".")[2] for query in queries} == {EndKind.DIALOG, EndKind.TAB}

@@ -91,17 +91,6 @@ def test_a_proposal_is_a_query_without_path_and_goal(world: World, origin: Origi
     assert (request.role, request.temperature) == ("writer", 0.8)
 
 
-def test_an_environment_starts_it_and_has_no_score(world: World, origin: Origin) -> None:
-    made, _ = propose(lambda request: tasks("Order a salad"), origin, wanted=1)
-
-    async def start() -> float | None:
-        environment = SimulatedEnvironment(world, Platform.PHONE)
-        await environment.reset(made.queries[0], 0)
-        return await environment.score()
-
-    assert asyncio.run(start()) is None
-
-
 def test_the_curriculum_shows_what_people_wrote_and_how_the_agent_does(origin: Origin, known: Query) -> None:
     written = [
         HumanTask(instruction="Order me a pizza", platform=Platform.PHONE, apps=("bites",)),
@@ -230,7 +219,3 @@ def test_a_heldout_app_gets_no_tasks(origin: Origin) -> None:
     assert [failure.message for failure in made.failures] == [
         "curriculum: training must not see the app clock: it is held out"
     ]
-
-
-def test_without_a_file_to_work_on_there_are_no_tasks(origin: Origin) -> None:
-    assert propose(numbered, origin, [])[0] == NewQueries((), ())

@@ -64,20 +64,6 @@ def test_the_prompts_tell_the_path_and_the_values(order: TaskGraph) -> None:
     assert synthesis.answer_schema and "instruction" in synthesis.answer_schema
 
 
-def test_what_is_written_says_every_slot_in_the_words_of_the_text(order: TaskGraph) -> None:
-    written, model = write(honest, brief(order))
-    assert written.said == {"dish": "Pad Thai", "size": "large", "note": "no nuts"}
-    assert written.text.endswith('Order a dish: Pad Thai, large, "no nuts".')
-    assert written.phrasing.startswith("bites.order/t-writer_")
-    assert ModelWriter(model).version == "writer_synthesise-1@scripted-1"
-
-
-def test_equal_briefs_give_equal_requests(order: TaskGraph) -> None:
-    assert write(honest, brief(order, seed=3))[1].asked == write(honest, brief(order, seed=3))[1].asked
-    seeds = {write(honest, brief(order, seed=seed))[1].asked[1].seed for seed in range(5)}
-    assert len(seeds) == 5
-
-
 def test_every_manner_is_drawn_and_heldout_ones_never_for_training(order: TaskGraph) -> None:
     trained = {write(honest, brief(order, False, seed))[0].phrasing for seed in range(40)}
     heldout = {write(honest, brief(order, True, seed))[0].phrasing for seed in range(40)}
@@ -183,21 +169,6 @@ def test_a_model_that_fails_leaves_failures_with_their_reason(
         assert (failure.input_id, failure.failure_class, failure.attempts) == ("bites.order", failure_class, attempts)
         assert reason in failure.message and len(failure.message) < 1200
     assert short.message.startswith("only 0 of 5 queries")
-
-
-@pytest.mark.slow
-def test_one_task_that_fails_does_not_end_the_others(world: World, origin: Origin) -> None:
-    def answer(request: ChatRequest) -> Answer:
-        return ModelFailure("busy") if "Task: Order a dish" in _text(request) else honest(request)
-
-    made = _generate(
-        world,
-        origin,
-        answer,
-        GraphQueriesSpec(train=100, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0),
-    )
-    assert len(made.queries) == 100
-    assert {failure.message for failure in made.failures} == {"busy"}
 
 
 @pytest.mark.slow

@@ -35,19 +35,6 @@ def test_heldout_phrasings_use_heldout_templates_and_clauses(order: TaskGraph) -
         assert " size/h" in phrasing.id
 
 
-def test_a_slot_without_heldout_clauses_is_said_by_a_trained_one(order: TaskGraph) -> None:
-    spec = order.spec.model_copy(update={"heldout_clauses": {}})
-    phrasing = draw_phrasing(spec, _metadata(order, dish="Pad Thai", size="Large"), True, 0)
-    assert phrasing.clauses[0].variant.text in spec.clauses["size"]
-
-
-def test_every_way_of_saying_it_is_drawn(order: TaskGraph) -> None:
-    draws = _draws(order, False, dish="Pad Thai", size="Large", spicy=True)
-    assert {draw.template.number for draw in draws} == set(range(len(order.spec.phrasings)))
-    assert {draw.said["size"] for draw in draws} == {"large", "big"}
-    assert {tuple(clause.slot for clause in draw.clauses) for draw in draws} == {("size", "spicy"), ("spicy", "size")}
-
-
 def test_an_option_is_said_by_its_whole_clause(order: TaskGraph) -> None:
     for phrasing in _draws(order, False, dish="Pad Thai", spicy=True):
         assert phrasing.said["spicy"] == phrasing.clauses[0].words

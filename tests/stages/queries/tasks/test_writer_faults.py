@@ -9,16 +9,12 @@ import pytest
 
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.queries.tasks.honest import honest_draft
-from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.base import NewQueries
 from trajmill.stages.queries.model_writer import ModelWriter
-from trajmill.stages.queries.proposals.propose import TaskProposer, propose_tasks
-from trajmill.stages.queries.proposals.starts import StartingPoint
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
 
@@ -74,31 +70,3 @@ def test_temporary_faults_change_no_query(world: World, origin: Origin) -> None:
         assert not server.script
     assert len(sound.queries) == 32 and sound.failures == ()
     assert troubled == sound
-
-
-@pytest.mark.parametrize("fault", QUICK)
-def test_a_server_that_stays_broken_gives_failures_and_no_query(world: World, origin: Origin, fault: Fault) -> None:
-    bites = world.apps["bites"]
-    small = World({"bites": bites.model_copy(update={"tasks": {"order": bites.tasks["order"]}})}, {})
-    with running_server([FaultReply(fault, "0")] * 400, writes=writes) as server:
-        made = generate(small, origin, server, attempts=2)
-    assert made.queries == ()
-    failed = [failure for failure in made.failures if failure.input_id == "bites.order"]
-    assert {failure.failure_class for failure in failed} == {FailureClass.MODEL}
-    assert all("\n" not in failure.message and len(failure.message) < 600 for failure in failed)
-
-
-@pytest.mark.parametrize("fault", QUICK)
-def test_proposals_from_a_broken_server_are_failures(origin: Origin, fault: Fault) -> None:
-    async def run(server: FaultServer) -> NewQueries:
-        model = client(server, 1)
-        try:
-            start = StartingPoint(Platform.PHONE, ("bites",), examples=("Order me a pizza",))
-            return await propose_tasks(TaskProposer(model), [start], (), 3, 0, origin)
-        finally:
-            await model.close()
-
-    with running_server([FaultReply(fault, "0")] * 20) as server:
-        made = asyncio.run(run(server))
-    assert made.queries == ()
-    assert [failure.failure_class for failure in made.failures] == [FailureClass.MODEL]
