@@ -20,12 +20,9 @@ def test_levels_follow_pages_and_apps(pages: str, apps: int, level: int) -> None
     assert difficulty(_path(*pages), apps) == level
 
 
-def test_the_step_limit_counts_the_actions_of_typing() -> None:
+def test_the_step_limit_counts_the_actions_of_typing_and_is_capped() -> None:
     assert step_limit(_path("a", "b")) == 2 * 4 + 4
     assert step_limit(_path("a", "b", operation="type")) == 2 * 8 + 4
-
-
-def test_the_step_limit_is_capped() -> None:
     assert step_limit(_path(*"abcdefghijklmnopqrstuvwxyz")) == STEP_CAP
 
 

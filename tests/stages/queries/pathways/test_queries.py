@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
 from tests.stages.queries.samples import made_by, passes
 from trajmill.schemas.observation import Observation
@@ -17,10 +18,13 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Spl
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.spec import FaultRates
+from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.base import NewQueries, UnseenApps, WalkQueries
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps, WalkQueries
+from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.model_writer import ModelWriter
 from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
@@ -155,3 +159,26 @@ def roll_out(queries: Sequence[Query], factory: SimulatedFactory, origin: Origin
     attempts = [Attempt(query, Purpose.REFERENCE, 0, 0) for query in queries]
     asyncio.run(run_attempts(attempts, ReferenceAgent, factory, Limits(), origin, record, 2))
     return rewards
+
+
+def wish(request: ChatRequest) -> str:
+    """Says the wish of the prompt, as a question where the style is one; of one program nothing that fits."""
+    text = "\n".join(str(part) for message in request.messages for part in message.parts)
+    task = text.rpartition("\nTask: ")[2].partition("\n")[0].strip().rstrip(".")
+    asks = "ends with a question mark" in text or ("a question" in text and "not a question" not in text)
+    said = "Do something nice" if "Sizes" in task else task
+    return json.dumps({"instruction": f"Could you do this: {said}?" if asks else f"{said}."})
+
+
+def test_a_model_words_queries_and_the_grammar_those_that_it_does_not(toy: WalkResult, toy_origin: Origin) -> None:
+    async def made() -> NewQueries:
+        queries = QuerySet([ModelWriter(ScriptedModel(wish)), GrammarWriter()], toy_origin)
+        context = SourceContext(SimulatedSpec(), UnseenApps(), 0, toy_origin)
+        await queries.take(await PathwaySource(toy.pathways, [PROGRAM]).candidates(context), passes)
+        return queries.without_leaks(())
+
+    found = asyncio.run(made())
+    written = [query for query in found.queries if query.made_by.startswith("writer_synthesise")]
+    assert written and all(query.slots[0].value in query.instruction for query in written)
+    by_grammar = [query.slots[0].value for query in found.queries if query not in written]
+    assert by_grammar == ["Sizes"] and any("is lost" in failure.message for failure in found.failures)

@@ -31,7 +31,7 @@ BOUNDS = WalkBounds(depth=3, seconds=240)
 
 
 def collect(
-    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int
+    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int = 1
 ) -> tuple[WalkResult, NewQueries]:
     async def run() -> tuple[WalkResult, NewQueries]:
         try:
@@ -45,6 +45,13 @@ def collect(
             await factory.close()
 
     return asyncio.run(run())
+
+
+def desktops() -> EnvironmentFactory:
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
+    from trajmill.stages.environments.desktop.task import packaged_tasks
+
+    return LocalDesktops(packaged_tasks())
 
 
 def by_names(collected: WalkResult) -> dict[str, Pathway]:
@@ -79,14 +86,12 @@ def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origin: Ori
 
 @pytest.mark.desktop
 def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: Origin) -> None:
-    from trajmill.stages.environments.desktop.environment import LocalDesktops
     from trajmill.stages.environments.desktop.local.processes import descendants
-    from trajmill.stages.environments.desktop.task import packaged_tasks
 
     before = descendants(os.getpid())
     (program,) = read_programs(packaged_programs(), ("galculator",))
     bounds = BOUNDS.model_copy(update={"depth": 2})
-    collected, made = collect(LocalDesktops(packaged_tasks()), program, origin, bounds, 3)
+    collected, made = collect(desktops(), program, origin, bounds, 3)
     found = by_names(collected)
     assert found["File > Quit"].end_kind is EndKind.MENU_ITEM and not found["File > Quit"].pressed
     assert len(found) >= 20
@@ -101,15 +106,9 @@ def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: 
 
 @pytest.mark.desktop
 def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
-    from trajmill.stages.environments.desktop.environment import LocalDesktops
-    from trajmill.stages.environments.desktop.task import packaged_tasks
-
     (program,) = read_programs(packaged_programs(), ("pcmanfm",))
     narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 1})
-    needs = {
-        n: p.needs_selection
-        for n, p in by_names(collect_only(LocalDesktops(packaged_tasks()), program, origin, narrow)).items()
-    }
+    needs = {n: p.needs_selection for n, p in by_names(collect(desktops(), program, origin, narrow)[0]).items()}
     assert needs["Edit > Rename..."] is True and needs["Edit > Cut"] is True
     assert needs["File"] is False
 
@@ -117,13 +116,10 @@ def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
 @pytest.mark.desktop
 @pytest.mark.parametrize(("name", "own"), [("libreoffice-writer", "Form"), ("libreoffice-calc", "Sheet")])
 def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin, name: str, own: str) -> None:
-    from trajmill.stages.environments.desktop.environment import LocalDesktops
-    from trajmill.stages.environments.desktop.task import packaged_tasks
-
     (program,) = read_programs(packaged_programs(), (name,))
     program = program.model_copy(update={"selecting": ()})
     narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 2})
-    collected = collect_only(LocalDesktops(packaged_tasks()), program, origin, narrow)
+    collected = collect(desktops(), program, origin, narrow)[0]
     found = by_names(collected)
     assert [failure.message for failure in collected.failures] == []
     assert found["File > New"].end_kind is EndKind.MENU
@@ -133,15 +129,3 @@ def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin, name: str
     assert found["Edit > Undo"].end_kind is EndKind.MENU_ITEM
     start = collected.screens[found["File"].steps[0].screen_id]
     assert own in {element.text for element in start.elements or () if element.role == "menu"}
-
-
-def collect_only(
-    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds
-) -> WalkResult:
-    async def run() -> WalkResult:
-        try:
-            return await collect_pathways(factory, program, bounds, origin)
-        finally:
-            await factory.close()
-
-    return asyncio.run(run())

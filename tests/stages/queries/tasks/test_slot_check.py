@@ -41,63 +41,34 @@ def test_an_instruction_that_says_all_of_it_is_let_through(order: TaskGraph, tex
     assert _large_pad_thai(order, text) == ()
 
 
+RIGHT = 'Order 2 large Pad Thai, extra spicy, note "ring twice".'
+
+
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("right", "wrong", "problem"),
     [
-        ("", "it is empty"),
-        ("Pad Thai " * 50, "it has 450 characters; at most 400 are allowed"),
+        (RIGHT, "", "it is empty"),
+        (RIGHT, "Pad Thai " * 50, "it has 450 characters; at most 400 are allowed"),
+        ("large ", "", 'size is lost: say "large" or "big" or "Large"'),
+        ("large", "small", 'size is changed: "small" is another value; say "large" or "big" or "Large"'),
+        ("Thai", "Thai Deluxe", 'the name "Deluxe" is invented: the task does not have it'),
+        ("spicy", "spicy, for Anna's party", 'the name "Anna\'s" is invented: the task does not have it'),
+        ("spicy", "spicy, for 19:30", 'the number "19:30" is invented: the task does not have it'),
+        ("Thai", "Thai for three people", 'the number "three" is invented: the task does not have it'),
+        ("Thai", "Thai for tomorrow", 'the time "tomorrow" is invented: the task does not have it'),
+        ("Thai", "Thai to the office", 'place is not to be told, so "office" must not stand there'),
+        ("extra", "not extra", 'spicy is changed: "not" denies it, but it is wanted'),
         (
-            'Order 2 Pad Thai, extra spicy, note "ring twice".',
-            'size is lost: say "large" or "big" or "Large"',
-        ),
-        (
-            'Order 2 small Pad Thai, extra spicy, note "ring twice".',
-            'size is changed: "small" is another value; say "large" or "big" or "Large"',
-        ),
-        (
-            'Order 2 large Pad Thai Deluxe, extra spicy, note "ring twice".',
-            'the name "Deluxe" is invented: the task does not have it',
-        ),
-        (
-            'Order 2 large Pad Thai, extra spicy, for Anna\'s party, note "ring twice".',
-            'the name "Anna\'s" is invented: the task does not have it',
-        ),
-        (
-            'Order 2 large Pad Thai, extra spicy, for 19:30, note "ring twice".',
-            'the number "19:30" is invented: the task does not have it',
-        ),
-        (
-            'Order 2 large Pad Thai for three people, extra spicy, note "ring twice".',
-            'the number "three" is invented: the task does not have it',
-        ),
-        (
-            'Order 2 large Pad Thai for tomorrow, extra spicy, note "ring twice".',
-            'the time "tomorrow" is invented: the task does not have it',
-        ),
-        (
-            'Order 2 large Pad Thai to the office, extra spicy, note "ring twice".',
-            'place is not to be told, so "office" must not stand there',
-        ),
-        (
-            'Order 2 large Pad Thai, not extra spicy, note "ring twice".',
-            'spicy is changed: "not" denies it, but it is wanted',
-        ),
-        (
-            'Order 2 large Pad Thai, extra spicy, note "ring twice and wait".',
+            "twice",
+            "twice and wait",
             '"ring twice and wait" stands in quotes, but the task does not have exactly these words',
         ),
-        (
-            "Order 2 large Pad Thai, extra spicy, and tell them to ring twice.",
-            'note must stand in double quotes, nothing else with it: "ring twice"',
-        ),
-        (
-            'Order 2 large Beef Ramen and Pad Thai, extra spicy, note "ring twice".',
-            'dish is changed: "Beef Ramen" is another value; say "Pad Thai"',
-        ),
+        ('"ring twice"', "ring twice", 'note must stand in double quotes, nothing else with it: "ring twice"'),
+        ("Pad", "Beef Ramen and Pad", 'dish is changed: "Beef Ramen" is another value; say "Pad Thai"'),
     ],
 )
-def test_lost_invented_or_changed_slots_are_named(order: TaskGraph, text: str, problem: str) -> None:
-    assert problem in _large_pad_thai(order, text)
+def test_lost_invented_or_changed_slots_are_named(order: TaskGraph, right: str, wrong: str, problem: str) -> None:
+    assert problem in _large_pad_thai(order, RIGHT.replace(right, wrong))
 
 
 def test_the_words_of_a_slot_are_those_of_the_text(order: TaskGraph) -> None:
