@@ -18,7 +18,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.derive.spec import RLSpec
-from trajmill.stages.export.formats.rl import RLStepExample
+from trajmill.stages.export.formats.steps import RLStepExample
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows

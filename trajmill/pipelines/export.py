@@ -25,8 +25,14 @@ from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
-from trajmill.stages.export.formats.rl import RLStepExample, rl_step_example
-from trajmill.stages.export.formats.steps import LeftOutStep, ReleasedStep, StepExample, step_example
+from trajmill.stages.export.formats.steps import (
+    LeftOutStep,
+    ReleasedStep,
+    RLStepExample,
+    StepExample,
+    rl_step_example,
+    step_example,
+)
 from trajmill.stages.export.selection import has_rows_of, released_rows
 from trajmill.stages.export.sft import SFT_FILE, SftExporter
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder

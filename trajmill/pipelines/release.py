@@ -29,13 +29,12 @@ from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
 from trajmill.stages.derive.rl_steps import compares_members
-from trajmill.stages.export.base import ExportedFile
 from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, dataset_card
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import write_selection
-from trajmill.stages.export.write import RowsWritten, export_release
+from trajmill.stages.export.write import ExportedFile, RowsWritten, export_release
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
 from trajmill.warehouse.read import read_batches, read_table

@@ -17,11 +17,9 @@ import pyarrow.parquet as pq
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.stages.export.base import ExportedFile
 from trajmill.stages.export.exporter import Exporter
-from trajmill.stages.export.screens import SCREENS_FILE
 from trajmill.stages.export.selection import SelectedRow
-from trajmill.stages.export.write import RowsWritten, export_release
+from trajmill.stages.export.write import SCREENS_FILE, ExportedFile, RowsWritten, export_release
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import named_shards, read_release, release_names
 from trajmill.warehouse.screens import WarehouseScreens

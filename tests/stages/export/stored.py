@@ -20,9 +20,9 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.screen import tree_column
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.export.base import ExportedFile, ReleaseScreenReader
 from trajmill.stages.export.exporter import exporter_spec
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.images import ReleaseScreenReader
+from trajmill.stages.export.write import ExportedFile, export_release
 
 EXPORTERS = [exporter_spec(kind) for kind in ("trl", "verl")]
 
@@ -48,9 +48,6 @@ class StoredScreens:
 
     def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
-
-    def column(self, screen_ids: Sequence[str]) -> pa.DictionaryArray:
-        return pa.array([self.image(screen_id) for screen_id in screen_ids], pa.binary()).dictionary_encode()
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         heading = UIElement("heading", screen_id, Box(0, 0, 100, 40), ("title",))

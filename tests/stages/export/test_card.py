@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, rl_rows, write_release
-from trajmill.stages.export.base import ExportedFile
 from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, dataset_card
+from trajmill.stages.export.write import ExportedFile
 
 CONTENTS = CardContents(
     name="round-003",

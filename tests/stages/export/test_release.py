@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -15,11 +14,22 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.columns import IMAGES, with_features
-from trajmill.stages.export.image_cache import GROUP_BYTES, GROUP_ROWS, ImageCache
+from trajmill.stages.export.images import ImageCache, row_groups
 from trajmill.stages.export.rl import RL_FILE, RL_SCHEMA
-from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA, screen_batches
-from trajmill.stages.export.sft import SFT_FILE, SFT_SCHEMA, SftExporter
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.sft import SFT_FILE, SFT_SCHEMA
+from trajmill.stages.export.write import GROUP, SCREENS_FILE, SCREENS_SCHEMA, export_release, screen_batches
+
+
+class MadeScreens(StoredScreens):
+    """Images that a function makes of the ids of their screens."""
+
+    def __init__(self, make: Callable[[str], bytes]) -> None:
+        super().__init__()
+        self._make = make
+
+    def image(self, screen_id: str) -> bytes:
+        self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
+        return self._make(screen_id)
 
 
 @pytest.fixture
@@ -100,55 +110,46 @@ def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> 
         assert pq.ParquetFile(tmp_path / "a" / file.path).metadata.num_rows == file.rows
 
 
-class SizedScreens(StoredScreens):
-    """Images that have as many bytes as their ids say."""
-
-    def image(self, screen_id: str) -> bytes:
-        return bytes(int(screen_id))
-
-
 @pytest.mark.parametrize("rows", [1, 700, 5000])
 def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
-    third = str(GROUP_BYTES // 3)
-    shown = [["1"]] * (GROUP_ROWS + 2) + [[third]] * 4 + [[str(GROUP_BYTES + 1)], [third, third], [], ["5"]]
+    """An image has as many bytes as its id says."""
+    third = str(GROUP.repeated // 3)
+    shown = [["1"]] * (GROUP.rows + 2) + [[third]] * 4 + [[str(GROUP.repeated + 1)], [third, third], [], ["5"]]
     numbers = pa.array(range(len(shown)), pa.int64())
     table = pa.table({"number": numbers, "screen_ids": pa.array(shown, pa.list_(pa.string()))})
+    screens = MadeScreens(lambda screen_id: bytes(int(screen_id)))
     with TemporaryFile() as file:
-        cache = ImageCache(file, SizedScreens())
-        cache.add(screen for row in shown for screen in row)
-        groups = list(cache.groups(table.to_batches(max_chunksize=rows)))
-    assert [group.num_rows for group in groups] == [GROUP_ROWS, 4, 2, 1, 3]
-    assert [number for group in groups for number in group["number"].to_pylist()] == list(range(len(shown)))
+        groups = list(row_groups(table.to_batches(max_chunksize=rows), ImageCache(file, screens), GROUP))
+    assert [group.rows.num_rows for group in groups] == [GROUP.rows, 4, 2, 1, 3]
+    assert [number for group in groups for number in group.rows["number"].to_pylist()] == list(range(len(shown)))
+    assert [group.bytes for group in groups] == [1, int(third) + 1, int(third), GROUP.repeated + 1, int(third) + 5]
+
+
+def test_images_are_read_once_and_some_rows_ahead() -> None:
+    ids = pa.array([[f"s{row % 7000}"] for row in range(9000)], pa.list_(pa.string()))
+    batches = pa.table({"screen_ids": ids}).to_batches(max_chunksize=3000)
+    screens = MadeScreens(str.encode)
+    with TemporaryFile() as file:
+        cache = ImageCache(file, screens)
+        groups = row_groups(batches, cache, GROUP)
+        assert screens.reads == {}
+        assert next(groups).rows.num_rows == GROUP.rows and len(screens.reads) == 3000
+        assert GROUP.rows + sum(group.rows.num_rows for group in groups) == 9000
+        assert cache.screen_ids() == sorted(screens.reads) and set(screens.reads.values()) == {1}
+        assert cache.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
+        with pytest.raises(KeyError):
+            cache.column(["unseen"])
 
 
 def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:
-    class Grey(StoredScreens):
-        def image(self, screen_id: str) -> bytes:
-            return png("s0")
-
     table = examples([40])
-    file, _, _ = write_release(tmp_path, table.to_batches(), [], Grey())
+    file, _, _ = write_release(tmp_path, table.to_batches(), [], MadeScreens(lambda screen_id: png("s0")))
     assert table.num_rows * len(png("s0")) > 2 * len(png("s0")) + file.bytes // 2
     images = pq.read_table(tmp_path / SFT_FILE)["images"].to_pylist()
     assert images == [[{"bytes": png("s0"), "path": None}]] * table.num_rows
     footer = pq.read_metadata(tmp_path / SFT_FILE).row_group(0)
     column = next(footer.column(i) for i in range(footer.num_columns) if "bytes" in footer.column(i).path_in_schema)
     assert column.total_compressed_size < 2 * len(png("s0"))
-
-
-@pytest.mark.slow
-def test_export_is_a_stream(tmp_path: Path) -> None:
-    batch = examples([62]).to_batches()[0]
-    taken = 0
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        nonlocal taken
-        while True:
-            taken += 1
-            yield batch
-
-    next(SftExporter().batches(batches()))
-    assert taken == 1
 
 
 def test_an_image_is_taken_from_the_store_once_and_stored_once_per_row_group(tmp_path: Path) -> None:
@@ -162,47 +163,13 @@ def test_an_image_is_taken_from_the_store_once_and_stored_once_per_row_group(tmp
     assert sorted(p.name for p in (tmp_path / "many").iterdir()) == ["screens.parquet", "trl", "verl"]
 
 
-class NamedScreens(StoredScreens):
-    """Images that are the ids of their screens."""
-
-    def image(self, screen_id: str) -> bytes:
-        self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
-        return screen_id.encode()
-
-
-def test_images_are_laid_in_some_rows_ahead_of_the_rows_that_show_them() -> None:
-    ids = pa.array([[f"s{row % 7000}"] for row in range(9000)], pa.list_(pa.string()))
-    batches = pa.table({"screens": ids}).to_batches(max_chunksize=3000)
-    screens = NamedScreens()
-    with TemporaryFile() as file:
-        cache = ImageCache(file, screens)
-        ahead = cache.ahead_of(batches)
-        assert screens.reads == {}
-        assert next(ahead).num_rows == GROUP_ROWS
-        assert len(screens.reads) == 3000
-        assert GROUP_ROWS + sum(batch.num_rows for batch in ahead) == 9000
-        assert cache.screen_ids() == sorted(screens.reads) and len(screens.reads) == 7000
-        assert set(screens.reads.values()) == {1}
-        assert cache.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
-        with pytest.raises(KeyError):
-            cache.column(["unseen"])
-
-
-def test_a_row_whose_placeholders_do_not_match_is_refused_by_name(tmp_path: Path) -> None:
-    table = examples([3])
+def test_a_bad_row_is_named_and_leaves_the_old_file_alone(release: Path) -> None:
+    before, table = (release / SFT_FILE).read_bytes(), examples([3])
     rows = table.to_pylist()
     rows[1]["screens"] = ["s1", "s2"]
-    bad = pa.Table.from_pylist(rows, table.schema)
     with pytest.raises(BadInputError, match=f"{rows[1]['example_id']}: 2 screens"):
-        write_release(tmp_path, bad.to_batches(), [], StoredScreens())
-    assert not (tmp_path / SFT_FILE).exists()
-
-
-def test_a_missing_screen_leaves_the_old_file_alone(release: Path) -> None:
-    before = (release / SFT_FILE).read_bytes()
-    table = examples([3])
-    rows = table.to_pylist()
-    rows[2]["screens"] = ["missing"]
+        write_release(release, pa.Table.from_pylist(rows, table.schema).to_batches(), [], StoredScreens())
+    rows[1]["screens"] = ["missing"]
     with pytest.raises(KeyError):
         write_release(release, pa.Table.from_pylist(rows, table.schema).to_batches(), [], StoredScreens())
     assert (release / SFT_FILE).read_bytes() == before
@@ -222,17 +189,6 @@ def test_the_datasets_library_reads_it_and_decodes_the_images(
             (image,) = row["images"]
             assert image.size == ((1280, 720) if screen.startswith("d") else (720, 1280))
             image.load()
-    blocks = [
-        b
-        for row in load_dataset(
-            "parquet", data_files=str(release / SFT_FILE), split="train", cache_dir=str(tmp_path / "cache")
-        ).remove_columns("images")
-        for m in row["prompt"] + row["completion"]
-        for b in m["content"]
-    ]
-    assert {tuple(block) for block in blocks} == {("type", "text")}
-    assert all(value is not None for block in blocks for value in block.values())
-    assert os.environ["HF_HUB_OFFLINE"] == "1"
 
 
 def test_a_screen_without_a_tree_has_no_elements() -> None:

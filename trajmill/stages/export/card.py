@@ -1,18 +1,22 @@
-"""Writes the dataset card of a release (README.md): contents, origin, how to load it."""
+"""The dataset card of a release (README.md): contents, origin, how to load it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import yaml
 
-from trajmill.stages.export.base import ExportedFile
+from trajmill.stages.derive.collected import TEMPLATE, writes_templates
 from trajmill.stages.export.exporter import Exporter
-from trajmill.stages.export.screens import SCREENS_FILE, SCREENS_SCHEMA
 from trajmill.stages.export.selection import SELECTION_FILE
-from trajmill.stages.export.words import words_of
+from trajmill.stages.export.write import SCREENS_FILE, SCREENS_SCHEMA, ExportedFile
+
+TEMPLATES: Final = "filled into templates"
+MODELS: Final = "a model's"
+IMPORTED: Final = "a data set's"
+NO_WORDS: Final = "none, the call alone"
 
 
 class DroppedRows(NamedTuple):
@@ -67,7 +71,7 @@ class CardContents(NamedTuple):
     authors: Sequence[AuthoredRows] = ()
     """Who wrote what is learned."""
     notes: Sequence[str] = ()
-    """Sentences that say what else is missing, and why."""
+    """Sentences that name what else is missing, and why."""
 
 
 class _Config(NamedTuple):
@@ -77,13 +81,14 @@ class _Config(NamedTuple):
     file: str
     """Path of its file, within the release or within each of the release's shards."""
     schema: pa.Schema
-    what: str
+    row_is: str
     parts: Sequence[ExportedFile]
-    left_out: Mapping[str, Sequence[str]] = {}
-    rows: int = 0
+    left_out: LeftOutRows
 
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts) - self.left_out.rows
 
-_SCREEN_IS = "the accessibility tree of one screen, without pixels; each shard has those that its rows show"
 
 _HOW_MADE = """\
 An agent attempted generated queries in GUI environments. A step critic labelled every action and two channels judged
@@ -102,7 +107,6 @@ _SHARED = (
     "in this release; `loss_weight` in a shard is what it counted before tasks were weighed. `trajmill export` makes a "
     "folder that needs nothing else."
 )
-_PLACEHOLDERS = "The placeholder dialects of the files do not mix."
 
 
 def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: Iterable[ExportedFile]) -> str:
@@ -113,7 +117,26 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
         exporters: the formats.
         files: with paths relative to the release; those of its shards end with the path of their format's file.
     """
-    configs = [config for config in _configs(contents, exporters, list(files)) if config.rows]
+    written = list(files)
+    screens = "the accessibility tree of one screen, without pixels; each shard has those that its rows show"
+    described = [(each.name, each.file, each.schema, each.row_is) for each in exporters]
+    configs = [
+        _Config(name, file, schema, row_is, parts, contents.left_out.get(name, LeftOutRows()))
+        for name, file, schema, row_is in (*described, ("screens", SCREENS_FILE, SCREENS_SCHEMA, screens))
+        if (parts := [each for each in written if each.path == file or each.path.endswith(f"/{file}")])
+    ]
+    configs = [config for config in configs if config.rows]
+    lineage = [("code", contents.code_version), ("policy", contents.policy), ("judge", contents.judge)]
+    tables = [(f"table `{name}`", version) for name, version in sorted(contents.tables.items())]
+    authors = [
+        (each.configuration, each.variant, each.author, words_of(*each[:3]), each.rows) for each in contents.authors
+    ]
+    authored = markdown_table(("configuration", "sort", "written by", "words", "rows"), authors)
+    columns = [
+        f"`{config.name}`\n\n"
+        + markdown_table(("column", "type"), [(f"`{field.name}`", f"`{field.type}`") for field in config.schema])
+        for config in configs
+    ]
     sections = [
         _front_matter(contents, configs),
         f"# {markdown_cell(contents.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
@@ -122,77 +145,45 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
         _files(configs),
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,
-        *_who_wrote_it(contents.authors),
+        *(["## Who wrote what is learned\n\n" + authored] if authors else []),
         "\n\n".join(["## What was left out", *contents.notes, markdown_table(("reason", "rows"), contents.dropped)]),
-        "## Lineage\n\n" + markdown_table(("what", "version"), _lineage(contents)),
-        "## Columns\n\n" + "\n\n".join(_columns(config) for config in configs),
-        "## For trainers\n\n" + "\n".join([*(each.advice for each in exporters), _PLACEHOLDERS]),
+        "## Lineage\n\n" + markdown_table(("what", "version"), [*lineage, *tables]),
+        "## Columns\n\n" + "\n\n".join(columns),
+        "\n".join(
+            [
+                "## For trainers\n",
+                *(each.advice for each in exporters),
+                "The placeholder dialects of the files do not mix.",
+            ]
+        ),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _configs(contents: CardContents, exporters: Sequence[Exporter], files: Sequence[ExportedFile]) -> Iterator[_Config]:
-    for each in exporters:
-        parts = _parts(each.file, files)
-        rows = sum(part.rows for part in parts)
-        if each.table == "examples":
-            left_out = contents.left_out.get(each.name, LeftOutRows())
-            rows -= left_out.rows
-            yield _Config(each.name, each.file, each.schema, each.row_is, parts, left_out.values, rows)
-        else:
-            yield _Config(each.name, each.file, each.schema, each.row_is, parts, rows=rows)
-    parts = _parts(SCREENS_FILE, files)
-    rows = sum(part.rows for part in parts)
-    yield _Config("screens", SCREENS_FILE, SCREENS_SCHEMA, _SCREEN_IS, parts, rows=rows)
-
-
-def _parts(file: str, files: Sequence[ExportedFile]) -> list[ExportedFile]:
-    return [each for each in files if each.path == file or each.path.endswith(f"/{file}")]
-
-
 def _front_matter(contents: CardContents, configs: Sequence[_Config]) -> str:
-    values = {
-        "size_categories": [_size_category(max((config.rows for config in configs), default=0))],
-        "configs": [
-            {"config_name": config.name, "data_files": [{"split": "train", "path": _paths(config)}]}
-            | ({"filters": _filters(config)} if config.left_out else {})
-            | ({"default": True} if config is configs[0] else {})
-            for config in configs
-        ],
-    }
-    return front_matter(contents.name, contents.licence, values)
-
-
-def _paths(config: _Config) -> str | list[str]:
-    paths = [part.path for part in config.parts]
-    return paths[0] if len(paths) == 1 else paths
-
-
-def _filters(config: _Config) -> list[list[object]]:
-    """What `load_dataset` takes as `filters`: all conditions hold for a row that is loaded."""
-    return [[column, "not in", list(values)] for column, values in config.left_out.items()]
-
-
-def _size_category(rows: int) -> str:
-    """The size category of the Hugging Face Hub for a number of rows."""
-    for limit, name in ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M")):
-        if rows < limit:
-            return name
-    return "n>1M"
+    most = max((config.rows for config in configs), default=0)
+    limits = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+    entries: list[dict[str, object]] = []
+    for config in configs:
+        paths = [part.path for part in config.parts]
+        data_files = [{"split": "train", "path": paths[0] if len(paths) == 1 else paths}]
+        entry: dict[str, object] = {"config_name": config.name, "data_files": data_files}
+        if config.left_out.values:
+            # What `load_dataset` takes as `filters`: all conditions hold for a row that is loaded.
+            values = config.left_out.values.items()
+            entry["filters"] = [[column, "not in", list(left_out)] for column, left_out in values]
+        entries.append(entry if entries else entry | {"default": True})
+    size = next((name for limit, name in limits if most < limit), "n>1M")
+    return front_matter(contents.name, contents.licence, {"size_categories": [size], "configs": entries})
 
 
 def _files(configs: Sequence[_Config]) -> str:
-    rows = [
-        (config.name, _place(config), config.rows, sum(part.bytes for part in config.parts), config.what)
-        for config in configs
-    ]
+    rows = []
+    for config in configs:
+        parts = config.parts
+        place = f"`{parts[0].path}`" if len(parts) == 1 else f"`{config.file}` of {len(parts)} shards"
+        rows.append((config.name, place, config.rows, sum(part.bytes for part in parts), config.row_is))
     return "## Files\n\n" + markdown_table(("configuration", "file", "rows", "bytes", "one row is"), rows)
-
-
-def _place(config: _Config) -> str:
-    if len(config.parts) == 1:
-        return f"`{config.parts[0].path}`"
-    return f"`{config.file}` of {len(config.parts)} shards"
 
 
 def _loading(configs: Sequence[_Config]) -> str:
@@ -203,35 +194,19 @@ def _loading(configs: Sequence[_Config]) -> str:
     return text
 
 
-def _who_wrote_it(authors: Sequence[AuthoredRows]) -> Iterator[str]:
-    if authors:
-        rows = [
-            (
-                each.configuration,
-                each.variant,
-                each.author,
-                words_of(each.configuration, each.variant, each.author),
-                each.rows,
-            )
-            for each in authors
-        ]
-        head = ("configuration", "sort", "written by", "words", "rows")
-        yield "## Who wrote what is learned\n\n" + markdown_table(head, rows)
+def words_of(kind: str, variant: str, author: str) -> str:
+    """Return who wrote what the rows of a variant teach: `TEMPLATES`, `MODELS`, `IMPORTED` or `NO_WORDS`.
 
-
-def _lineage(contents: CardContents) -> list[tuple[str, object]]:
-    rows: list[tuple[str, object]] = [
-        ("code", contents.code_version),
-        ("policy", contents.policy),
-        ("judge", contents.judge),
-    ]
-    return rows + [(f"table `{name}`", version) for name, version in sorted(contents.tables.items())]
-
-
-def _columns(config: _Config) -> str:
-    return f"`{config.name}`\n\n" + markdown_table(
-        ("column", "type"), [(f"`{f.name}`", f"`{f.type}`") for f in config.schema]
-    )
+    Args:
+        kind: a derived kind, or `sft`.
+        variant: the sort within the kind; empty without one.
+        author: the version of a policy, of a model or of an import, or `template`.
+    """
+    if (kind, variant) == ("action_semantics", "action"):
+        return NO_WORDS
+    if author == TEMPLATE or writes_templates(author):
+        return TEMPLATES
+    return IMPORTED if author.startswith("import.") else MODELS
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -1,7 +1,6 @@
-"""Checks an exported release; nothing else opens its images.
+"""Checks an exported release: the rows by their exporters, and that images open with their stored size.
 
-It parses each completion and compares it with the stored action, and compares the number of placeholders with the
-number of images. No row may contain guidance or belong to a held-out split.
+No row may contain guidance or belong to a held-out split.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from PIL import Image
 
 from trajmill.schemas.geometry import Size
 from trajmill.stages.export.exporter import Exporter
-from trajmill.stages.export.screens import SCREENS_FILE
+from trajmill.stages.export.write import SCREENS_FILE
 
 _ROWS_AT_ONCE = 64
 
@@ -51,8 +50,7 @@ def check_release(
     Args:
         directory: the release's folder.
         exporters: those that wrote it.
-        guidance: the hints that were given, by trajectory id; a row of that trajectory must not contain any of their
-            lines.
+        guidance: the hints that were given, by trajectory id; no row of that trajectory may contain one of their lines.
         images_every: open the image of every n-th distinct screen; 1 opens all.
         groups_every: read every n-th row group of a file, from the first; 1 reads all.
 
@@ -60,56 +58,40 @@ def check_release(
         OSError: a file is missing or not readable.
         pyarrow.ArrowInvalid: a file is no Parquet file.
     """
-    screens = _Images(_sizes(directory), images_every)
+    table = pq.read_table(directory / SCREENS_FILE, columns=["screen_id", "width", "height"])
+    columns = (column.to_pylist() for column in table.columns)
+    sizes = {screen_id: Size(width, height) for screen_id, width, height in zip(*columns, strict=True)}
+    seen: set[str] = set()
+    opened = 0
     problems: list[RowProblem] = []
     counts: dict[str, int] = {}
     for exporter in exporters:
         counts[exporter.file] = 0
         for row in _rows(directory / exporter.file, groups_every):
             counts[exporter.file] += 1
-            hints = guidance.get(row["trajectory_id"], "")
-            found = [*exporter.problems(row, screens.sizes, hints), *screens.problems(row)]
+            found = list(exporter.problems(row, sizes, guidance.get(row["trajectory_id"], "")))
+            if len(row["images"]) != len(row["screen_ids"]):
+                found.append(f"{len(row['images'])} images of {len(row['screen_ids'])} screens")
+            for screen_id, image in zip(row["screen_ids"], row["images"], strict=False):
+                if screen_id not in seen:
+                    seen.add(screen_id)
+                    if len(seen) % images_every == 0:
+                        opened += 1
+                        found += _image_problems(screen_id, image["bytes"], sizes.get(screen_id))
             problems.extend(RowProblem(exporter.file, row[exporter.row_id], what) for what in found)
-    return ReleaseCheck(counts, screens.opened, tuple(problems))
+    return ReleaseCheck(counts, opened, tuple(problems))
 
 
-class _Images:
-    """Opens images, each distinct screen at most once."""
-
-    def __init__(self, sizes: Mapping[str, Size], every: int) -> None:
-        self.sizes = sizes
-        self.opened = 0
-        self._seen: set[str] = set()
-        self._every = every
-
-    def problems(self, row: Mapping[str, Any]) -> Iterator[str]:
-        """The mistakes in the images of one row."""
-        if len(row["images"]) != len(row["screen_ids"]):
-            yield f"{len(row['images'])} images of {len(row['screen_ids'])} screens"
-        for screen_id, image in zip(row["screen_ids"], row["images"], strict=False):
-            if screen_id not in self._seen:
-                self._seen.add(screen_id)
-                if len(self._seen) % self._every == 0:
-                    yield from self._open(screen_id, image["bytes"])
-
-    def _open(self, screen_id: str, data: bytes) -> Iterator[str]:
-        self.opened += 1
-        size = self.sizes.get(screen_id)
-        try:
-            with Image.open(io.BytesIO(data)) as image:
-                image.load()
-                found = Size(*image.size)
-        except (OSError, ValueError, SyntaxError) as error:
-            yield f"the image of screen {screen_id} does not open: {error}"
-            return
-        if found != size:
-            yield f"the image of screen {screen_id} is {found}, {SCREENS_FILE} says {size}"
-
-
-def _sizes(directory: Path) -> dict[str, Size]:
-    table = pq.read_table(directory / SCREENS_FILE, columns=["screen_id", "width", "height"])
-    columns = (column.to_pylist() for column in table.columns)
-    return {screen_id: Size(width, height) for screen_id, width, height in zip(*columns, strict=True)}
+def _image_problems(screen_id: str, data: bytes, size: Size | None) -> Iterator[str]:
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            image.load()
+            found = Size(*image.size)
+    except (OSError, ValueError, SyntaxError) as error:
+        yield f"the image of screen {screen_id} does not open: {error}"
+        return
+    if found != size:
+        yield f"the image of screen {screen_id} is {found}, {SCREENS_FILE} says {size}"
 
 
 def _rows(path: Path, groups_every: int) -> Iterator[dict[str, Any]]:

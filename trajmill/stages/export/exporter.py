@@ -1,4 +1,4 @@
-"""The protocol of a release's files: which rows of a table they have, in which columns, and what may be wrong."""
+"""A format of a release: the rows of one table that it takes, its columns, and the check of a row."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Exporter(Spec):
 
 
 def exporter_spec(kind: str) -> Exporter:
-    """Return a format of a release's rows with its defaults.
+    """Return a release format with its defaults.
 
     Raises:
         BadInputError: there is no such format, and the nearest one is named; or it is no exporter.

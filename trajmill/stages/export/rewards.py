@@ -30,29 +30,22 @@ class ReplyScore(NamedTuple):
     type: float
     """1 for an action of the target's type."""
     parameters: float
-    """1 if the parameters are right too, as `ActionMatch` says."""
+    """1 if the parameters are right too, by `ActionMatch`."""
     closeness: float
-    """How close the parameters are, as `ActionMatch` says."""
-
-
-_NOTHING = ReplyScore(0.0, 0.0, 0.0, 0.0)
+    """How close the parameters are, by `ActionMatch`."""
 
 
 def score_reply(text: str, target: str) -> ReplyScore:
-    """Compare a reply with a target.
-
-    Args:
-        text: what the model wrote.
-        target: JSON of a `ReplyTarget`, as the column `target` holds it.
+    """Compare a reply with a target, given as JSON of a `ReplyTarget`.
 
     Raises:
         pydantic.ValidationError: `target` is no `ReplyTarget`.
     """
-    wanted = _target(target)
-    read = family_named(wanted.family).dialect(wanted.platform).parse(text, wanted.frame())
-    if not isinstance(read, Reply) or read.slip:
-        return _NOTHING
-    match = match_action(read.action, RightAction(wanted.action, wanted.box, wanted.screen))
+    right = _target(target)
+    parsed = family_named(right.family).dialect(right.platform).parse(text, right.frame())
+    if not isinstance(parsed, Reply) or parsed.slip:
+        return ReplyScore(0.0, 0.0, 0.0, 0.0)
+    match = match_action(parsed.action, RightAction(right.action, right.box, right.screen))
     return ReplyScore(1.0, float(match.type), float(match.parameters), match.closeness)
 
 
@@ -77,26 +70,17 @@ RULES: Final = {"ces": ces_reward, "coda": coda_reward, "action": action_reward}
 
 def ces_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
     """`ces_reward` of each completion, as TRL calls it."""
-    return [
-        ces_reward(score_reply(_text_of_completion(one), wanted))
-        for one, wanted in zip(completions, target, strict=True)
-    ]
+    return [ces_reward(score) for score in _scores(completions, target)]
 
 
 def coda_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
     """`coda_reward` of each completion, as TRL calls it."""
-    return [
-        coda_reward(score_reply(_text_of_completion(one), wanted))
-        for one, wanted in zip(completions, target, strict=True)
-    ]
+    return [coda_reward(score) for score in _scores(completions, target)]
 
 
 def action_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
     """`action_reward` of each completion, as TRL calls it."""
-    return [
-        action_reward(score_reply(_text_of_completion(one), wanted))
-        for one, wanted in zip(completions, target, strict=True)
-    ]
+    return [action_reward(score) for score in _scores(completions, target)]
 
 
 def compute_score(
@@ -107,7 +91,7 @@ def compute_score(
     rule: str = "ces",
     **others: object,
 ) -> dict[str, float]:
-    """The reward of one reply and its parts, as verl calls it.
+    """Return the reward of one reply and its parts, as verl calls it.
 
     Raises:
         ValueError: there is no such rule.
@@ -124,12 +108,11 @@ def _target(text: str) -> ReplyTarget:
     return ReplyTarget.model_validate_json(text)
 
 
-def _text_of_completion(completion: Any) -> str:
-    """The text of a completion: TRL passes a string, or messages whose content is a string or blocks."""
-    if isinstance(completion, str):
-        return completion
-    contents = [message["content"] for message in completion]
-    return "".join(
-        content if isinstance(content, str) else "".join(block.get("text") or "" for block in content)
-        for content in contents
-    )
+def _scores(completions: Sequence[Any], targets: Sequence[str]) -> list[ReplyScore]:
+    """Score completions: TRL passes strings, or messages whose content is a string or blocks."""
+    scores = []
+    for completion, target in zip(completions, targets, strict=True):
+        contents = [completion] if isinstance(completion, str) else [message["content"] for message in completion]
+        texts = (c if isinstance(c, str) else "".join(block.get("text") or "" for block in c) for c in contents)
+        scores.append(score_reply("".join(texts), target))
+    return scores

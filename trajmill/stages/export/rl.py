@@ -1,4 +1,4 @@
-"""Writes trajectory-level RL rows for verl: string prompts with `<image>`, images as bytes, rewards and advantages.
+"""Trajectory-level RL rows of a release: prompts as verl writes them, with stored replies, rewards and advantages.
 
 verl's own trainers sample replies themselves. A trainer that updates on stored ones (paper 3.1.2) reads `response`, its
 tokens and log probabilities, `advantage` and `step_weight`.
@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,25 +17,16 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.stages.export.columns import (
-    IMAGES,
-    STRING_MESSAGES,
-    check_placeholders,
-    placeholders,
-    with_features,
-    without_images,
-)
+from trajmill.stages.export.columns import IMAGES, with_features, without_images
 from trajmill.stages.export.exporter import Exporter
+from trajmill.stages.export.messages import STRING_MESSAGES, check_placeholders
 from trajmill.stages.guidance.strip import quotes_guidance
 
 RL_FILE: Final = "verl/rl.parquet"
 """Path of the file within a release."""
 
-DATA_SOURCE = "trajmill/end_to_end"
-ABILITY = "gui"
-
-_REWARD_MODEL = pa.struct([("style", pa.string()), ("ground_truth", pa.string())])
-_EXTRA_INFO = pa.struct(
+REWARD_MODEL: Final = pa.struct([("style", pa.string()), ("ground_truth", pa.string())])
+_EXTRA_INFO: Final = pa.struct(
     [
         ("split", pa.string()),
         ("index", pa.int64()),
@@ -61,7 +51,7 @@ RL_SCHEMA = with_features(
             ("prompt", STRING_MESSAGES),
             ("images", IMAGES),
             ("ability", pa.string()),
-            ("reward_model", _REWARD_MODEL),
+            ("reward_model", REWARD_MODEL),
             ("extra_info", _EXTRA_INFO),
             ("screen_ids", pa.list_(pa.string())),
             *((name, arrow_schema("rl_steps").field(name).type) for name in OURS),
@@ -78,48 +68,42 @@ class RLExporter(Exporter):
     kind: Literal["verl"] = "verl"
     """RL rows for verl."""
 
-    @property
-    def name(self) -> str:
-        """Name of the file's configuration."""
-        return "rl"
-
-    @property
-    def file(self) -> str:
-        """Path of its file within the release."""
-        return RL_FILE
-
-    @property
-    def row_is(self) -> str:
-        """Description of one row."""
-        return "one step of one attempt, with the advantage of its trajectory"
-
-    @property
-    def advice(self) -> str:
-        """How to use the file."""
-        return (
-            "`rl` holds replies with their advantages, for a trainer that updates on stored replies. Its prompts are "
-            "texts with `<image>`, as in verl's data, but verl samples replies itself: export prompts with targets for "
-            "it (`trajmill export --format verl`)."
-        )
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns of the file."""
-        return RL_SCHEMA
+    name: ClassVar[str] = "rl"
+    file: ClassVar[str] = RL_FILE
+    schema: ClassVar[pa.Schema] = RL_SCHEMA
+    row_is: ClassVar[str] = "one step of one attempt, with the advantage of its trajectory"
+    advice: ClassVar[str] = (
+        "`rl` holds replies with their advantages, for a trainer that updates on stored replies. Its prompts are "
+        "texts with `<image>`, as in verl's data, but verl samples replies itself: export prompts with targets for "
+        "it (`trajmill export --format verl`)."
+    )
 
     def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """One row per step instance, in order, without the images.
-
-        Raises:
-            BadInputError: a row has more or fewer placeholders than screens.
-        """
+        """Yield one row per step instance, in order, without the images."""
         start = 0
         for batch in rows:
-            yield _rl_batch(batch, start)
-            start += batch.num_rows
+            count = batch.num_rows
+            check_placeholders(batch["rl_step_id"], batch["prompt"].to_pylist(), batch["screens"])
+            lineage = [batch[name] for name in ("group", "trajectory_id", "step_index")]
+            index = pa.array(range(start, start + count), pa.int64())
+            split = pa.repeat(Split.TRAIN.value, count)
+            # Facts about the trajectory. The response is left out, because it may be wrong.
+            accuracy, reward = (pc.cast(batch[name], pa.string()) for name in ("accuracy_reward", "reward"))
+            truth = pc.binary_join_element_wise('{"accuracy": ', accuracy, ', "reward": ', reward, "}", "")
+            columns = [
+                pa.repeat("trajmill/end_to_end", count),
+                batch["prompt"],
+                pa.repeat("gui", count),
+                pa.StructArray.from_arrays([pa.repeat("rule", count), truth], fields=list(REWARD_MODEL)),
+                pa.StructArray.from_arrays([split, index, *lineage], fields=list(_EXTRA_INFO)),
+                batch["screens"],
+                *(batch[name] for name in OURS),
+            ]
+            yield pa.record_batch(columns, schema=without_images(RL_SCHEMA))
+            start += count
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
-        """The mistakes of a row of the file; images are not checked here."""
+        """Yield the mistakes of a row of the file."""
         text = "".join(message["content"] for message in row["prompt"])
         if text.count(IMAGE_PLACEHOLDER) != len(row["images"]):
             yield "the placeholders do not match the images"
@@ -132,33 +116,3 @@ class RLExporter(Exporter):
         tokens, logprobs = row["response_token_ids"] or (), row["old_logprobs"] or ()
         if len(tokens) != len(logprobs):
             yield f"{len(logprobs)} log probabilities for {len(tokens)} tokens"
-
-
-def _rl_batch(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-    rows, screen_ids = batch.num_rows, batch.column("screens")
-    prompts = batch.column("prompt")
-    check_placeholders(placeholders(prompts), prompts, screen_ids, batch.column("rl_step_id"))
-    lineage = [batch.column(name) for name in ("group", "trajectory_id", "step_index")]
-    index = pa.array(np.arange(start, start + rows, dtype=np.int64))
-    extra = pa.StructArray.from_arrays([_same(Split.TRAIN.value, rows), index, *lineage], fields=list(_EXTRA_INFO))
-    reward = pa.StructArray.from_arrays([_same("rule", rows), _ground_truth(batch)], fields=list(_REWARD_MODEL))
-    columns = [
-        _same(DATA_SOURCE, rows),
-        prompts,
-        _same(ABILITY, rows),
-        reward,
-        extra,
-        screen_ids,
-    ]
-    return pa.record_batch([*columns, *(batch.column(name) for name in OURS)], schema=without_images(RL_SCHEMA))
-
-
-def _same(text: str, rows: int) -> pa.StringArray:
-    return pa.repeat(text, rows)
-
-
-def _ground_truth(batch: pa.RecordBatch) -> pa.StringArray:
-    """Facts about the trajectory as JSON. The response is left out, because it may be wrong."""
-    accuracy = pc.cast(batch.column("accuracy_reward"), pa.string())
-    reward = pc.cast(batch.column("reward"), pa.string())
-    return pc.binary_join_element_wise('{"accuracy": ', accuracy, ', "reward": ', reward, "}", "")

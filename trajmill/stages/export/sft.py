@@ -1,7 +1,4 @@
-"""Writes supervised rows for TRL: prompt and completion as content blocks, images as bytes, and our own columns.
-
-TRL reads `prompt`, `completion` and `images`; all images belong to the prompt. The other columns are ours.
-"""
+"""Supervised rows of a release, as TRL reads them: prompt, completion and images, and our own columns."""
 
 from __future__ import annotations
 
@@ -10,27 +7,17 @@ from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
-from trajmill.schemas.actions import Action, action_from_json
+from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import Dialect, Reply
+from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.stages.export.columns import (
-    BLOCK_MESSAGES,
-    IMAGES,
-    check_placeholders,
-    content_blocks,
-    cut_last,
-    image_blocks,
-    list_array,
-    list_lengths,
-    with_features,
-    without_images,
-)
+from trajmill.stages.export.columns import IMAGES, with_features, without_images
 from trajmill.stages.export.exporter import Exporter
+from trajmill.stages.export.messages import BLOCK_MESSAGES, check_placeholders, content_blocks
 from trajmill.stages.guidance.strip import quotes_guidance
 
 SFT_FILE: Final = "trl/sft.parquet"
@@ -97,56 +84,41 @@ class SftExporter(Exporter):
     @property
     def schema(self) -> pa.Schema:
         """Columns of the file."""
-        further = [pa.field(name, _EXAMPLES.field(name).type) for name in self._further]
-        return pa.schema([*SFT_SCHEMA, *further], metadata=SFT_SCHEMA.metadata)
-
-    @property
-    def _further(self) -> tuple[str, ...]:
-        return _PROVENANCE if self.derived_kind else ()
+        further = [_EXAMPLES.field(name) for name in _PROVENANCE] if self.derived_kind else []
+        fields = [*SFT_SCHEMA, *(pa.field(field.name, field.type) for field in further)]
+        return pa.schema(fields, metadata=SFT_SCHEMA.metadata)
 
     def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per example, in order, without the images.
-
-        Raises:
-            BadInputError: an example has more or fewer placeholders than screens.
-        """
-        return map(self._batch, rows)
+        """Yield one row per example, in order, without the images."""
+        schema = without_images(self.schema)
+        for batch in rows:
+            messages, screen_ids = batch["messages"].to_pylist(), batch["screens"]
+            check_placeholders(batch["example_id"], messages, screen_ids)
+            blocks = [
+                [{"role": message["role"], "content": content_blocks(message["content"])} for message in row]
+                for row in messages
+            ]
+            prompts = pa.array([row[:-1] for row in blocks], BLOCK_MESSAGES)
+            completions = pa.array([row[-1:] for row in blocks], BLOCK_MESSAGES)
+            copied = [batch[name] for name in schema.names[3:]]
+            yield pa.record_batch([prompts, completions, screen_ids, *copied], schema=schema)
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
-        """The mistakes of a row of the file; images are not checked here."""
+        """Yield the mistakes of a row of the file."""
         prompt = [block for message in row["prompt"] for block in message["content"]]
-        said = "".join(block["text"] for message in row["completion"] for block in message["content"])
+        reply = "".join(block["text"] for message in row["completion"] for block in message["content"])
         if sum(block["type"] == "image" for block in prompt) != len(row["images"]):
             yield "the placeholders do not match the images"
-        if IMAGE_PLACEHOLDER in said or any(IMAGE_PLACEHOLDER in block["text"] for block in prompt):
+        if IMAGE_PLACEHOLDER in reply or any(IMAGE_PLACEHOLDER in block["text"] for block in prompt):
             yield f"{IMAGE_PLACEHOLDER} is left in a text"
         if row["split"] != Split.TRAIN:
             yield f"it is of split {row['split']}"
         asked = "".join(block["text"] for block in prompt)
-        if quotes_guidance(f"{asked}\n{said}", guidance):
+        if quotes_guidance(f"{asked}\n{reply}", guidance):
             yield "it quotes the guidance that the agent was given"
-        size = sizes.get(row["screen_ids"][-1]) if row["screen_ids"] else None
-        if row["action"] is not None and (size is None or not _says(said, action_from_json(row["action"]), size)):
-            yield "the completion does not say the stored action"
-
-    def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        messages, screen_ids = batch.column("messages"), batch.column("screens")
-        contents = content_blocks(messages.flatten().field("content"))
-        check_placeholders(image_blocks(contents), messages, screen_ids, batch.column("example_id"))
-        parts = cut_last(_in_blocks(messages, contents))
-        copied = [batch.column(name) for name in (*LINEAGE, *self._further)]
-        return pa.record_batch([parts.head, parts.last, screen_ids, *copied], schema=without_images(self.schema))
-
-
-def _in_blocks(messages: pa.ListArray, contents: pa.ListArray) -> pa.ListArray:
-    said = pa.StructArray.from_arrays(
-        [messages.flatten().field("role"), contents], fields=list(BLOCK_MESSAGES.value_type)
-    )
-    return list_array(list_lengths(messages), said)
-
-
-def _says(text: str, action: Action, size: Size) -> bool:
-    frame = native_frame(size)
-    dialects: tuple[Dialect, ...] = (GuiOwlMobile(), GuiOwlDesktop())
-    replies = (dialect.parse(text, frame) for dialect in dialects)
-    return any(isinstance(reply, Reply) and reply.action == action for reply in replies)
+        if row["action"] is not None:
+            size = sizes.get(row["screen_ids"][-1]) if row["screen_ids"] else None
+            parsed = [dialect.parse(reply, native_frame(size)) for dialect in (GuiOwlMobile(), GuiOwlDesktop()) if size]
+            stored = action_from_json(row["action"])
+            if not any(isinstance(each, Reply) and each.action == stored for each in parsed):
+                yield "the completion does not say the stored action"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,13 +20,11 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.base import ExportedFile, ImageReader
-from trajmill.stages.export.columns import with_images
-from trajmill.stages.export.formats import parquet
+from trajmill.stages.export.formats import shards
 from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.steps import same_action
+from trajmill.stages.export.images import with_images
 from trajmill.stages.export.target import ReplyTarget
-from trajmill.stages.export.write import write_parquet
 
 kinds = pytest.mark.parametrize("kind", FORMATS.kinds())
 families = pytest.mark.parametrize("family", FAMILIES)
@@ -240,21 +238,12 @@ def test_repeated_images_are_stored_once_in_a_row_group(tmp_path: Path) -> None:
 def test_a_large_row_group_is_gone_when_the_next_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, counts = list[weakref.ref[pa.RecordBatch]](), list[int]()
 
-    def watched(folder: Path, name: str, schema: pa.Schema, groups: Iterator[pa.RecordBatch]) -> ExportedFile:
-        def remembered() -> Iterator[pa.RecordBatch]:
-            for group in groups:
-                made.append(weakref.ref(group))
-                yield group
-                del group
-
-        return write_parquet(folder, name, schema, remembered())
-
-    def counted(rows: pa.RecordBatch, schema: pa.Schema, images: ImageReader, bounds: None) -> pa.RecordBatch:
+    def watched(*given: Any) -> pa.RecordBatch:
         counts.append(sum(each() is not None for each in made))
-        return with_images(rows, schema, images, bounds)
+        made.append(weakref.ref(rows := with_images(*given)))
+        return rows
 
-    monkeypatch.setattr(parquet, "write_parquet", watched)
-    monkeypatch.setattr(parquet, "with_images", counted)
-    monkeypatch.setattr(parquet, "_GROUP_ROWS", 2)
+    monkeypatch.setattr(shards, "with_images", watched)
+    monkeypatch.setattr(shards, "GROUP", shards.GROUP._replace(rows=2))
     write("trl", "gui-owl", tmp_path / "out", walked())
     assert len(counts) > 2 and not any(counts)

@@ -27,8 +27,7 @@ from trajmill.stages.derive.rl_steps import PolicyWords
 from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.card import ExportedFolder
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
-from trajmill.stages.export.formats.rl import rl_step_example
-from trajmill.stages.export.formats.steps import same_action
+from trajmill.stages.export.formats.steps import rl_step_example, same_action
 
 kinds = pytest.mark.parametrize("kind", ["grpo", "verl"])
 TOKENS, LOGPROBS = (5, 7, 11), (-0.5, -0.25, 0.0)

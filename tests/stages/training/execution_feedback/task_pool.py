@@ -11,12 +11,10 @@ import pyarrow.parquet as pq
 
 from tests.stages.training.hugging_face.small_release import FAMILY, picture
 from trajmill.schemas.actions import Action, Click, SystemButton
-from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats.feedback import FeedbackFormat
-from trajmill.stages.export.formats.folder import FIGURES_FILE, supervised_writer
-from trajmill.stages.export.formats.parquet import ParquetWriter
+from trajmill.stages.export.formats.folder import FIGURES_FILE, supervised_schema
 from trajmill.stages.export.target import ReplyTarget
 
 SCREEN: Final = Size(84, 112)
@@ -34,7 +32,9 @@ def write_pool(release: Path) -> Path:
         rows.append(_row(number, "wallet", 2))
     rows.append(_row(7, "state_tracker", 0))
     (release / "data").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), release / "data" / "rows.parquet")
+    pq.write_table(
+        pa.Table.from_pylist(rows, schema=supervised_schema(FeedbackFormat())), release / "data" / "rows.parquet"
+    )
     (release / FIGURES_FILE).write_text(json.dumps({"shards": ["data/rows.parquet"]}))
     return release
 
@@ -52,7 +52,7 @@ def _row(number: int, variant: str, screens: int) -> dict[str, Any]:
         resized=SCREEN,
     )
     return {
-        **dict.fromkeys(_schema().names),
+        **dict.fromkeys(supervised_schema(FeedbackFormat()).names),
         "example_id": f"{variant}-{number}",
         "trajectory_id": "t",
         "step_index": number,
@@ -65,9 +65,3 @@ def _row(number: int, variant: str, screens: int) -> dict[str, Any]:
         "screen_ids": [f"screen-{each}" for each in ids],
         "loss_weight": 1.0,
     }
-
-
-def _schema() -> pa.Schema:
-    writer = supervised_writer(FeedbackFormat(), ANY)
-    assert isinstance(writer, ParquetWriter)
-    return writer.schema

@@ -1,4 +1,4 @@
-"""What a trainer's format is: a function from a canonical row to the trainer's row, and the files beside the rows."""
+"""A trainer's format: a function from a canonical row to the trainer's row, and the files beside the rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from trajmill.stages.parts import PartGroup
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from trajmill.stages.export.formats.rl import RLStepExample
-    from trajmill.stages.export.formats.steps import StepExample
+    from trajmill.stages.export.formats.steps import RLStepExample, StepExample
 
 FORMATS: Final = PartGroup(
     "trajmill.formats",

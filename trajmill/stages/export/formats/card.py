@@ -1,23 +1,120 @@
-"""Writes the card of an exported folder: what the data is, how it was judged, and how to call the trainer."""
+"""Counts the rows of an exported folder, and writes its card: contents, judgement, and how to call the trainer."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from trajmill.schemas.dialects.families import FAMILIES, Family
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.stages.export.card import front_matter, markdown_cell, markdown_table
+from trajmill.stages.export.card import (
+    IMPORTED,
+    MODELS,
+    NO_WORDS,
+    TEMPLATES,
+    front_matter,
+    markdown_cell,
+    markdown_table,
+    words_of,
+)
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.counts import RLCounts, SupervisedCounts
-from trajmill.stages.export.formats.lineage import image_tokens
-from trajmill.stages.export.formats.parquet import WrittenRows
-from trajmill.stages.export.words import IMPORTED, MODELS, NO_WORDS, TEMPLATES
+from trajmill.stages.export.formats.shards import WrittenRows
+from trajmill.stages.export.formats.steps import RLStepExample, StepExample, image_tokens
 
 SIMULATED: Final = frozenset({"simulated", "webapp"})
 """Environments whose apps are trajmill's own app files."""
+_LENGTHS_ROUNDED_TO = 256
+
+E = TypeVar("E", StepExample, RLStepExample)
+
+
+class RowCounts(Generic[E]):
+    """Counts the examples of one kind, and the steps that give none."""
+
+    def __init__(self) -> None:
+        self.examples = 0
+        self.longest = 0
+        """Upper bound on the tokens of the longest row."""
+        self.trajectories: set[str] = set()
+        self.left_out: Counter[str] = Counter()
+
+    @property
+    def max_length(self) -> int:
+        """A number of tokens that no row exceeds."""
+        return math.ceil(self.longest / _LENGTHS_ROUNDED_TO) * _LENGTHS_ROUNDED_TO
+
+    def add(self, example: E) -> None:
+        """Count one example."""
+        self.examples += 1
+        self.longest = max(self.longest, example.lineage.tokens_at_most)
+        self.trajectories.add(example.lineage.trajectory_id)
+
+
+class SupervisedCounts(RowCounts[StepExample]):
+    """Counts supervised examples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guided = 0
+        self.words: Counter[str] = Counter()
+        """Examples by author of the text, as `words_of` classifies it."""
+        self.queries: set[str] = set()
+        self.rules: Counter[str] = Counter()
+        """Examples by the rule of their judge."""
+        self.sizes: Counter[Size] = Counter()
+        """Number of images of each size."""
+        self.tables: dict[str, Counter[str]] = defaultdict(Counter)
+        """Examples by the values of other facts, each a table of the card."""
+
+    @property
+    def largest_image(self) -> int:
+        """Pixels of the largest image; 0 without any."""
+        return max((size.width * size.height for size in self.sizes), default=0)
+
+    def add(self, example: StepExample) -> None:
+        """Count one example."""
+        super().add(example)
+        lineage = example.lineage
+        self.guided += lineage.guided
+        self.words[example.words or words_of("sft", "", lineage.policy_version)] += 1
+        self.queries.add(lineage.query_id)
+        self.rules[lineage.judged_by or "none"] += 1
+        self.sizes.update(lineage.image_sizes)
+        facts = {
+            "step labels": lineage.step_label or "none",
+            "actions": "text" if example.target is None else example.target.action.kind,
+            "platforms": lineage.platform,
+            "environments": lineage.environment,
+            "agents": lineage.agent,
+            "policy versions": lineage.policy_version,
+            "rounds": str(lineage.round),
+        }
+        for name, value in facts.items():
+            self.tables[name][value] += 1
+
+
+class RLCounts(RowCounts[RLStepExample]):
+    """Counts RL steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.with_tokens = 0
+        self.replayed: set[str] = set()
+        """Trajectories."""
+        self.group_sizes: dict[str, int] = {}
+        """Attempts of each group."""
+
+    def add(self, example: RLStepExample) -> None:
+        """Count one RL step."""
+        super().add(example)
+        comparison = example.comparison
+        self.with_tokens += bool(comparison.response_token_ids)
+        if comparison.replayed:
+            self.replayed.add(example.lineage.trajectory_id)
+        self.group_sizes[comparison.group] = comparison.group_size
 
 
 class ExportedRelease(NamedTuple):
@@ -51,21 +148,23 @@ class ExportedFolder(NamedTuple):
 def export_card(
     source: ExportedRelease, form: TrainerFormat, settings: TrainerSettings, exported: ExportedFolder
 ) -> str:
-    """The text of README.md."""
+    """Return the text of README.md."""
     family, counts, written = settings.family, exported.counts, exported.written
+    configs = [
+        {"config_name": name, "data_files": [{"split": "train", "path": list(rows.shards)}]}
+        for name, rows in (("default", written), ("rl_steps", exported.rl_written))
+        if rows.rows
+    ]
     sections = [
-        _front_matter(source, form, exported),
-        f"# {source.release} for {form.kind}, {family.name}\n\n{_what(source, settings, counts, written)}",
+        front_matter(f"{source.release} for {form.kind}", source.licence, {"configs": configs}),
+        f"# {source.release} for {form.kind}, {family.name}\n\n{_contents(source, settings, counts, written)}",
         f"## How to train on it\n\n{form.advice(settings)}\n\nNo row has more than {settings.max_length:,} tokens: "
         "those of its images, and one for each byte of text. Most tokenizers make a quarter as many of the text: count "
         "with that of your model to set less.",
-        *_stored_replies(form, exported),
+        *([_stored_replies(exported.rl_counts)] if form.rl_columns else []),
         f"## What it is\n\n{_origin(counts)}\n\n{_weights(form, counts, written)}",
         f"## How it was judged\n\n{_judged(source, counts)}",
-        *(
-            f"## {name.capitalize()}\n\n{markdown_table((name, 'steps'), table.items())}"
-            for name, table in counts.sorted_tables().items()
-        ),
+        *(_frequencies(name, table) for name, table in counts.tables.items()),
         f"## Tokens of a screen\n\n{_tokens(counts)}",
         "## What was left out\n\n"
         + (markdown_table(("reason", "steps"), sorted(counts.left_out.items())) or "Nothing."),
@@ -73,19 +172,14 @@ def export_card(
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(source: ExportedRelease, form: TrainerFormat, exported: ExportedFolder) -> str:
-    named = [("default", exported.written), ("rl_steps", exported.rl_written)]
-    values = {
-        "configs": [
-            {"config_name": name, "data_files": [{"split": "train", "path": list(written.shards)}]}
-            for name, written in named
-            if written.rows
-        ],
-    }
-    return front_matter(f"{source.release} for {form.kind}", source.licence, values)
+def _frequencies(name: str, table: Counter[str]) -> str:
+    rows = sorted(table.items(), key=lambda each: (-each[1], each[0]))
+    return f"## {name.capitalize()}\n\n{markdown_table((name, 'steps'), rows)}"
 
 
-def _what(source: ExportedRelease, settings: TrainerSettings, counts: SupervisedCounts, written: WrittenRows) -> str:
+def _contents(
+    source: ExportedRelease, settings: TrainerSettings, counts: SupervisedCounts, written: WrittenRows
+) -> str:
     family = settings.family
     return (
         f"{written.rows:,} rows of {counts.examples:,} steps in {len(counts.trajectories):,} trajectories of "
@@ -99,14 +193,16 @@ def _what(source: ExportedRelease, settings: TrainerSettings, counts: Supervised
 
 
 def _origin(counts: SupervisedCounts) -> str:
+    def share(part: int) -> str:
+        return f"{part / counts.examples:.0%}" if counts.examples else "0%"
+
     simulated = sum(count for name, count in counts.tables["environments"].items() if name in SIMULATED)
     return (
-        f"{_share(simulated, counts.examples)} of the steps were made in simulated apps, the rest in real programs. "
-        f"The words of {_share(counts.words[TEMPLATES], counts.examples)} were filled into templates by the built-in "
-        f"policy or a rule, those of {_share(counts.words[MODELS], counts.examples)} were written by a model, those of "
-        f"{_share(counts.words[IMPORTED], counts.examples)} came with an import; "
-        f"{_share(counts.words[NO_WORDS], counts.examples)} are calls without words. "
-        f"{_share(counts.guided, counts.examples)} of the steps are of attempts that were made with hints, which stand "
+        f"{share(simulated)} of the steps were made in simulated apps, the rest in real programs. "
+        f"The words of {share(counts.words[TEMPLATES])} were filled into templates by the built-in "
+        f"policy or a rule, those of {share(counts.words[MODELS])} were written by a model, those of "
+        f"{share(counts.words[IMPORTED])} came with an import; {share(counts.words[NO_WORDS])} are calls without "
+        f"words. {share(counts.guided)} of the steps are of attempts that were made with hints, which stand "
         "in no prompt (column `guided`)."
     )
 
@@ -123,30 +219,20 @@ def _weights(form: TrainerFormat, counts: SupervisedCounts, written: WrittenRows
     )
 
 
-def _stored_replies(form: TrainerFormat, exported: ExportedFolder) -> Iterable[str]:
-    if not form.rl_columns:
-        return
-    counts = exported.rl_counts
-    yield (
+def _stored_replies(counts: RLCounts) -> str:
+    sizes = sorted(Counter(counts.group_sizes.values()).items())
+    groups = ", ".join(f"{count:,} of size {size}" for size, count in sizes)
+    left_out = markdown_table(("reason", "stored replies left out"), sorted(counts.left_out.items()))
+    return (
         f"## Stored replies\n\n`rl_steps/` holds {counts.examples:,} replies of {len(counts.trajectories):,} attempts "
         f"in {len(counts.group_sizes):,} groups, those that failed among them, each with the advantage of its attempt "
-        f"within its group ({_sizes_of_groups(counts)}). {len(counts.replayed):,} attempts are remembered successes of "
+        f"within its group ({groups}). {len(counts.replayed):,} attempts are remembered successes of "
         f"earlier rounds (`replayed`). {counts.with_tokens:,} replies have their tokens and log probabilities "
         "(`response_token_ids`, `old_logprobs`): those that a server gave and that stand here as they came.\n\n"
         "They are for a trainer that updates on stored replies, as `trpo` of trajmill does; weigh each by `advantage` "
         "times `step_weight`. TRL and verl sample their own replies to the prompts in `data/`, in groups of their own "
-        f"size, and have no use for them.{_rl_left_out(counts)}"
+        "size, and have no use for them." + (f"\n\n{left_out}" if left_out else "")
     )
-
-
-def _sizes_of_groups(counts: RLCounts) -> str:
-    sizes = Counter(counts.group_sizes.values())
-    return ", ".join(f"{count:,} of size {size}" for size, count in sorted(sizes.items()))
-
-
-def _rl_left_out(counts: RLCounts) -> str:
-    table = markdown_table(("reason", "stored replies left out"), sorted(counts.left_out.items()))
-    return f"\n\n{table}" if table else ""
 
 
 def _judged(source: ExportedRelease, counts: SupervisedCounts) -> str:
@@ -176,7 +262,3 @@ def _tokens_of(family: Family, size: Size) -> str:
         return f"{image_tokens(family, size):,}"
     except ModelFailure:
         return "does not fit"
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "0%"

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from trajmill.schemas.actions import Action, action_from_json
-from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import NotExpressible, Reply, bare_call
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
-from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.conversation import StepConversation
-from trajmill.stages.export.formats.lineage import lineage_of
+from trajmill.stages.export.card import words_of
 from trajmill.stages.export.formats.steps import (
     LedAction,
     LeftOutStep,
     ReleasedStep,
     StepExample,
+    lineage_of,
     right_box,
     same_action,
     step_example,
 )
 from trajmill.stages.export.target import ReplyTarget
-from trajmill.stages.export.words import words_of
 
 STEP_KINDS: Final = frozenset({"step", "reasoning", "rft"})
 """Kinds whose rows are steps in the conversation of an agent."""
@@ -49,7 +48,11 @@ def kind_example(
         screens: reads sizes and accessibility trees of the stored screens.
     """
     try:
-        made = _made(family, episode, example, weight, screens)
+        if example.kind in STEP_KINDS and example.step_index is not None:
+            row = ReleasedStep(example.example_id, example.trajectory_id, example.step_index, weight)
+            made = step_example(family, _with_reply(episode, example), row, screens)
+        else:
+            made = _text_example(family, episode, example, weight, screens)
     except NotExpressible:
         return LeftOutStep("not_expressible")
     except ModelFailure:
@@ -60,84 +63,48 @@ def kind_example(
     return made._replace(words=words_of(example.kind, example.variant or "", author))
 
 
-def _made(
-    family: Family, episode: Episode, example: Example, weight: float, screens: ScreenReader
-) -> StepExample | LeftOutStep:
-    if example.kind in STEP_KINDS and example.step_index is not None:
-        row = ReleasedStep(example.example_id, example.trajectory_id, example.step_index, weight)
-        return step_example(family, _with_reply(episode, example), row, screens)
-    return _other_example(family, episode, example, weight, screens.size)
-
-
 def _with_reply(episode: Episode, example: Example) -> Episode:
     """Return the episode with the thought and the conclusion of the example at its step."""
-    dialect = dialect_for(episode.query.platform)
     # The frame only converts positions, and the stored action has these already.
-    read = dialect.parse(example.messages[-1].content, native_frame(Size(1, 1)))
-    if not isinstance(read, Reply):
+    parsed = dialect_for(episode.query.platform).parse(example.messages[-1].content, native_frame(Size(1, 1)))
+    if not isinstance(parsed, Reply):
         return episode
-    changes = {"thought": read.thought, "conclusion": read.conclusion, "raw_response": ""}
+    changes = {"thought": parsed.thought, "conclusion": parsed.conclusion, "raw_response": ""}
     steps = (step.model_copy(update=changes) if step.index == example.step_index else step for step in episode.steps)
     return episode.model_copy(update={"steps": tuple(steps)})
 
 
-def _other_example(
-    family: Family, episode: Episode, example: Example, weight: float, size_of: Callable[[str], Size]
+def _text_example(
+    family: Family, episode: Episode, example: Example, weight: float, screens: ScreenReader
 ) -> StepExample | LeftOutStep:
-    action = None if example.action is None else action_from_json(example.action)
-    frame = family.frame(size_of(example.screens[-1])) if example.screens else None
-    messages = _family_messages(family, episode, example, action, frame)
-    if isinstance(messages, LeftOutStep):
-        return messages
+    """Return an example with its own messages; an action is written as a call of the family, with its tools."""
+    platform, messages, target = episode.query.platform, example.messages, None
+    if example.action is not None and example.screens:
+        action, frame = action_from_json(example.action), family.frame(screens.size(example.screens[-1]))
+        dialect = family.dialect(platform)
+        reply = bare_call(action, dialect, frame)
+        parsed = dialect.parse(reply, frame)
+        if not isinstance(parsed, Reply) or not same_action(parsed.action, action, frame):
+            return LeftOutStep("not_round_trip")
+        system = {"content": dialect.system_prompt(frame)}
+        prompt = (each.model_copy(update=system) if each.role == "system" else each for each in messages[:-1])
+        messages = (*prompt, Message(role="assistant", content=reply))
+        target = ReplyTarget.of(family, platform, action, example.box, frame)
     index = -1 if example.step_index is None else example.step_index
     step = next((step for step in episode.steps if step.index == index), episode.steps[0])
     stored = step.model_copy(update={"action": example.action, "index": index})
-    conversation = StepConversation(messages, example.screens)
-    target = None
-    if action is not None and frame is not None:
-        target = _target(family, episode, action, example.box, frame)
-    lineage = lineage_of(family, episode, stored, conversation, size_of)
-    led = _led_action(family, episode, example, step, size_of)
-    return StepExample(example.example_id, messages, target, lineage, weight, leads_to=led)
-
-
-def _target(family: Family, episode: Episode, action: Action, box: Box | None, frame: CoordinateFrame) -> ReplyTarget:
-    return ReplyTarget(
-        family=family.name,
-        platform=episode.query.platform,
-        action=action,
-        box=box,
-        screen=frame.screen,
-        resized=frame.resized,
-    )
+    lineage = lineage_of(family, episode, stored, StepConversation(messages, example.screens), screens.size)
+    leads_to = _led_action(family, episode, example, step, screens) if example.kind in LEADING_KINDS else None
+    return StepExample(example.example_id, messages, target, lineage, weight, leads_to=leads_to)
 
 
 def _led_action(
-    family: Family, episode: Episode, example: Example, step: Step, size_of: Callable[[str], Size]
+    family: Family, episode: Episode, example: Example, step: Step, screens: ScreenReader
 ) -> LedAction | None:
-    """Return the action of the row's step, for a row whose reply must lead to it."""
-    if example.kind not in LEADING_KINDS or step.index != example.step_index or step.action is None:
+    """Return the action of the row's step, which the reply must lead to."""
+    if step.index != example.step_index or step.action is None:
         return None
-    action = action_from_json(step.action)
-    frame = family.frame(size_of(step.screen_before))
+    action, frame = action_from_json(step.action), family.frame(screens.size(step.screen_before))
     past = tuple((one.raw_response, one.conclusion) for one in episode.steps if one.index < step.index)
-    target = _target(family, episode, action, right_box(step, action), frame)
+    target = ReplyTarget.of(family, episode.query.platform, action, right_box(step, action), frame)
     return LedAction(example.variant or "", target, past)
-
-
-def _family_messages(
-    family: Family, episode: Episode, example: Example, action: Action | None, frame: CoordinateFrame | None
-) -> tuple[Message, ...] | LeftOutStep:
-    """Return the messages with the family's tools and the action in its dialect."""
-    if action is None or frame is None:
-        return example.messages
-    dialect = family.dialect(episode.query.platform)
-    reply = bare_call(action, dialect, frame)
-    read = dialect.parse(reply, frame)
-    if not isinstance(read, Reply) or not same_action(read.action, action, frame):
-        return LeftOutStep("not_round_trip")
-    asked = [
-        message.model_copy(update={"content": dialect.system_prompt(frame)}) if message.role == "system" else message
-        for message in example.messages[:-1]
-    ]
-    return (*asked, Message(role="assistant", content=reply))

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.export.columns import BLOCK_MESSAGES
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.messages import in_blocks
 from trajmill.stages.export.formats.steps import StepExample
+from trajmill.stages.export.messages import BLOCK_MESSAGES, in_blocks
 
 
 class FeedbackFormat(TrainerFormat):

@@ -10,11 +10,9 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from trajmill.stages.export.columns import BLOCK_MESSAGES
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.messages import in_blocks
-from trajmill.stages.export.formats.rl import RLStepExample
-from trajmill.stages.export.formats.steps import StepExample, target_json
+from trajmill.stages.export.formats.steps import RLStepExample, StepExample
+from trajmill.stages.export.messages import BLOCK_MESSAGES, in_blocks
 
 
 class GrpoFormat(TrainerFormat):
@@ -27,7 +25,7 @@ class GrpoFormat(TrainerFormat):
 
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
         """Return prompt and target."""
-        return {"prompt": in_blocks(example.messages[:-1]), "target": target_json(example)}
+        return {"prompt": in_blocks(example.messages[:-1]), "target": example.target_json()}
 
     def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
         """Return prompt and completion."""

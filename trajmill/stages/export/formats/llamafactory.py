@@ -12,9 +12,9 @@ import yaml
 from trajmill.schemas.coordinates import QWEN3_VL
 from trajmill.schemas.dialects.families import Family
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.messages import in_one_prompt, in_strings
-from trajmill.stages.export.formats.parquet import DATA_FOLDER
+from trajmill.stages.export.formats.shards import DATA_FOLDER
 from trajmill.stages.export.formats.steps import StepExample
+from trajmill.stages.export.messages import in_one_prompt, in_strings
 
 DATASET: Final = "trajmill"
 """Name of the dataset in `dataset_info.json`."""

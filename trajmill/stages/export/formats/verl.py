@@ -12,11 +12,9 @@ from typing import Any, ClassVar, Final, Literal
 import pyarrow as pa
 
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.export.columns import STRING_MESSAGES
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.messages import in_strings
-from trajmill.stages.export.formats.rl import RLStepExample
-from trajmill.stages.export.formats.steps import StepExample, target_json
+from trajmill.stages.export.formats.steps import RLStepExample, StepExample
+from trajmill.stages.export.messages import STRING_MESSAGES, in_strings
 
 REWARD_FILE: Final = "reward.py"
 _REWARD = '''\
@@ -59,7 +57,7 @@ class VerlFormat(TrainerFormat):
             "data_source": f"trajmill/{lineage.environment}",
             "prompt": in_strings(example.messages[:-1]),
             "ability": "gui",
-            "reward_model": {"style": "rule", "ground_truth": target_json(example)},
+            "reward_model": {"style": "rule", "ground_truth": example.target_json()},
             "extra_info": {
                 "split": Split.TRAIN.value,
                 "index": number,

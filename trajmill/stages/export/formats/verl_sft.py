@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from trajmill.stages.export.columns import STRING_MESSAGES
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.messages import in_one_prompt, in_strings
 from trajmill.stages.export.formats.steps import StepExample
+from trajmill.stages.export.messages import STRING_MESSAGES, in_one_prompt, in_strings
 
 
 class VerlSftFormat(TrainerFormat):

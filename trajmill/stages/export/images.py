@@ -1,0 +1,190 @@
+"""Reads the images of exported rows through a temporary file, and divides rows into row groups by their images.
+
+The store keeps many images in one block: reading them in the order of the rows would read each block many times. The
+cache copies the images of some thousands of rows at a time, in the order of the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from trajmill.schemas.coordinates import PixelBudget
+from trajmill.schemas.observation import ScreenReader
+from trajmill.stages.export.columns import distinct_images, is_images, with_distinct_images
+
+_ROWS_AHEAD = 2048
+"""Rows whose images are read from the store together."""
+
+
+class BulkScreenReader(ScreenReader, Protocol):
+    """A screen reader that reads many images together faster than one by one."""
+
+    def images(self, screen_ids: Iterable[str]) -> Iterable[tuple[str, bytes]]:
+        """Yield each id once with its encoded image, in the order that is fastest to read, few of them in memory.
+
+        Raises:
+            KeyError: a screen is not stored.
+        """
+        ...
+
+
+class ReleaseScreenReader(BulkScreenReader, Protocol):
+    """A screen reader that gives trees as a column, without an object for each element."""
+
+    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
+        """Return the accessibility trees in the order of the ids, lists of `ELEMENT`.
+
+        Raises:
+            KeyError: a screen is not stored.
+        """
+        ...
+
+
+class _Place(NamedTuple):
+    offset: int
+    size: int
+
+
+class ImageCache:
+    """Random access to the images of the screens that were added."""
+
+    def __init__(self, file: IO[bytes], screens: BulkScreenReader) -> None:
+        """Copy images from `screens` to `file`, which is open and empty; the caller closes it."""
+        self._file = file
+        self._screens = screens
+        self._places: dict[str, _Place] = {}
+        self._contents: dict[bytes, _Place] = {}
+        self._end = 0
+
+    def add(self, screen_ids: Iterable[str]) -> None:
+        """Add the images that are missing. Screens with different trees but equal pixels share an image.
+
+        Raises:
+            KeyError: a screen is not stored.
+        """
+        for screen_id, data in self._screens.images(set(screen_ids) - self._places.keys()):
+            content = hashlib.sha256(data).digest()
+            if content not in self._contents:
+                self._file.write(data)
+                self._contents[content] = _Place(self._end, len(data))
+                self._end += len(data)
+            self._places[screen_id] = self._contents[content]
+        self._file.flush()
+
+    def column(self, screen_ids: Sequence[str]) -> pa.DictionaryArray:
+        """Return the encoded images in the order of the ids; the dictionary has each image once, as Parquet requires.
+
+        Raises:
+            KeyError: a screen was not added.
+        """
+        numbers: dict[_Place, int] = {}
+        indices = [numbers.setdefault(self._places[screen_id], len(numbers)) for screen_id in screen_ids]
+        starts = np.zeros(len(numbers) + 1, np.int32)
+        np.cumsum([place.size for place in numbers], out=starts[1:])
+        data = np.empty(starts[-1], np.uint8)
+        for place, start in zip(numbers, starts, strict=False):
+            os.preadv(self._file.fileno(), [data.data[start : start + place.size]], place.offset)
+        buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
+        distinct = pa.BinaryArray.from_buffers(pa.binary(), len(numbers), buffers)
+        return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), distinct)
+
+    def length(self, screen_id: str) -> int:
+        """Return the bytes of an encoded image. Raises KeyError for a screen that was not added."""
+        return self._places[screen_id].size
+
+    def screen_ids(self) -> list[str]:
+        """Return the ids of all screens that were added, sorted."""
+        return sorted(self._places)
+
+
+class GroupLimits(NamedTuple):
+    """Limits of a row group. A row with larger images is a group by itself."""
+
+    rows: int
+    distinct: int
+    """Most bytes of its distinct images, which are stored once."""
+    repeated: int
+    """Most bytes of its images with repetitions, all of which a trainer holds when it reads the group."""
+
+
+class RowGroup(NamedTuple):
+    """The rows of one row group, without their images."""
+
+    rows: pa.RecordBatch
+    bytes: int
+    """Bytes of its distinct images."""
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], cache: ImageCache, limits: GroupLimits) -> Iterator[RowGroup]:
+    """Divide rows into row groups, and add the images of their `screen_ids` to the cache some thousand rows ahead.
+
+    Raises:
+        KeyError: a screen is not stored.
+    """
+    parts: list[pa.RecordBatch] = []
+    seen: set[str] = set()
+    rows = distinct = repeated = 0
+    for batch in _cached_ahead(batches, cache):
+        start = 0
+        for row, shown in enumerate(batch["screen_ids"].to_pylist()):
+            own = sum(map(cache.length, shown))
+            new = sum(map(cache.length, set(shown) - seen))
+            if rows and (rows == limits.rows or distinct + new > limits.distinct or repeated + own > limits.repeated):
+                yield RowGroup(pa.concat_batches([*parts, batch.slice(start, row - start)]), distinct)
+                parts, seen, start = [], set(), row
+                rows = distinct = repeated = 0
+                new = sum(map(cache.length, set(shown)))
+            rows, distinct, repeated = rows + 1, distinct + new, repeated + own
+            seen.update(shown)
+        parts.append(batch.slice(start))
+    if rows:
+        yield RowGroup(pa.concat_batches(parts), distinct)
+
+
+def _cached_ahead(batches: Iterable[pa.RecordBatch], cache: ImageCache) -> Iterator[pa.RecordBatch]:
+    window: list[pa.RecordBatch] = []
+    for batch in batches:
+        window.append(batch)
+        # Release it before the next one is read.
+        del batch
+        if sum(waiting.num_rows for waiting in window) >= _ROWS_AHEAD:
+            cache.add(screen for waiting in window for screen in waiting["screen_ids"].flatten().unique().to_pylist())
+            yield from window
+            window = []
+    cache.add(screen for waiting in window for screen in waiting["screen_ids"].flatten().unique().to_pylist())
+    yield from window
+
+
+def with_images(
+    rows: pa.RecordBatch, schema: pa.Schema, cache: ImageCache, bounds: PixelBudget | None = None
+) -> pa.RecordBatch:
+    """Add the images of the screens in column `screen_ids`.
+
+    Args:
+        rows: in the schema `without_images`.
+        schema: with one column of images.
+        cache: has the images.
+        bounds: the values of the bounds of `BOUNDED_IMAGES`.
+
+    Raises:
+        KeyError: a screen was not added to the cache.
+    """
+    screen_ids = rows["screen_ids"]
+    flat = screen_ids.flatten()
+    values = [cache.column(flat.to_pylist()), pa.nulls(len(flat), pa.string())]
+    if bounds is not None:
+        values += [pa.repeat(pa.scalar(each, pa.int64()), len(flat)) for each in (bounds.min_pixels, bounds.max_pixels)]
+    offsets = np.cumsum([0, *map(len, screen_ids)], dtype=np.int32)
+
+    def images(kind: pa.DataType) -> pa.ListArray:
+        structs = pa.StructArray.from_arrays(values, fields=list(distinct_images(kind).value_type))
+        return pa.ListArray.from_arrays(pa.array(offsets), structs)
+
+    columns = [images(field.type) if is_images(field) else rows[field.name] for field in schema]
+    return pa.record_batch(columns, schema=with_distinct_images(schema))
