@@ -1,4 +1,4 @@
-"""Work that is done at the same time."""
+"""Concurrent coroutines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results in order; one that raises ends the others, and what it raised is raised."""
+    """Run coroutines concurrently and return their results in order; the first exception cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]

@@ -16,25 +16,22 @@ _ENOUGH_OWN = 0.5
 
 
 class FoundPhrase(NamedTuple):
-    """A phrase that a text has most of."""
-
     phrase_id: str
     share: float
     """The part of the phrase's runs of words that the text has."""
 
 
 class PhraseIndex:
-    """Phrases by their runs of words, so that a text is compared with all of them at once."""
+    """Phrases by their runs of words, to compare a text with all of them at once.
+
+    Args:
+        phrases: texts by id; those of fewer than four words are left out, since they occur by chance.
+        known: texts that may be repeated. Their runs of words prove nothing: a phrase is found only with half of the
+            runs that are its own, and one without any is left out.
+        enough: the least share of a phrase's runs that a text must have.
+    """
 
     def __init__(self, phrases: Mapping[str, str], known: Iterable[str] = (), enough: float = 0.8) -> None:
-        """Index the phrases.
-
-        Args:
-            phrases: texts by id; one of fewer than four words is too short to be told from chance, and is left out.
-            known: texts that may be repeated. Runs of words that they have say nothing: a phrase is found only with
-                half of the runs that are its own, and one without any is left out.
-            enough: the least share of a phrase's runs that a text must have.
-        """
         common = {run for text in known for run in runs_of(text)}
         self._enough = enough
         self._sizes: dict[str, int] = {}
@@ -51,12 +48,12 @@ class PhraseIndex:
                     self._phrases[run].append(phrase_id)
 
     def identity(self) -> object:
-        """What decides what is found: the phrases by their runs of words, and which runs are their own."""
+        """Return what decides what is found: the phrases by their runs of words, and which runs are their own."""
         phrases = sorted([list(run), sorted(ids), run in self._own] for run, ids in self._phrases.items())
         return [self._enough, phrases]
 
     def found_in(self, line: str) -> Iterator[FoundPhrase]:
-        """The phrases that one line of a text has most of."""
+        """Yield the phrases that one line of a text has most of."""
         shared: Counter[str] = Counter()
         own: Counter[str] = Counter()
         for run in runs_of(line):
@@ -70,12 +67,12 @@ class PhraseIndex:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case, in order."""
+    """Return the words of a text in lower case, in order."""
     return _WORD.findall(text.casefold())
 
 
 def runs_of(text: str) -> frozenset[Run]:
-    """All runs of three neighbouring words; a shorter text is one run."""
+    """Return all runs of three neighbouring words; a shorter text is one run."""
     words = words_of(text)
     if not words:
         return frozenset()

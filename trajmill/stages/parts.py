@@ -31,15 +31,14 @@ class PartGroup:
     name: str
     """The entry point group, e.g. `trajmill.environments`."""
     word: str
-    """What one of them is called in a message, e.g. `environment`."""
+    """Noun for a message, e.g. `environment`."""
     built_in: Mapping[str, str] = field(default_factory=dict)
-    """Where the built-in specs are, by kind, as entry points write it: `package.module:Class`."""
+    """Built-in specs by kind, in entry point syntax: `package.module:Class`."""
     presets: Mapping[str, str] = field(default_factory=dict)
-    """Where the presets are, by kind: `package:file.toml`. A preset is a table with the key `extends`, which names the
-    kind whose defaults it changes."""
+    """Presets by kind: `package:file.toml`, a table whose key `extends` names the kind whose defaults it changes."""
 
     def kinds(self) -> tuple[str, ...]:
-        """All kinds that can be named, the built-in ones first."""
+        """Return all kinds, the built-in ones first."""
         return (*self.built_in, *self.presets, *sorted(set(self._added()) - set(self.built_in)))
 
     def with_preset(self, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,11 +50,7 @@ class PartGroup:
         return {**preset, **table, "kind": base}
 
     def spec_class(self, kind: str) -> type[Spec]:
-        """The spec of a kind; its module is imported now.
-
-        Raises:
-            BadInputError: there is no such kind, or the package that adds it cannot be imported.
-        """
+        """Import and return the spec of a kind, or raise BadInputError."""
         if kind in self.built_in:
             return _load(EntryPoint(kind, self.built_in[kind], self.name))
         if kind in self.presets:
@@ -66,11 +61,11 @@ class PartGroup:
         return _load(added[kind])
 
     def default_spec(self, kind: str, base: type[S], settings: Mapping[str, Any] | None = None) -> S:
-        """The spec of a kind with the values that it has by default.
+        """Return the spec of a kind with its defaults.
 
         Args:
             kind: what the user names.
-            base: what all specs of the group are.
+            base: base class of all specs of the group.
             settings: values that differ from the defaults.
 
         Raises:

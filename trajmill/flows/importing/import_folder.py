@@ -27,7 +27,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.stages.importing.base import BadRecording, LayoutSpec, ReadRecording
-from trajmill.stages.importing.held_out import HeldOut
+from trajmill.stages.importing.rows import HeldOut
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker

@@ -11,8 +11,7 @@ from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.text import storable
 from trajmill.stages.importing.base import BadRecording, BadRecordingError, ReadRecording, Recording
-from trajmill.stages.importing.held_out import HeldOut
-from trajmill.stages.importing.rows import ImportedRows, rows_of
+from trajmill.stages.importing.rows import HeldOut, ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import DataFile, write_tables

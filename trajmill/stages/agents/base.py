@@ -16,11 +16,8 @@ from trajmill.stages.models.base import ChatModel, ChatRequest, Completion, Repl
 
 @dataclass(frozen=True, slots=True)
 class AgentCall:
-    """One model call of a decision, for a row of `model_calls`."""
-
     request: ChatRequest
     completion: Completion | None
-    """None if the call failed."""
     latency_ms: float
     error: str | None = None
     model_version: str = ""
@@ -31,8 +28,6 @@ class AgentCall:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of an agent at one screen."""
-
     thought: str
     action: Action | None
     """None if the reply could not be parsed; the episode counts it as a step without effect."""
@@ -42,7 +37,6 @@ class Decision:
     prompt: str = ""
     """The user text of the prompt without guidance; empty for an agent without a model."""
     role_outputs: dict[str, str] = field(default_factory=dict)
-    """The outputs of other roles and what they keep between steps, by name; the agent reads them in its history."""
     calls: tuple[AgentCall, ...] = ()
     reply_tokens: ReplyTokens | None = None
     """The tokens of `raw_response`, if they were asked for and given."""
@@ -58,7 +52,6 @@ class EpisodeView:
     history: tuple[Decision, ...]
     """The agent's decisions so far, oldest first."""
     seed: int
-    """Seed of the episode."""
     past_observations: tuple[Observation, ...] = ()
     """The observation before each of those decisions."""
 
@@ -72,9 +65,7 @@ class Agent(Protocol):
         ...
 
     @property
-    def model_version(self) -> str:
-        """Version of its policy."""
-        ...
+    def model_version(self) -> str: ...
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Decide on the next action.
@@ -93,9 +84,7 @@ class AgentStopped(Exception):
 class AgentMaker(Protocol):
     """Gives the agent for an attempt (the reference agent needs the query's path)."""
 
-    def __call__(self, query: Query) -> Agent:
-        """The agent for `query`."""
-        ...
+    def __call__(self, query: Query) -> Agent: ...
 
 
 class AgentModel(NamedTuple):
@@ -105,9 +94,7 @@ class AgentModel(NamedTuple):
     family: Family
     """The wire format of the model's actions."""
     temperature: float
-    """0 acts greedily."""
     with_tokens: bool = False
-    """Whether the tokens of its replies are asked for."""
     roles: Mapping[str, ChatModel] = MappingProxyType({})
     """The models of the agent's further roles; a role that is missing is embedded, or the policy."""
     families: Mapping[str, Family] = MappingProxyType({})

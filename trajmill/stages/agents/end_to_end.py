@@ -26,19 +26,14 @@ class EndToEndAgent:
     model: ChatModel
     platform: Platform
     temperature: float = 1.0
-    """0 acts greedily."""
     role: str = "policy"
     name: str = "end_to_end"
     family: Family = ANY
-    """The family of the model."""
     with_tokens: bool = False
-    """Whether the tokens of its replies are asked for."""
     max_tokens: int = 512
-    """Longest reply in tokens."""
 
     @property
     def model_version(self) -> str:
-        """Version of its model."""
         return self.model.version
 
     async def act(self, episode: EpisodeView, context: str = "") -> Decision:

@@ -18,14 +18,12 @@ SUFFIXES = (".md", ".txt")
 LONGEST_PASSAGE = 1200
 """Characters after which the paragraphs of a document begin another passage."""
 _TEXTS = 32
-"""Passages of one request."""
 
 
 class KeywordIndex:
     """Finds passages that share words with an instruction."""
 
     def __init__(self, passages: Sequence[str]) -> None:
-        """Index passages, at least one."""
         self._passages = passages
         self._index = bm25s.BM25()
         self._index.index(_words(list(passages)), show_progress=False)
@@ -81,7 +79,6 @@ class MeaningIndex:
             return self._vectors
 
     async def _embedded(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The vectors of texts, each of length 1."""
         vectors = np.array(await self._model.embed(texts))
         if self._length not in (0, vectors.shape[1]):
             raise ModelFailure(f"embeddings of {vectors.shape[1]} numbers after some of {self._length}")

@@ -37,7 +37,6 @@ class WalkPosition(NamedTuple):
     waits: int = 0
     """Number of waits and scrolls for its target so far."""
     upwards: bool = False
-    """Whether the end was reached, so that the target must lie above."""
 
 
 class WalkMove(NamedTuple):

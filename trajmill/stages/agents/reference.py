@@ -51,12 +51,10 @@ class ReadingAloud:
 
     @property
     def name(self) -> str:
-        """Name of the agent that decides."""
         return self.agent.name
 
     @property
     def model_version(self) -> str:
-        """Version of the policy that decides."""
         return self.agent.model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
@@ -98,11 +96,7 @@ class ReferenceAgent:
     model_version: str = "reference"
 
     async def act(self, episode: EpisodeView) -> Decision:
-        """The next action of the walk.
-
-        Raises:
-            ValueError: the observation has no accessibility tree.
-        """
+        """The next action of the walk. Raises ValueError if the observation has no accessibility tree."""
         last = episode.history[-1].role_outputs if episode.history else {}
         at = int(last.get(_STEP, "0"))
         walk = self._by_ids if self.query.source in _IN_REAL_PROGRAMS else self._by_pages

@@ -14,15 +14,10 @@ from typing import Any, Final, NamedTuple
 from trajmill.stages.models.structured import json_objects
 
 MOST_ITEMS: Final = 40
-"""Most items that are read of a list."""
 LONGEST_ITEM: Final = 400
-"""Most characters that are kept of an item."""
 LONGEST_TEXT: Final = 4000
-"""Most characters that are kept of another text."""
 NONE: Final = "none"
-"""The text of an empty section."""
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
-"""The outcomes of a Reflector."""
 
 _HEADING = re.compile(r"^[ \t]*#{2,4}[ \t]*([A-Za-z][A-Za-z _-]{0,40}?)[ \t]*(?:#{2,4}|:)?[ \t]*$", re.MULTILINE)
 _BULLET = re.compile(r"^\s*(?:\d{1,3}[.)]\s+|[-*•]\s+)?")
@@ -61,8 +56,6 @@ class Malformed(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The reply of a Manager."""
-
     thought: str
     pending: tuple[str, ...]
     """Pending subgoals; empty only if the reply says `Finished`."""
@@ -74,7 +67,6 @@ class Reflection(NamedTuple):
     """The reply of a Reflector, F in paper Mobile-Agent-v3."""
 
     outcome: str
-    """`SUCCESS` or `FAILURE`."""
     feedback: str
     """Why it failed; empty after a success, or if the reply gives no reason."""
 

@@ -37,7 +37,6 @@ class RoleReply(NamedTuple, Generic[T]):
     """The reply of a role, as its parser read it."""
 
     said: T | None
-    """None if the reply is malformed; then the role decides nothing."""
     calls: tuple[AgentCall, ...]
     """For the rows of `model_calls`; two if the first reply was malformed and the role was retried."""
 
@@ -53,9 +52,7 @@ class Role:
     family: Family | None = None
     """The family of its model; None for embedded rules, which read stored pixels."""
     max_tokens: int = 1024
-    """Longest reply in tokens."""
     retry: bool = False
-    """Whether it is asked once more after a malformed reply."""
 
     async def ask(
         self,
@@ -113,15 +110,11 @@ class Role:
 
 
 class EmbeddedQuestion(NamedTuple):
-    """The content of a request, for a role without a model."""
-
     sections: Mapping[str, str]
     """The sections of the user's text, by headings in lower case."""
     screens: tuple[Observation, ...]
-    """The shown screens, in order."""
 
     def section(self, heading: str) -> str:
-        """The text of a section; empty without it."""
         return self.sections.get(heading, "")
 
 
@@ -133,7 +126,6 @@ class EmbeddedRole:
         self._rule = rule
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """Pixels of the stored screenshot."""
         return native_frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
@@ -144,8 +136,7 @@ class EmbeddedRole:
         answer = self._rule(EmbeddedQuestion(read_sections(text), screens))
         return Completion(answer, len(text) // _LETTERS_PER_TOKEN, len(answer) // _LETTERS_PER_TOKEN, "stop")
 
-    async def close(self) -> None:
-        """Do nothing: there are no connections."""
+    async def close(self) -> None: ...
 
 
 class RoleOpener(NamedTuple):

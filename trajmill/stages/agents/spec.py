@@ -179,11 +179,7 @@ class WalkerSpec(AgentSpec):
 
 
 def given_model(model: AgentModel | None) -> AgentModel:
-    """The model of the agents.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """The model of the agents. Raises ValueError if there is none."""
     if model is None:
         raise ValueError("this kind of agent asks a model")
     return model

@@ -1,4 +1,4 @@
-"""Leaves out trajectories and steps that were accepted but should not be learned from (GUI-Owl 2.2.3)."""
+"""Drops accepted trajectories and steps that should not be learned from (GUI-Owl 2.2.3)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ from trajmill.stages.overlap import words_of
 STEP_SCORES: Final = {StepLabel.GOOD: 1.0, StepLabel.NEUTRAL: 0.5, StepLabel.HARMFUL: 0.0}
 """CriticScore of paper 2.2.3: what a label of the step critic is worth."""
 _USUAL_LEAST = 0.5
-"""Up to this score, the derivation itself decides: it leaves out HARMFUL steps, and NEUTRAL ones without an effect."""
+"""Up to this score, the derivation itself decides: it drops HARMFUL steps, and NEUTRAL ones without an effect."""
 LOW_SCORE: Final = "low_step_score"
+UNGROUNDED: Final = "ungrounded_answer"
+OTHER_ACTION: Final = "thought_of_other_action"
+OTHER_ELEMENT: Final = "thought_of_other_element"
 
 
 class RefusedStep(NamedTuple):
@@ -51,39 +54,31 @@ class CuratedEpisode(NamedTuple):
 
 
 def curated_episode(episode: Episode, spec: CurateSpec, screens: ScreenReader) -> CuratedEpisode:
-    """The episode without what `spec` refuses.
+    """Drop what `spec` refuses from an episode with its step verdicts.
 
-    The prompts of the steps that stay are not changed: their history is what really happened.
-
-    Args:
-        episode: with its step verdicts.
-        spec: what is refused.
-        screens: where its screens are.
+    The prompts of the remaining steps stay unchanged: their history is what really happened.
     """
     if spec.grounded_answers and is_ungrounded(episode, screens.elements):
         return CuratedEpisode(None, (RefusedStep(None, UNGROUNDED),))
     scores = {verdict.index: STEP_SCORES[verdict.label] for verdict in episode.step_verdicts}
-    reasons = [_reason(step, scores.get(step.index), spec) for step in episode.steps]
-    if not any(reasons):
+    kept, dropped = list[Step](), list[RefusedStep]()
+    for step in episode.steps:
+        score = scores.get(step.index, 1.0)
+        if spec.least_step_score > _USUAL_LEAST and score < spec.least_step_score:
+            reason: str | None = LOW_SCORE
+        else:
+            reason = contradiction(step) if spec.consistent_thoughts else None
+        if reason is None:
+            kept.append(step)
+        else:
+            dropped.append(RefusedStep(step.index, reason))
+    if not dropped:
         return CuratedEpisode(episode, ())
-    kept = tuple(step for step, reason in zip(episode.steps, reasons, strict=True) if reason is None)
-    dropped = (
-        RefusedStep(step.index, reason)
-        for step, reason in zip(episode.steps, reasons, strict=True)
-        if reason is not None
-    )
-    return CuratedEpisode(episode.model_copy(update={"steps": kept}), tuple(dropped))
+    return CuratedEpisode(episode.model_copy(update={"steps": tuple(kept)}), tuple(dropped))
 
 
-def _reason(step: Step, score: float | None, spec: CurateSpec) -> str | None:
-    if score is not None and spec.least_step_score > _USUAL_LEAST and score < spec.least_step_score:
-        return LOW_SCORE
-    return contradiction(step) if spec.consistent_thoughts else None
-
-
-UNGROUNDED: Final = "ungrounded_answer"
 _THOUSANDS: Final = re.compile(r"(?<=\d)[,'’](?=\d{3}(?!\d))")
-_SAYS_NOTHING: Final = frozenset(
+_FILLER: Final = frozenset(
     words_of(
         "a an and are at be been by done for from has have i in is it its no not of on or success successfully task "
         "that the there this to was were with yes you your"
@@ -97,15 +92,16 @@ def is_ungrounded(episode: Episode, elements_of: Callable[[str], Sequence[UIElem
     """Whether an episode ends with an answer whose facts never were on a screen that the agent saw.
 
     Every number of the answer and half of its other words must have been on such a screen, or be in the instruction;
-    something of it must have been on a screen. Words that say nothing do not count. Where no screen has an
-    accessibility tree, no answer is refused.
+    at least one of them must have been on a screen. Filler words do not count. Where no screen has an accessibility
+    tree, no answer is refused.
 
     Args:
         episode: with its steps in order.
         elements_of: the accessibility tree of a screen by id, empty where there was none.
     """
-    said = _answer(episode)
-    facts = _claimed_words(said) if said is not None else []
+    last = episode.steps[-1].action if episode.steps else None
+    action = None if last is None else action_from_json(last)
+    facts = [word for word in _words(action.text) if word not in _FILLER] if isinstance(action, Answer) else []
     if not facts:
         return False
     seen: set[str] = set()
@@ -120,22 +116,9 @@ def is_ungrounded(episode: Episode, elements_of: Callable[[str], Sequence[UIElem
     return not (read and any(word in seen for word in facts))
 
 
-def _answer(episode: Episode) -> str | None:
-    last = episode.steps[-1].action if episode.steps else None
-    action = None if last is None else action_from_json(last)
-    return action.text if isinstance(action, Answer) else None
-
-
-def _claimed_words(text: str) -> list[str]:
-    return [word for word in _words(text) if word not in _SAYS_NOTHING]
-
-
 def _words(text: str) -> list[str]:
     return words_of(_THOUSANDS.sub("", text))
 
-
-OTHER_ACTION: Final = "thought_of_other_action"
-OTHER_ELEMENT: Final = "thought_of_other_element"
 
 _PRESS = "press"
 _VERBS: Final = {
@@ -159,20 +142,21 @@ def contradiction(step: Step) -> str | None:
     """
     if step.action is None or not step.thought:
         return None
-    action, thought = action_from_json(step.action), step.thought.casefold()
-    families = _families(action)
-    if not families or _names_target(thought, step):
+    thought, families = step.thought.casefold(), _verb_families(action_from_json(step.action))
+    element = set(words_of(step.target.text)) if step.target is not None else set()
+    if not families or (element and element <= set(words_of(thought))):
         return None
     spoken = {_FAMILY_OF[word] for word in words_of(_QUOTED.sub(" ", thought)) if word in _FAMILY_OF}
     if spoken and not spoken & families:
         return OTHER_ACTION
-    if _PRESS in families and step.target is not None and step.target.text and _quotes_other_names(thought, step):
+    quoted = [set(words_of(name)) for name in _QUOTED.findall(thought)]
+    if _PRESS in families and element and any(quoted) and not any(name & element for name in quoted):
         return OTHER_ELEMENT
     return None
 
 
-def _families(action: Action) -> frozenset[str]:
-    """The kinds of actions that a thought may speak of before this one; empty if any will do."""
+def _verb_families(action: Action) -> frozenset[str]:
+    """Return the kinds of actions that a thought may speak of before this one; empty if any will do."""
     match action:
         case Click() | LongPress() | OpenApp():
             return frozenset({_PRESS})
@@ -189,17 +173,3 @@ def _families(action: Action) -> frozenset[str]:
         case _:
             # A final thought sums up the past, and keys and drags have many names.
             return frozenset()
-
-
-def _names_target(thought: str, step: Step) -> bool:
-    """Whether all words of the pressed element's text are in the thought."""
-    named = set(words_of(step.target.text)) if step.target is not None else set()
-    return bool(named) and named <= set(words_of(thought))
-
-
-def _quotes_other_names(thought: str, step: Step) -> bool:
-    """Whether the thought quotes names, and none shares a word with the pressed element's text."""
-    assert step.target is not None
-    names = [set(words_of(name)) for name in _QUOTED.findall(thought)]
-    element = set(words_of(step.target.text))
-    return any(names) and bool(element) and not any(name & element for name in names)

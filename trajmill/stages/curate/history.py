@@ -20,7 +20,7 @@ class JudgedAttempt(NamedTuple):
 
 
 class ShortSuccess(NamedTuple):
-    """A correct attempt."""
+    """A correct attempt; the smallest is the shortest, and of equal lengths the one with the smaller id."""
 
     steps: int
     trajectory_id: str
@@ -30,31 +30,30 @@ class ShortSuccess(NamedTuple):
 class QueryHistory(NamedTuple):
     """The figures of one query; guided attempts count only in `shortest`."""
 
-    query_id: str
     tried: int = 0
     correct: int = 0
     average: float = 0.0
     """Moving average of the outcomes."""
     streak: int = 0
-    """Attempts that were correct since the last one that was not."""
+    """Correct attempts since the last failure."""
     shortest: ShortSuccess | None = None
-    """The shortest success; of equal lengths the one with the smaller id."""
     shortest_unguided: ShortSuccess | None = None
 
     def after(self, attempt: JudgedAttempt) -> QueryHistory:
-        """The figures with one more attempt."""
-        success = ShortSuccess(steps=attempt.steps, trajectory_id=attempt.trajectory_id, round=attempt.round)
-        shortest = _shorter(self.shortest, success) if attempt.correct else self.shortest
+        """Return the figures with one more attempt."""
+        shortest, unguided = self.shortest, self.shortest_unguided
+        if attempt.correct:
+            success = ShortSuccess(attempt.steps, attempt.trajectory_id, attempt.round)
+            shortest, unguided = min(shortest or success, success), min(unguided or success, success)
         if attempt.guided:
             return self._replace(shortest=shortest)
         return QueryHistory(
-            query_id=self.query_id,
             tried=self.tried + 1,
             correct=self.correct + attempt.correct,
             average=average_after(self.average, attempt.correct),
             streak=self.streak + 1 if attempt.correct else 0,
             shortest=shortest,
-            shortest_unguided=_shorter(self.shortest_unguided, success) if attempt.correct else self.shortest_unguided,
+            shortest_unguided=unguided,
         )
 
 
@@ -66,47 +65,38 @@ class History(NamedTuple):
 
     @classmethod
     def of(cls, attempts: Iterable[JudgedAttempt]) -> History:
-        """The figures of attempts, which come oldest first."""
+        """Count attempts, which come oldest first."""
         queries: dict[str, QueryHistory] = {}
         for attempt in attempts:
-            query_id = attempt.query_id
-            before = queries.get(query_id) or QueryHistory(query_id=query_id)
+            before = queries.get(attempt.query_id, QueryHistory())
             if not attempt.guided:
-                queries.pop(query_id, None)
-            queries[query_id] = before.after(attempt)
+                queries.pop(attempt.query_id, None)
+            queries[attempt.query_id] = before.after(attempt)
         return cls(queries)
 
     def averages(self, query_ids: Collection[str]) -> dict[str, float]:
-        """Success average of the unguided attempts at each query."""
-        return {each: self.queries[each].average if each in self.queries else 0.0 for each in query_ids}
+        """Return the success average of the unguided attempts at each query."""
+        return {each: self.queries.get(each, QueryHistory()).average for each in query_ids}
 
     def rounds_of(self, trajectory_ids: Collection[str]) -> dict[str, int]:
-        """The rounds of those trajectories that are a shortest success, by trajectory id."""
-        wanted = set(trajectory_ids)
+        """Return the rounds of those trajectories that are a shortest success, by trajectory id."""
         found = (one for each in self.queries.values() for one in (each.shortest, each.shortest_unguided) if one)
+        wanted = set(trajectory_ids)
         return {one.trajectory_id: one.round for one in found if one.trajectory_id in wanted}
 
     def shares(self) -> dict[str, float]:
-        """Share of the unguided attempts at each query that were correct; the query tried last comes last."""
+        """Return the share of correct unguided attempts at each query; the query tried last comes last."""
         return {name: each.correct / each.tried for name, each in self.queries.items() if each.tried}
 
     def streaks(self) -> dict[str, int]:
-        """By query, the number of unguided attempts that were correct since the last one that was not."""
+        """Return by query the correct unguided attempts since the last failure."""
         return {name: each.streak for name, each in self.queries.items() if each.tried}
 
     def failures(self) -> dict[str, int]:
-        """Number of failed unguided attempts at each query."""
+        """Return the number of failed unguided attempts at each query."""
         return {name: each.tried - each.correct for name, each in self.queries.items()}
 
     def shortest_success(self, *, guided: bool = True) -> dict[str, str]:
-        """For each query that has been solved, the id of its shortest judged-correct trajectory.
-
-        Args:
-            guided: whether attempts with guidance count.
-        """
+        """Return by query the id of its shortest correct trajectory; `guided` whether those with guidance count."""
         found = {name: each.shortest if guided else each.shortest_unguided for name, each in self.queries.items()}
         return {name: success.trajectory_id for name, success in found.items() if success}
-
-
-def _shorter(one: ShortSuccess | None, other: ShortSuccess) -> ShortSuccess:
-    return min(one or other, other, key=lambda each: (each.steps, each.trajectory_id))

@@ -19,7 +19,11 @@ from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.overlap import PhraseIndex
 from trajmill.stages.queries.leaks import Leak, LeakKind, comparable, has_own_words, leaks_in_queries
 
+NEAR_HELDOUT: Final = "near_heldout"
+_TASK_KEYS: Final = ("instruction", "goal", "task", "query", "intent", "question", "utterance", "prompt")
+# Thousands of examples have the same system message, and the history of a step is in all prompts after it.
 _TEXTS_REMEMBERED = 1 << 10
+_LINES_REMEMBERED = 1 << 16
 
 
 class TrainingText(NamedTuple):
@@ -31,11 +35,7 @@ class TrainingText(NamedTuple):
 
 
 def example_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
-    """The messages of training examples.
-
-    Args:
-        batches: rows of table `examples`; only the columns `example_id`, `query_id` and `messages` are read.
-    """
+    """Yield the messages of rows of table `examples`; reads `example_id`, `query_id` and `messages`."""
     for batch in batches:
         columns = (batch[name].to_pylist() for name in ("example_id", "query_id", "messages"))
         for example_id, query_id, messages in zip(*columns, strict=True):
@@ -44,10 +44,9 @@ def example_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
 
 
 def rl_step_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
-    """The prompts and responses of policy-update instances; the group of an instance is its query.
+    """Yield the prompts and responses of rows of table `rl_steps`, whose group is their query.
 
-    Args:
-        batches: rows of table `rl_steps`; only the columns `rl_step_id`, `group`, `prompt` and `response` are read.
+    Reads `rl_step_id`, `group`, `prompt` and `response`.
     """
     for batch in batches:
         columns = (batch[name].to_pylist() for name in ("rl_step_id", "group", "prompt", "response"))
@@ -58,51 +57,43 @@ def rl_step_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
 
 
 class StatedTexts:
-    """Instructions that are held out, to be looked for in training texts."""
+    """Finds the held-out instructions of a run's queries in training texts."""
 
     def __init__(self, queries: Sequence[Query]) -> None:
-        """Index the held-out instructions of all queries of a run."""
         self._train = {query.query_id for query in queries if query.split is Split.TRAIN}
         heldout = (query for query in queries if query.split is not Split.TRAIN and has_own_words(query))
         self.instructions: Mapping[str, str] = {comparable(query.instruction): query.query_id for query in heldout}
         """Ids of the held-out queries, by comparable instruction."""
         # A very long line is no instruction; twice the longest instruction leaves room for spaces.
         self._longest = 2 * max(map(len, self.instructions), default=0)
-        # Thousands of examples have the same system message.
-        self._found = lru_cache(maxsize=_TEXTS_REMEMBERED)(self._stated_in)
+        self._stated = lru_cache(maxsize=_TEXTS_REMEMBERED)(self._find)
 
     def leaks_in(self, text: TrainingText) -> Iterator[Leak]:
-        """What a text leaks: that its query is of another split, and each held-out instruction that it contains."""
+        """Yield what a text leaks: that its query is of another split, and each held-out instruction in it."""
         if text.query_id not in self._train:
             yield Leak(LeakKind.LINEAGE, text.query_id, text.text_id, "its query is not in the training split")
-        for found, rest in self._found(text.text):
+        for found, rest in self._stated(text.text):
             yield Leak(LeakKind.INSTRUCTION, found, text.text_id, f"states what is held out: {rest}")
 
-    def _stated_in(self, text: str) -> tuple[tuple[str, str], ...]:
-        return tuple(self._stated_lines(text))
-
-    def _stated_lines(self, text: str) -> Iterator[tuple[str, str]]:
+    def _find(self, text: str) -> list[tuple[str, str]]:
+        stated = []
         for line in text.splitlines():
             rest, colon = line, ":"
             while colon:
                 found = self.instructions.get(comparable(rest)) if len(rest) <= self._longest else None
                 if found is not None:
-                    yield found, rest.strip()
+                    stated.append((found, rest.strip()))
                 _, colon, rest = rest.partition(":")
+        return stated
 
 
 def leaks_in_texts(queries: Sequence[Query], texts: Iterable[TrainingText]) -> tuple[Leak, ...]:
-    """Training texts that come from a query of another split, or that contain its instruction.
+    """Find training texts that come from a query of another split, or that contain its instruction.
 
     A text contains an instruction if the instruction is a whole line, or all of a line after a colon, as in a prompt.
     """
     stated = StatedTexts(queries)
     return tuple(leak for text in texts for leak in stated.leaks_in(text))
-
-
-NEAR_HELDOUT: Final = "near_heldout"
-_TASK_KEYS: Final = ("instruction", "goal", "task", "query", "intent", "question", "utterance", "prompt")
-_LINES_REMEMBERED = 1 << 16
 
 
 class NearLeak(NamedTuple):
@@ -115,14 +106,10 @@ class NearLeak(NamedTuple):
 
 
 class NearLeaks:
-    """Held-out instructions and benchmark tasks, to be looked for in training rows."""
+    """Finds lines with most of a held-out instruction or of a benchmark's task."""
 
     def __init__(self, queries: Sequence[Query], spec: CurateSpec) -> None:
-        """Index what must not be learned.
-
-        Raises:
-            BadInputError: the file of a benchmark cannot be read, or has no tasks.
-        """
+        """Index held-out instructions and benchmarks; raises BadInputError for a benchmark without readable tasks."""
         train = [query.instruction for query in queries if query.split is Split.TRAIN]
         heldout = {q.query_id: q.instruction for q in queries if q.split is not Split.TRAIN and has_own_words(q)}
         self._indices: dict[str, PhraseIndex] = {}
@@ -131,15 +118,14 @@ class NearLeaks:
         for name, path in spec.benchmarks.items():
             tasks = {task: task for task in benchmark_tasks(path)}
             self._indices[f"benchmark_{name}"] = PhraseIndex(tasks, (), spec.near_heldout or 1.0)
-        # The lines of prompts repeat: the history of a step is in all prompts after it.
-        self._found = lru_cache(maxsize=_LINES_REMEMBERED)(self._in_line)
+        self._found = lru_cache(maxsize=_LINES_REMEMBERED)(self._find)
 
     def identity(self) -> object:
-        """What decides what is found."""
+        """Return what decides what is found."""
         return {reason: index.identity() for reason, index in self._indices.items()}
 
     def in_texts(self, texts: Iterable[TrainingText]) -> dict[str, NearLeak]:
-        """By row id, the first thing that each leaking row has."""
+        """Return by row id the first leak of each leaking row."""
         leaks: dict[str, NearLeak] = {}
         for text in texts:
             if text.text_id not in leaks:
@@ -148,7 +134,7 @@ class NearLeaks:
                     leaks[text.text_id] = found
         return leaks
 
-    def _in_line(self, line: str) -> NearLeak | None:
+    def _find(self, line: str) -> NearLeak | None:
         for reason, index in self._indices.items():
             for phrase in index.found_in(line):
                 return NearLeak(reason, phrase.phrase_id)
@@ -156,14 +142,24 @@ class NearLeaks:
 
 
 def benchmark_tasks(path: Path) -> list[str]:
-    """The tasks of a benchmark's file: one in each line, or JSON (a list, or an object in each line) with a known key.
+    """Read the tasks of a benchmark: one in each line, or JSON (a list, or an object in each line) with a known key.
 
     Raises:
         BadInputError: the file cannot be read, or has no task.
     """
     try:
         text = path.read_text(encoding="utf-8")
-        tasks = list(_tasks_in(text, path.suffix))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        items: list[Any] = lines
+        if path.suffix == ".json":
+            read = json.loads(text)
+            items = list(read.values()) if isinstance(read, dict) else read
+        elif path.suffix == ".jsonl":
+            items = [json.loads(line) for line in lines]
+        tasks = []
+        for item in items:
+            found = [item.get(key) for key in _TASK_KEYS] if isinstance(item, dict) else [item]
+            tasks += [task for task in found if isinstance(task, str)]
     except (OSError, ValueError) as error:
         raise BadInputError(f"curate.benchmarks: {path} cannot be read as tasks ({error})") from error
     if not tasks:
@@ -171,25 +167,6 @@ def benchmark_tasks(path: Path) -> list[str]:
             f"curate.benchmarks: {path} has no task; JSON needs one of the keys {', '.join(_TASK_KEYS)}"
         )
     return tasks
-
-
-def _tasks_in(text: str, suffix: str) -> Iterator[str]:
-    match suffix:
-        case ".json":
-            read = json.loads(text)
-            yield from _tasks_of(list(read.values()) if isinstance(read, dict) else read)
-        case ".jsonl":
-            yield from _tasks_of([json.loads(line) for line in text.splitlines() if line.strip()])
-        case _:
-            yield from (line.strip() for line in text.splitlines() if line.strip())
-
-
-def _tasks_of(items: Sequence[Any]) -> Iterator[str]:
-    for item in items:
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, dict):
-            yield from (item[key] for key in _TASK_KEYS if isinstance(item.get(key), str))
 
 
 class CleanRows(NamedTuple):
@@ -212,7 +189,7 @@ class RowLeak(NamedTuple):
 
 
 class LeakCheck:
-    """Looks for held-out instructions and benchmark tasks in the rows of one release."""
+    """Finds held-out instructions and benchmark tasks in the rows of one release."""
 
     def __init__(self, queries: Sequence[Query], heldout_apps: Collection[str], spec: CurateSpec) -> None:
         """Prepare the check.
@@ -223,37 +200,32 @@ class LeakCheck:
         """
         self._stated = StatedTexts(queries)
         self._near = NearLeaks(queries, spec)
-        _refuse([_told(leak) for leak in leaks_in_queries(queries, heldout_apps)])
+        _refuse([_described(leak) for leak in leaks_in_queries(queries, heldout_apps)])
 
     @cached_property
     def identity(self) -> str:
-        """A hash of what is looked for: an equal one finds the same in rows that were checked before."""
+        """Hash of what is searched for: checks with equal hashes find the same in equal rows."""
         return content_id(sorted(self._stated.instructions.items()), self._near.identity())
 
     def examples(self, rows: pa.RecordBatch | pa.Table) -> dict[str, RowLeak]:
-        """By id, the leaks in rows of table `examples`, of any kind; each row is looked at by itself."""
+        """Return by id the leaks in rows of table `examples`, of any kind; each row is checked by itself."""
         batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
         return self._leaks(list(example_texts(batches)))
 
     def rl_steps(self, rows: pa.Table) -> CleanRows:
-        """Check rows of table `rl_steps`.
-
-        Raises:
-            TrajmillError: one states a whole held-out instruction, or comes from another split.
-        """
+        """Check rows of table `rl_steps`; raises TrajmillError like `without_leaks`."""
         return without_leaks(rows, "rl_step_id", self._leaks(list(rl_step_texts(rows.to_batches()))))
 
     def _leaks(self, texts: Sequence[TrainingText]) -> dict[str, RowLeak]:
-        near = self._near.in_texts(texts)
-        leaks = {row_id: RowLeak(leak.reason) for row_id, leak in near.items()}
+        leaks = {row_id: RowLeak(leak.reason) for row_id, leak in self._near.in_texts(texts).items()}
         for text in texts:
             for leak in self._stated.leaks_in(text):
-                leaks[text.text_id] = RowLeak("", _told(leak))
+                leaks[text.text_id] = RowLeak("", _described(leak))
         return leaks
 
 
 def without_leaks(rows: pa.Table, key: str, leaks: Mapping[str, RowLeak]) -> CleanRows:
-    """The rows that do not leak.
+    """Drop the rows that leak.
 
     Raises:
         TrajmillError: a row states a whole held-out instruction, or comes from another split.
@@ -265,11 +237,11 @@ def without_leaks(rows: pa.Table, key: str, leaks: Mapping[str, RowLeak]) -> Cle
 
 
 def without_rows(rows: pa.Table, key: str, ids: frozenset[str]) -> pa.Table:
-    """A table, or a batch of one, without the rows with these ids."""
+    """Drop the rows with these ids from a table, or from a batch of one."""
     return rows.filter(pc.invert(pc.is_in(rows[key], pa.array(sorted(ids), pa.string())))) if ids else rows
 
 
-def _told(leak: Leak) -> str:
+def _described(leak: Leak) -> str:
     return f"{leak.kind} of {leak.heldout} in {leak.found_in} ({leak.detail})"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ NEGATIVE: Final = "reflector_negative"
 
 
 def retained_reflections(positive: Mapping[int, bool]) -> frozenset[int]:
-    """The steps of one trajectory whose reflections are learned from, by the paper's two rules.
+    """Return the steps of one trajectory whose reflections are learned from, by the paper's two rules.
 
     A negative reflection on step i is kept if step i + 1 was called positive. Otherwise reflections are kept only if
     all steps of the trajectory were called positive.
@@ -28,19 +28,17 @@ def retained_reflections(positive: Mapping[int, bool]) -> frozenset[int]:
 
 
 def with_equal_reflections(examples: pa.Table) -> pa.Table:
-    """The rows with as many positive as negative reflections; rows of other roles stay.
+    """Keep as many positive as negative reflections, those with the smallest ids; rows of other roles stay.
 
-    Of the larger side those with the smallest ids are kept, which are hashes and so a random sample.
+    Ids are hashes: the smallest ones are a random sample.
 
     Args:
         examples: in the schema `DIGESTS`; only `example_id` and `variant` are read.
     """
-    sides = {variant: _ids(examples, variant) for variant in (POSITIVE, NEGATIVE)}
-    size = min(map(len, sides.values()))
-    surplus = [example_id for ids in sides.values() for example_id in sorted(ids)[size:]]
-    return examples.filter(pc.invert(pc.is_in(examples["example_id"], pa.array(surplus, pa.string()))))
-
-
-def _ids(examples: pa.Table, variant: str) -> Collection[str]:
-    ids: list[str] = examples.filter(pc.equal(examples["variant"], variant))["example_id"].to_pylist()
-    return ids
+    positive, negative = (
+        sorted(examples.filter(pc.equal(examples["variant"], variant))["example_id"].to_pylist())
+        for variant in (POSITIVE, NEGATIVE)
+    )
+    size = min(len(positive), len(negative))
+    surplus = pa.array([*positive[size:], *negative[size:]], pa.string())
+    return examples.filter(pc.invert(pc.is_in(examples["example_id"], surplus)))

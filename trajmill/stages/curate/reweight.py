@@ -19,16 +19,12 @@ _CEILING = 1.15
 
 
 def average_after(average: float, success: bool) -> float:
-    """The moving average of a query's outcomes with one more outcome; it is 0 before the first."""
+    """Return the moving average of a query's outcomes with one more outcome; it is 0 before the first."""
     return _MEMORY * average + (1 - _MEMORY) * success
 
 
 def task_weight(average: float) -> float:
-    """How much a query with this success average counts: from 1.15 (never succeeds) down to 0.15 (always does).
-
-    Raises:
-        ValueError: `average` is not between 0 and 1.
-    """
+    """Return the weight of a query with a success average from 0 to 1: from 1.15 (never succeeds) to 0.15 (always)."""
     if not 0.0 <= average <= 1.0:
         raise ValueError(f"a success average of {average}")
     return _CEILING - average
@@ -44,7 +40,7 @@ class Attempts(NamedTuple):
 def plan_attempts(averages: Mapping[str, float], total: int, seed: int, group_size: int = 1) -> list[Attempts]:
     """Share `total` attempts among queries by `task_weight`, in order of query id, whole groups at a time.
 
-    Uses systematic sampling: one random offset, then equal strides along the summed weights. So chance leaves out no
+    Uses systematic sampling: one random offset, then equal strides along the summed weights. Chance leaves out no
     query; every count is exact to below one group.
 
     Args:
@@ -70,7 +66,7 @@ def plan_attempts(averages: Mapping[str, float], total: int, seed: int, group_si
 
 
 def with_task_weights(examples: pa.Table, averages: Mapping[str, float]) -> pa.Table:
-    """The examples with `loss_weight` multiplied by their query's task weight, scaled to a mean of 1 over the table.
+    """Multiply `loss_weight` by the query's task weight, scaled to a mean of 1 over the table.
 
     Args:
         examples: in the schema `DIGESTS`; only `query_id` and `loss_weight` are read.

@@ -34,20 +34,23 @@ null. The other columns are those of table `examples`."""
 
 DIGESTED = (*DIGESTS.names[:-3], "messages", "screens")
 """The columns of table `examples` that digests are made from."""
+KEPT_PER_QUERY = 3
 _SEPARATOR = "\x1f"
 _HASH_BYTES = 16
 _ROWS_AT_ONCE = 2000
 
 
 def digests_of(examples: pa.Table) -> pa.Table:
-    """The digests of rows of table `examples`, which has at least the columns `DIGESTED`."""
+    """Return the digests of rows of table `examples`, which has at least the columns `DIGESTED`."""
     conversations: list[bytes] = []
     replies: list[bytes] = []
     screens: list[str | None] = []
     for batch in examples.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        conversations += _hashes(_conversations(batch).to_pylist())
-        replies += _hashes(messages[-1]["content"] for messages in batch["messages"].to_pylist())
-        screens += [shown[-1] if shown else None for shown in batch["screens"].to_pylist()]
+        for messages, shown in zip(batch["messages"].to_pylist(), batch["screens"].to_pylist(), strict=True):
+            texts = [text for message in messages for text in (message["role"], message["content"])]
+            conversations.append(_hash(_SEPARATOR.join([*texts, _SEPARATOR.join(shown)])))
+            replies.append(_hash(messages[-1]["content"]))
+            screens.append(shown[-1] if shown else None)
     made = {"conversation": conversations, "reply": replies, "last_screen": screens}
     columns = [
         pa.array(made[field.name], field.type) if field.name in made else examples[field.name].cast(field.type)
@@ -56,28 +59,12 @@ def digests_of(examples: pa.Table) -> pa.Table:
     return pa.table(columns, schema=DIGESTS)
 
 
-def _hashes(texts: Iterable[str]) -> list[bytes]:
-    return [hashlib.blake2b(text.encode(), digest_size=_HASH_BYTES).digest() for text in texts]
-
-
-def _conversations(batch: pa.RecordBatch) -> pa.LargeStringArray:
-    """For each row one string that holds all its messages and screens."""
-    messages, screens = batch.column("messages"), batch.column("screens")
-    flat = messages.flatten()
-    lines = pc.binary_join_element_wise(flat.field("role"), flat.field("content"), _SEPARATOR)
-    offsets = np.zeros(batch.num_rows + 1, np.int32)
-    np.cumsum(pc.list_value_length(messages).to_numpy(zero_copy_only=False), out=offsets[1:])
-    conversation = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), lines), _SEPARATOR)
-    screen_ids = pc.binary_join(screens, _SEPARATOR)
-    return pc.binary_join_element_wise(conversation, screen_ids, _SEPARATOR).cast(pa.large_string())
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=_HASH_BYTES).digest()
 
 
 def without_duplicates(examples: pa.Table) -> pa.Table:
-    """The first row of each distinct pair of messages and screens, in the order of the table.
-
-    Args:
-        examples: in the schema `DIGESTS`; only `conversation` is read.
-    """
+    """Keep the first row of each distinct `conversation`, in the order of the table."""
     if examples.num_rows == 0:
         return examples
     indices = examples["conversation"].combine_chunks().dictionary_encode().indices.to_numpy()
@@ -86,18 +73,11 @@ def without_duplicates(examples: pa.Table) -> pa.Table:
 
 
 def with_few_equal_replies(examples: pa.Table, most: int) -> pa.Table:
-    """Keep at most `most` rows of each reply, chosen by their ids, in the order of the table.
+    """Keep at most `most` rows of each `reply`, those with the smallest ids, in the order of the table.
 
     Replies of every attempt, such as the last one, would otherwise dominate the training data.
-
-    Args:
-        examples: in the schema `DIGESTS`; only `example_id` and `reply` are read.
-        most: rows that are kept of those whose last message is the same.
     """
-    if examples.num_rows == 0:
-        return examples
-    replies = examples["reply"].to_pylist()
-    ids = examples["example_id"].to_pylist()
+    replies, ids = examples["reply"].to_pylist(), examples["example_id"].to_pylist()
     seen: Counter[bytes] = Counter()
     kept = []
     for at in sorted(range(len(ids)), key=ids.__getitem__):
@@ -105,9 +85,6 @@ def with_few_equal_replies(examples: pa.Table, most: int) -> pa.Table:
         if seen[replies[at]] <= most:
             kept.append(at)
     return examples.take(pa.array(sorted(kept), pa.int64()))
-
-
-KEPT_PER_QUERY = 3
 
 
 class Success(NamedTuple):
@@ -119,22 +96,18 @@ class Success(NamedTuple):
 
 
 def shortest_successes(successes: Iterable[Success], per_query: int = KEPT_PER_QUERY) -> frozenset[str]:
-    """Ids of the `per_query` shortest successes of each query; of equal lengths the smaller id comes first."""
+    """Return the ids of the `per_query` shortest successes of each query, by smaller id if equally long."""
     by_query: dict[str, set[Success]] = {}
     for success in successes:
         by_query.setdefault(success.query_id, set()).add(success)
-    kept: set[str] = set()
-    for found in by_query.values():
-        ranked = sorted(found, key=lambda success: (success.steps, success.trajectory_id))
-        kept.update(success.trajectory_id for success in ranked[:per_query])
-    return frozenset(kept)
+    ranked = (sorted(found, key=lambda each: (each.steps, each.trajectory_id)) for found in by_query.values())
+    return frozenset(success.trajectory_id for found in ranked for success in found[:per_query])
 
 
 def successes_in(examples: pa.Table) -> list[Success]:
-    """The successful trajectories that stored examples come from; the last example of a trajectory gives its length.
+    """Return the trajectories of stored examples; the last example of one gives its length.
 
-    Args:
-        examples: only the columns `query_id`, `trajectory_id` and `step_index` are read.
+    Reads `query_id`, `trajectory_id` and `step_index`.
     """
     ends = examples.group_by(["query_id", "trajectory_id"]).aggregate([("step_index", "max")])
     columns = (ends[name].to_pylist() for name in ("query_id", "trajectory_id", "step_index_max"))
@@ -160,21 +133,20 @@ class Alike(NamedTuple):
     queries: Mapping[str, str] = {}
     """By query id, the query that it counts as; a query that is not named counts as itself."""
     without_alike_screens: Callable[[pa.Table], pa.Table] | None = None
-    """Leaves out rows whose screens look like those of others; None keeps all."""
+    """Drops rows whose screens look like those of others; None keeps all."""
 
 
 def chosen_trajectories(examples: pa.Table, per_query: int, alike: Alike = Alike()) -> frozenset[str]:
-    """Ids of the trajectories that a training set learns from.
+    """Return the ids of the trajectories that a training set learns from.
 
     Args:
         examples: only the columns `query_id`, `trajectory_id` and `step_index` are read.
         per_query: how many successes of a query are learned from.
         alike: queries that share `per_query`.
     """
-    successes = [
-        each._replace(query_id=alike.queries.get(each.query_id, each.query_id)) for each in successes_in(examples)
-    ]
-    return shortest_successes(successes, per_query)
+    successes = successes_in(examples)
+    shared = (each._replace(query_id=alike.queries.get(each.query_id, each.query_id)) for each in successes)
+    return shortest_successes(shared, per_query)
 
 
 def training_set(

@@ -91,11 +91,7 @@ def compute_score(
     rule: str = "ces",
     **others: object,
 ) -> dict[str, float]:
-    """Return the reward of one reply and its parts, as verl calls it.
-
-    Raises:
-        ValueError: there is no such rule.
-    """
+    """Return the reward of one reply and its parts, as verl calls it. Raises ValueError if there is no such rule."""
     if rule not in RULES:
         raise ValueError(f"there is no reward rule {rule!r}; there are {', '.join(RULES)}")
     score = score_reply(solution_str, ground_truth)

@@ -101,11 +101,7 @@ def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def screen_batches(screen_ids: Iterable[str], screens: ReleaseScreenReader) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `screens.parquet`, one for each id, in order.
-
-    Raises:
-        KeyError: a screen is not stored.
-    """
+    """Yield the rows of `screens.parquet`, one for each id, in order. Raises KeyError if a screen is not stored."""
     remaining = iter(screen_ids)
     while ids := list(islice(remaining, _SCREENS_AT_ONCE)):
         sizes = [screens.size(screen_id) for screen_id in ids]

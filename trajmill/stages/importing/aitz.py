@@ -1,4 +1,4 @@
-"""Reads AITZ (Android in the Zoo): a JSON list of steps for each episode, with thoughts, beside its pictures.
+"""AITZ (Android in the Zoo): a JSON list of steps for each episode, with thoughts, beside its pictures.
 
 Positions are (y, x) from 0 to 1; a dual point action is a tap if touch and lift are close (`coat/action_utils.py` of
 its repository, after Android in the Wild).
@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText
-from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.geometry import Box, Point, Size
+from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
@@ -23,8 +23,11 @@ from trajmill.stages.importing.base import (
     RecordedScreen,
     RecordedStep,
     Recording,
+    only_recording,
+    parse_json,
+    read_screen,
+    within,
 )
-from trajmill.stages.importing.files import only_recording, parse_json, read_screen, within
 
 _TAP: Final = 0.04
 """Largest distance of touch and lift of a tap, as a share of the screen (Android in the Wild)."""
@@ -41,19 +44,14 @@ _PLAIN: Final[Mapping[int, Action]] = {
 class AitzLayout(LayoutSpec):
     """Episodes of Android in the Wild with screen descriptions and thoughts."""
 
+    expected: ClassVar[str] = "CATEGORY/EPISODE/EPISODE.json with its pictures beside it"
     kind: Literal["aitz"] = "aitz"
     """Android, with thoughts."""
 
     def lists(self, folder: Path) -> Sequence[Path]:
-        """The episode files, at any depth."""
         return sorted(path for path in folder.rglob("*.json") if path.is_file())
 
-    def expected(self) -> str:
-        """What a folder contains."""
-        return "CATEGORY/EPISODE/EPISODE.json with its pictures beside it"
-
     def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        """The one episode of a file."""
         yield only_recording(file, lambda episode: _recording(episode, file, folder))
 
 
@@ -62,17 +60,13 @@ def _recording(steps: Sequence[Mapping[str, Any]], file: Path, folder: Path) -> 
     ordered = sorted(steps, key=lambda step: int(step["step_id"]))
     if [int(step["step_id"]) for step in ordered] != list(range(len(ordered))):
         raise ValueError("its steps are not numbered from 0")
-    for one, other in pairwise(ordered):
-        if one["instruction"] != other["instruction"]:
-            raise ValueError("its steps have different instructions")
-    first = ordered[0]
+    if any(one["instruction"] != other["instruction"] for one, other in pairwise(ordered)):
+        raise ValueError("its steps have different instructions")
     return Recording(
-        name=str(first["episode_id"]),
+        name=str(ordered[0]["episode_id"]),
         platform=Platform.PHONE,
-        instruction=str(first["instruction"]),
+        instruction=str(ordered[0]["instruction"]),
         steps=tuple(_step(step, file, folder) for step in ordered),
-        last=None,
-        agent="human",
         task=category,
     )
 
@@ -81,9 +75,8 @@ def _step(step: Mapping[str, Any], file: Path, folder: Path) -> RecordedStep:
     stored = str(step["image_path"])
     beside = file.parent.relative_to(folder) / Path(stored).name
     screen = read_screen(within(folder, str(beside), stored), stored)
-    screen = screen._replace(elements=_elements(step, screen))
     return RecordedStep(
-        screen,
+        screen._replace(elements=_elements(step, screen)),
         _action(step, screen),
         raw=str(step.get("coat_action_desc") or f"action type {step['result_action_type']}"),
         thought=str(step.get("coat_action_think") or ""),
@@ -98,19 +91,14 @@ def _action(step: Mapping[str, Any], screen: RecordedScreen) -> Action | None:
     if kind != _DUAL_POINT:
         return _PLAIN.get(kind)
     touch, lift = (_numbers(step[name]) for name in ("result_touch_yx", "result_lift_yx"))
-    start, end = _at(touch, screen), _at(lift, screen)
+    start, end = (screen.at(yx[1], yx[0], CoordinateSpace.UNIT) for yx in (touch, lift))
     if math.dist(touch, lift) <= _TAP:
         return Click(x=start.x, y=start.y)
     return Swipe(x=start.x, y=start.y, x2=end.x, y2=end.y)
 
 
-def _at(yx: Sequence[float], screen: RecordedScreen) -> Point:
-    size = Size(screen.width, screen.height)
-    return CoordinateFrame(CoordinateSpace.UNIT, size, size).to_pixels(yx[1], yx[0])
-
-
 def _elements(step: Mapping[str, Any], screen: RecordedScreen) -> tuple[UIElement, ...] | None:
-    """The detected elements: boxes as [y, x, height, width], in pixels or as shares of the screen."""
+    """Return the detected elements: boxes as [y, x, height, width], in pixels or as shares of the screen."""
     boxes, texts, types = (_list(step.get(name)) for name in ("ui_positions", "ui_text", "ui_types"))
     if not boxes:
         return None
@@ -128,7 +116,7 @@ def _elements(step: Mapping[str, Any], screen: RecordedScreen) -> tuple[UIElemen
 
 
 def _list(value: Any) -> list[Any]:
-    """A list, which the files keep as the text of a JSON list."""
+    """Return a list, which the files store as the text of a JSON list."""
     found = parse_json(value.encode()) if isinstance(value, str) and value else value or []
     if not isinstance(found, list):
         raise ValueError("a list was expected")

@@ -1,7 +1,7 @@
-"""Reads AndroidControl: GZIP TFRecord files with an episode in each record.
+"""AndroidControl: GZIP TFRecord files with an episode in each record.
 
 Between consecutive screenshots there is one action. The demonstrations end without one, so the last screen gets the
-action that says that the task is done.
+action `terminate`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from trajmill.schemas.actions import (
     Action,
@@ -38,13 +38,12 @@ from trajmill.stages.importing.base import (
     RecordedScreen,
     RecordedStep,
     Recording,
+    parse_json,
     read_recording,
     reading,
+    screen_of,
 )
-from trajmill.stages.importing.files import parse_json, screen_of
 
-_VALUES: Final = 1
-"""The field of a feature's list that repeats its values."""
 _NEAR, _MIDDLE, _FAR = 0.3, 0.5, 0.7
 _FINGER: Final = {
     "down": (_MIDDLE, _FAR, _MIDDLE, _NEAR),
@@ -52,26 +51,22 @@ _FINGER: Final = {
     "right": (_FAR, _MIDDLE, _NEAR, _MIDDLE),
     "left": (_NEAR, _MIDDLE, _FAR, _MIDDLE),
 }
-"""Where the finger goes to see what lies in a direction, as shares of the screen."""
+"""Start and end of the swipe that shows what lies in a direction, as shares of the screen."""
 
 
 class AndroidControlLayout(LayoutSpec):
     """Human demonstrations in 833 Android apps, with accessibility trees."""
 
+    expected: ClassVar[str] = "TFRecord files android_control-NNNNN-of-NNNNN"
     kind: Literal["android-control"] = "android-control"
     """Android, with accessibility trees."""
 
     def lists(self, folder: Path) -> Sequence[Path]:
-        """The TFRecord files, e.g. `android_control-00000-of-00020`."""
         found = (*folder.glob("android_control*"), *folder.glob("*.tfrecord*"))
         return sorted({path for path in found if path.is_file()})
 
-    def expected(self) -> str:
-        """What a folder contains."""
-        return "TFRecord files android_control-NNNNN-of-NNNNN"
-
     def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        """The episodes of a file; what follows a damaged place cannot be read."""
+        """Yield the episodes of a file; what follows a damaged place cannot be read."""
         records = read_records(file)
         for number in count():
             name = f"{file.name}:{number}"
@@ -88,87 +83,73 @@ class AndroidControlLayout(LayoutSpec):
 
 def _recording(data: bytes) -> Recording:
     features = read_example(data)
-    screens = _screens(features)
-    said = [text.decode() for text in features["step_instructions"].strings(_VALUES)]
-    actions = [text.decode() for text in features["actions"].strings(_VALUES)]
-    if len(screens) != len(actions) + 1 or len(said) != len(actions):
-        raise ValueError(f"{len(screens)} screenshots, {len(actions)} actions and {len(said)} step instructions")
-    acting = screens[:-1]
-    steps = [
-        RecordedStep(screen, done, action, conclusion=conclusion)
-        for screen, action, conclusion in zip(acting, actions, said, strict=True)
-        for done in _actions(parse_json(action.encode()), screen)
-    ]
-    end = RecordedStep(screens[-1], Terminate(status="success"), "", conclusion="The task is done.")
-    return Recording(
-        name=str(features["episode_id"].numbers(_VALUES)[0]),
-        platform=Platform.PHONE,
-        instruction=features["goal"].strings(_VALUES)[0].decode(),
-        steps=(*steps, end),
-        last=None,
-        agent="human",
+    pictures, trees, actions, instructions = (
+        features[name].strings(1) for name in ("screenshots", "accessibility_trees", "actions", "step_instructions")
     )
-
-
-def _screens(features: Mapping[str, EncodedMessage]) -> list[RecordedScreen]:
-    pictures = features["screenshots"].strings(_VALUES)
-    trees = features["accessibility_trees"].strings(_VALUES)
     if len(trees) != len(pictures):
         raise ValueError(f"{len(pictures)} screenshots and {len(trees)} accessibility trees")
-    return [
+    if len(pictures) != len(actions) + 1 or len(instructions) != len(actions):
+        counts = f"{len(actions)} actions and {len(instructions)} step instructions"
+        raise ValueError(f"{len(pictures)} screenshots, {counts}")
+    screens = [
         screen_of(picture, f"screenshot {number}", read_forest(tree))
         for number, (picture, tree) in enumerate(zip(pictures, trees, strict=True))
     ]
+    steps = [
+        RecordedStep(screen, action, encoded.decode(), conclusion=instruction.decode())
+        for screen, encoded, instruction in zip(screens[:-1], actions, instructions, strict=True)
+        for action in _actions(parse_json(encoded), screen)
+    ]
+    end = RecordedStep(screens[-1], Terminate(status="success"), "", conclusion="The task is done.")
+    return Recording(
+        name=str(features["episode_id"].numbers(1)[0]),
+        platform=Platform.PHONE,
+        instruction=features["goal"].strings(1)[0].decode(),
+        steps=(*steps, end),
+    )
 
 
 def _actions(found: Mapping[str, Any], screen: RecordedScreen) -> tuple[Action | None, ...]:
-    """The actions of an entry: `type` presses a field, writes into it and presses Enter."""
+    """Return the actions of an entry: `type` presses a field, writes into it and presses Enter."""
     match found:
         case {"action_type": "type", "x": x, "y": y, "text": str(text)}:
             return Click(x=int(x), y=int(y)), TypeText(text=text), SystemButton(button="Enter")
-        case _:
-            return (_action(found, screen),)
-
-
-def _action(found: Mapping[str, Any], screen: RecordedScreen) -> Action | None:
-    match found:
         case {"action_type": "click", "x": x, "y": y}:
-            return Click(x=int(x), y=int(y))
+            return (Click(x=int(x), y=int(y)),)
         case {"action_type": "long_press", "x": x, "y": y}:
-            return LongPress(x=int(x), y=int(y))
+            return (LongPress(x=int(x), y=int(y)),)
         case {"action_type": "scroll", "direction": str(direction)} if direction in _FINGER:
             wide, high, wide2, high2 = _FINGER[direction]
             x, x2 = round(wide * screen.width), round(wide2 * screen.width)
-            return Swipe(x=x, y=round(high * screen.height), x2=x2, y2=round(high2 * screen.height))
+            return (Swipe(x=x, y=round(high * screen.height), x2=x2, y2=round(high2 * screen.height)),)
         case {"action_type": "input_text", "text": str(text)}:
-            return TypeText(text=text)
+            return (TypeText(text=text),)
         case {"action_type": "open_app", "app_name": str(app)}:
-            return OpenApp(app=app)
+            return (OpenApp(app=app),)
         case {"action_type": "navigate_home"}:
-            return SystemButton(button="Home")
+            return (SystemButton(button="Home"),)
         case {"action_type": "navigate_back"}:
-            return SystemButton(button="Back")
+            return (SystemButton(button="Back"),)
         case {"action_type": "wait"}:
-            return Wait()
+            return (Wait(),)
         case _:
-            return None
+            return (None,)
 
 
+# Field numbers of an accessibility forest, its windows, trees and nodes.
 _WINDOWS: Final = 1
 _LAYER, _TREE = 4, 11
 _NODES: Final = 1
 _BOUNDS, _CLASS, _DESCRIPTION, _HINT, _TEXT, _ID = 2, 3, 4, 5, 7, 10
-_CHECKED, _CLICKABLE, _EDITABLE, _ENABLED, _FOCUSED, _PASSWORD, _SCROLLABLE, _SELECTED, _VISIBLE = (
-    *(13, 14, 15, 16, 18, 20, 21, 22, 23),
-)
+_EDITABLE, _ENABLED, _VISIBLE = 15, 16, 23
 _STATES: Final = {
-    _CLICKABLE: ("clickable",),
-    _CHECKED: ("checked",),
-    _SELECTED: ("selected",),
-    _FOCUSED: ("focused",),
+    14: ("clickable",),
+    13: ("checked",),
+    22: ("selected",),
+    18: ("focused",),
     _EDITABLE: ("editable",),
-    _SCROLLABLE: ("scrollable_down", "scrollable_up"),
-    _PASSWORD: ("password",),
+    21: ("scrollable_down", "scrollable_up"),
+    20: ("password",),
 }
 _ROLES: Final = {
     "Button": "button",
@@ -180,63 +161,47 @@ _ROLES: Final = {
     "ImageView": "image",
     "TextView": "text",
 }
+_FARTHEST = 1 << 20
 
 
 def read_forest(data: bytes) -> tuple[UIElement, ...]:
-    """The visible elements with a text or something to press, from the front window to the back.
+    """Return the visible elements with a text or something to press, from the front window to the back.
 
     Raises:
         ValueError: the bytes are no forest.
     """
+    elements = []
     windows = sorted(EncodedMessage(data).messages(_WINDOWS), key=lambda window: -window.number(_LAYER))
-    return tuple(
-        element
-        for window in windows
-        for tree in window.messages(_TREE)
-        for node in tree.messages(_NODES)
-        for element in _element(node)
-    )
-
-
-def _element(node: EncodedMessage) -> Iterator[UIElement]:
-    said, typed = node.text(_DESCRIPTION), node.text(_TEXT)
-    editable = bool(node.number(_EDITABLE))
-    label = storable((said or node.text(_HINT)) if editable else (typed or said))
-    states = [state for field, names in _STATES.items() if node.number(field) for state in names]
-    if not node.number(_ENABLED):
-        states.append("disabled")
-    bounds = _box(node)
-    if not node.number(_VISIBLE) or bounds.area == 0 or not (label or editable or "clickable" in states):
-        return
-    role = "text_field" if editable else _ROLES.get(node.text(_CLASS).rpartition(".")[2], "group")
-    value = storable(typed) if editable else ""
-    yield UIElement(role, label, bounds, tuple(states), value, storable(node.text(_ID)))
-
-
-def _box(node: EncodedMessage) -> Box:
-    for rect in node.messages(_BOUNDS):
-        return Box(*(max(-(1 << 20), min(rect.number(side), 1 << 20)) for side in (1, 2, 3, 4)))
-    return Box(0, 0, 0, 0)
+    nodes = (node for window in windows for tree in window.messages(_TREE) for node in tree.messages(_NODES))
+    for node in nodes:
+        description, text, editable = node.text(_DESCRIPTION), node.text(_TEXT), bool(node.number(_EDITABLE))
+        label = storable((description or node.text(_HINT)) if editable else (text or description))
+        states = [state for field, names in _STATES.items() if node.number(field) for state in names]
+        if not node.number(_ENABLED):
+            states.append("disabled")
+        bounds = Box(0, 0, 0, 0)
+        for rect in node.messages(_BOUNDS)[:1]:
+            bounds = Box(*(max(-_FARTHEST, min(rect.number(side), _FARTHEST)) for side in (1, 2, 3, 4)))
+        if node.number(_VISIBLE) and bounds.area and (label or editable or "clickable" in states):
+            role = "text_field" if editable else _ROLES.get(node.text(_CLASS).rpartition(".")[2], "group")
+            value = storable(text) if editable else ""
+            elements.append(UIElement(role, label, bounds, tuple(states), value, storable(node.text(_ID))))
+    return tuple(elements)
 
 
 _MOST_BYTES = 512 << 20
 _HEADER = struct.Struct("<QI")
 _CHECKSUM_BYTES = 4
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_FIXED = {_FIXED64: 8, _FIXED32: 4}
-_SIGN = 1 << 63
 
 
 class TFRecord(NamedTuple):
-    """A record of a file."""
-
     data: bytes
     compressed: int
     """Bytes of the file that were read for it."""
 
 
 def read_records(file: Path) -> Iterator[TFRecord]:
-    """The records of a TFRecord file, one in memory at a time; the file may be compressed with GZIP.
+    """Yield the records of a TFRecord file, one in memory at a time; the file may be compressed with GZIP.
 
     Raises:
         ValueError: the file is cut short, or a record is too long.
@@ -258,15 +223,15 @@ def read_records(file: Path) -> Iterator[TFRecord]:
             before = raw.tell()
 
 
+_VARINT, _BYTES = 0, 2
+_FIXED = {1: 8, 5: 4}
+"""Lengths of the wire types of fixed size."""
+
+
 class EncodedMessage:
-    """The fields of an encoded message, by number."""
+    """The fields of an encoded protocol buffer, by number. Raises ValueError for bytes that are none."""
 
     def __init__(self, data: bytes) -> None:
-        """Read the fields of a message, not those of messages in it.
-
-        Raises:
-            ValueError: the bytes are no message.
-        """
         self._numbers: dict[int, list[int]] = defaultdict(list)
         self._bytes: dict[int, list[bytes]] = defaultdict(list)
         position = 0
@@ -286,45 +251,37 @@ class EncodedMessage:
             position += length
 
     def number(self, field: int) -> int:
-        """The last value of a whole number; 0 without one."""
+        """Return the last value of a whole number; 0 without one."""
         return (self.numbers(field) or [0])[-1]
 
     def numbers(self, field: int) -> list[int]:
-        """All values of a whole number, packed or not."""
+        """Return all values of a whole number, packed or not."""
         found = list(self._numbers[field])
         for packed in self._bytes[field]:
             position = 0
             while position < len(packed):
                 value, position = _varint(packed, position)
                 found.append(value)
-        return [_signed(value) for value in found]
+        return [value - (1 << 64) if value >= 1 << 63 else value for value in found]
 
     def strings(self, field: int) -> list[bytes]:
-        """All values of a string, or of bytes."""
         return self._bytes[field]
 
     def text(self, field: int) -> str:
-        """The last value of a string; empty without one."""
+        """Return the last value of a string; empty without one."""
         return self._bytes[field][-1].decode("utf-8", "replace") if self._bytes[field] else ""
 
     def messages(self, field: int) -> list[EncodedMessage]:
-        """All messages of a field. Raises ValueError if one is none."""
         return [EncodedMessage(data) for data in self._bytes[field]]
 
 
 def read_example(data: bytes) -> dict[str, EncodedMessage]:
-    """The features of a `tf.train.Example` by name; field 1 of each has its byte strings, field 3 its numbers.
-
-    Raises:
-        ValueError: the bytes are none.
-    """
+    """Return the lists of a `tf.train.Example` by name; field 1 of each repeats its byte strings or numbers."""
     found: dict[str, EncodedMessage] = {}
     for features in EncodedMessage(data).messages(1):
         for entry in features.messages(1):
             for feature in entry.messages(2):
-                lists = [*feature.strings(1), *feature.strings(3)]
-                # A feature has one list: field 1 of it repeats the values, of bytes or of numbers.
-                found[entry.text(1)] = EncodedMessage(b"".join(lists))
+                found[entry.text(1)] = EncodedMessage(b"".join([*feature.strings(1), *feature.strings(3)]))
     return found
 
 
@@ -338,7 +295,3 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
     raise ValueError("these bytes are no message")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= _SIGN else value

@@ -1,21 +1,31 @@
-"""What a layout gives: recordings with their screens as they are stored, and recordings that cannot be read."""
+"""Recordings of other people's data sets: their layouts, and bounded reading of untrusted files."""
 
 from __future__ import annotations
 
+import io
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
+
+from PIL import Image
 
 from trajmill.schemas.actions import Action
+from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.parts import PartGroup
 
 _LONGEST_REASON = 200
+_MOST_JSON_BYTES: Final = 64 << 20
+_MOST_IMAGE_BYTES: Final = 32 << 20
+_MOST_PIXELS: Final = 40_000_000
+"""More than an 8K screen has."""
 
 
 class BadRecordingError(Exception):
@@ -23,21 +33,21 @@ class BadRecordingError(Exception):
 
 
 class RecordedScreen(NamedTuple):
-    """A screen of a recording."""
-
     image: bytes
     """The encoded image, as the file has it."""
     width: int
     height: int
-    """Height in pixels, as the width."""
     elements: tuple[UIElement, ...] | None = None
     """The accessibility tree; None if the layout has none."""
     app: str = ""
 
+    def at(self, x: float, y: float, space: CoordinateSpace) -> Point:
+        """Convert a position to pixels of the screen."""
+        size = Size(self.width, self.height)
+        return CoordinateFrame(space, size, size).to_pixels(x, y)
+
 
 class RecordedStep(NamedTuple):
-    """One action of a recording."""
-
     screen: RecordedScreen
     action: Action | None
     """In pixels of the screen; None if the source's action has no counterpart."""
@@ -55,9 +65,9 @@ class Recording(NamedTuple):
     platform: Platform
     instruction: str
     steps: tuple[RecordedStep, ...]
-    last: RecordedScreen | None
+    last: RecordedScreen | None = None
     """The screen after the last action; None if the source has none."""
-    agent: str
+    agent: str = "human"
     """Who acted: `human`, or the name of an agent."""
     apps: tuple[str, ...] = ()
     task: str = ""
@@ -76,62 +86,28 @@ class ReadRecording(NamedTuple):
 
     recording: Recording | BadRecording
     size: int
-    """Its bytes in the files that list the recordings, so that progress can be shown."""
-
-
-def read_recording(name: str, size: int, make: Callable[[], Recording]) -> ReadRecording:
-    """Return the recording that a function makes of untrusted content, or why it cannot be read.
-
-    Args:
-        name: its name in the source.
-        size: its bytes in the files that list the recordings.
-        make: reads it.
-    """
-    try:
-        with reading():
-            return ReadRecording(make(), size)
-    except BadRecordingError as error:
-        return ReadRecording(BadRecording(name, str(error)), size)
-
-
-@contextmanager
-def reading() -> Iterator[None]:
-    """Turn what untrusted content can raise into one line.
-
-    Raises:
-        BadRecordingError: the block has raised one, or an error of malformed content.
-    """
-    try:
-        yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
-        raise BadRecordingError(reason) from None
+    """Its bytes in the files that list the recordings, for a progress display."""
 
 
 class LayoutSpec(Spec):
     """A published layout of trajectories."""
 
+    expected: ClassVar[str]
+    """Contents of a folder of this layout, for a message."""
+
     @abstractmethod
     def lists(self, folder: Path) -> Sequence[Path]:
-        """The files that list the recordings of a folder, sorted; empty if the folder has another layout."""
+        """Return the files that list the recordings of a folder, sorted; empty if the folder has another layout."""
 
     @abstractmethod
     def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        """The recordings of one of these files, one at a time; a bad one is given as such and ends nothing."""
-
-    @abstractmethod
-    def expected(self) -> str:
-        """What a folder of this layout contains, for a message."""
+        """Yield the recordings of one of these files, bad ones included."""
 
     def checked_lists(self, folder: Path) -> Sequence[Path]:
-        """The files that list the recordings.
-
-        Raises:
-            BadInputError: there are none; the message says what was expected.
-        """
+        """Return the files that list the recordings, or raise BadInputError with what was expected."""
         files = self.lists(folder) if folder.is_dir() else ()
         if not files:
-            raise BadInputError(f"{folder}: nothing to import: expected {self.expected()}")
+            raise BadInputError(f"{folder}: nothing to import: expected {self.expected}")
         return files
 
 
@@ -149,9 +125,106 @@ LAYOUTS: Final = PartGroup(
 
 
 def layout_spec(kind: str) -> LayoutSpec:
-    """The spec of a layout.
+    """Return a layout, or raise BadInputError that names the nearest one."""
+    return LAYOUTS.default_spec(kind, LayoutSpec)
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Turn what untrusted content can raise into a BadRecordingError of one line."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        raise BadRecordingError(reason) from None
+
+
+def read_recording(name: str, size: int, make: Callable[[], Recording]) -> ReadRecording:
+    """Return the recording that a function makes of untrusted content, or why it cannot be read.
+
+    Args:
+        name: its name in the source.
+        size: its bytes in the files that list the recordings.
+        make: reads it.
+    """
+    try:
+        with reading():
+            return ReadRecording(make(), size)
+    except BadRecordingError as error:
+        return ReadRecording(BadRecording(name, str(error)), size)
+
+
+def only_recording(file: Path, read: Callable[[Any], Recording]) -> ReadRecording:
+    """Return the recording that a function makes of a JSON file, or why it cannot be read."""
+
+    def make() -> Recording:
+        with file.open("rb") as stream:
+            return read(parse_json(stream.read(_MOST_JSON_BYTES)))
+
+    return read_recording(file.stem, file.stat().st_size, make)
+
+
+class Line(NamedTuple):
+    number: int
+    """From 1."""
+    text: bytes
+
+
+def lines_of(file: Path) -> Iterator[Line]:
+    """Yield the lines of a file, one in memory at a time; a line that is too long is cut."""
+    with file.open("rb") as stream:
+        number = 0
+        while text := stream.readline(_MOST_JSON_BYTES):
+            number += 1
+            yield Line(number, text)
+            while not text.endswith(b"\n") and len(text) == _MOST_JSON_BYTES:
+                text = stream.readline(_MOST_JSON_BYTES)
+
+
+def parse_json(text: bytes) -> Any:
+    """Parse JSON.
 
     Raises:
-        BadInputError: there is no such layout; the nearest one is named.
+        ValueError: it is no JSON, or too long.
+        RecursionError: it is too deep.
     """
-    return LAYOUTS.default_spec(kind, LayoutSpec)
+    if len(text) >= _MOST_JSON_BYTES:
+        raise ValueError(f"more than {_MOST_JSON_BYTES >> 20} MiB of JSON")
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def within(folder: Path, *names: str) -> Path | None:
+    """Return the first of some files that exists in a folder; a name that leads out of the folder matches none."""
+    home = folder.resolve()
+    for name in names:
+        path = (folder / name).resolve()
+        if "\0" not in name and path.is_relative_to(home) and path.is_file():
+            return path
+    return None
+
+
+def read_screen(file: Path | None, name: str) -> RecordedScreen:
+    """Read a picture file, or raise BadRecordingError if it is missing, too large or no picture."""
+    if file is None:
+        raise BadRecordingError(f"screenshot {name!r:.80} is not in the folder")
+    with file.open("rb") as stream:
+        return screen_of(stream.read(_MOST_IMAGE_BYTES + 1), name)
+
+
+def screen_of(image: bytes, name: str, elements: tuple[UIElement, ...] | None = None) -> RecordedScreen:
+    """Decode an encoded picture once, or raise BadRecordingError if it is too large or no whole picture."""
+    if len(image) > _MOST_IMAGE_BYTES:
+        raise BadRecordingError(f"screenshot {name!r:.80} has more than {_MOST_IMAGE_BYTES >> 20} MiB")
+    try:
+        with Image.open(io.BytesIO(image)) as picture:
+            width, height = picture.size
+            if width * height > _MOST_PIXELS:
+                raise BadRecordingError(f"screenshot {name!r:.80} has {width} x {height} pixels")
+            picture.load()
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        raise BadRecordingError(f"screenshot {name!r:.80} cannot be decoded: {type(error).__name__}") from None
+    return RecordedScreen(image, width, height, elements)

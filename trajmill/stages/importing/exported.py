@@ -1,4 +1,4 @@
-"""Reads our own export: the Parquet files that `trajmill export` writes for `trl`, `grpo`, `verl` and `verl-sft`.
+"""Our own export: the Parquet files that `trajmill export` writes for `trl`, `grpo`, `verl` and `verl-sft`.
 
 A row is a step with its picture; the rows of a trajectory follow one another. Steps that the export left out are
 missing, so a trajectory may be shorter than it was.
@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.schemas.actions import Action, action_from_json
@@ -26,8 +25,8 @@ from trajmill.stages.importing.base import (
     Recording,
     read_recording,
     reading,
+    screen_of,
 )
-from trajmill.stages.importing.files import screen_of
 
 _COLUMNS: Final = [
     *("trajectory_id", "step_index", "instruction", "platform", "apps", "task", "agent", "action"),
@@ -39,19 +38,14 @@ _ROWS_AT_ONCE: Final = 32
 class ExportedLayout(LayoutSpec):
     """A folder that `trajmill export` has written."""
 
+    expected: ClassVar[str] = "data/NAME.parquet, as `trajmill export` writes them for trl, grpo, verl and verl-sft"
     kind: Literal["trajmill"] = "trajmill"
     """Our own export."""
 
     def lists(self, folder: Path) -> Sequence[Path]:
-        """The files of rows."""
         return sorted((folder / "data").glob("*.parquet"))
 
-    def expected(self) -> str:
-        """What a folder contains."""
-        return "data/NAME.parquet, as `trajmill export` writes them for trl, grpo, verl and verl-sft"
-
     def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        """The trajectories of a file."""
         try:
             with reading():
                 missing = [name for name in _COLUMNS if name not in pq.read_schema(file).names]
@@ -66,39 +60,31 @@ class ExportedLayout(LayoutSpec):
 
 
 def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a file; a copy that stands for weight is left out."""
+    """Yield the rows of a file without the copies that stand for weight."""
     seen = ("", -1)
     with pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=_COLUMNS):
-            for row in _as_dicts(batch):
+            for row in batch.to_pylist():
                 step = (row["trajectory_id"], row["step_index"])
                 if step != seen:
                     yield row
                 seen = step
 
 
-def _as_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = batch.to_pylist()
-    return found
-
-
 def _recording(name: str, rows: Sequence[Mapping[str, Any]]) -> Recording:
+    steps = []
+    for row in sorted(rows, key=lambda row: int(row["step_index"])):
+        # Of several pictures the last is the one that the reply answers.
+        screen = screen_of(row["images"][-1]["bytes"], str(row["screen_ids"][-1]))
+        action: Action | None = action_from_json(row["action"]) if row["action"] else None
+        steps.append(RecordedStep(screen, action, str(row["action"])))
     first = rows[0]
-    ordered = sorted(rows, key=lambda row: int(row["step_index"]))
     return Recording(
         name=name,
         platform=Platform(first["platform"]),
         instruction=str(first["instruction"]),
-        steps=tuple(map(_step, ordered)),
-        last=None,
+        steps=tuple(steps),
         agent=str(first["agent"]),
         apps=tuple(map(str, first["apps"])),
         task=str(first["task"]),
     )
-
-
-def _step(row: Mapping[str, Any]) -> RecordedStep:
-    """One step; of several pictures the last is the one that the reply answers."""
-    screen = screen_of(row["images"][-1]["bytes"], str(row["screen_ids"][-1]))
-    action: Action | None = action_from_json(row["action"]) if row["action"] else None
-    return RecordedStep(screen, action, str(row["action"]))

@@ -1,4 +1,4 @@
-"""Reads GUI-Odyssey: a JSON file for each episode in `annotations/`, its pictures in `screenshots/` or in parts of it.
+"""GUI-Odyssey: a JSON file for each episode in `annotations/`, its pictures in `screenshots/` or in parts of it.
 
 Positions are 0 to 1000 on both axes; a press can be a key (`introduction.md` and `data/` of the set's repository).
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButton, Terminate, TypeText
-from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.coordinates import CoordinateSpace
+from trajmill.schemas.geometry import Point
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.base import (
     LayoutSpec,
@@ -19,8 +19,10 @@ from trajmill.stages.importing.base import (
     RecordedScreen,
     RecordedStep,
     Recording,
+    only_recording,
+    read_screen,
+    within,
 )
-from trajmill.stages.importing.files import only_recording, read_screen, within
 
 _KEYS: Final[Mapping[str, Action]] = {
     "KEY_HOME": SystemButton(button="Home"),
@@ -32,19 +34,14 @@ _KEYS: Final[Mapping[str, Action]] = {
 class GuiOdysseyLayout(LayoutSpec):
     """Human demonstrations over several apps of Android devices."""
 
+    expected: ClassVar[str] = "annotations/EPISODE.json and screenshots/NAME.png"
     kind: Literal["gui-odyssey"] = "gui-odyssey"
     """Android, across apps."""
 
     def lists(self, folder: Path) -> Sequence[Path]:
-        """The annotation files."""
         return sorted((folder / "annotations").glob("*.json"))
 
-    def expected(self) -> str:
-        """What a folder contains."""
-        return "annotations/EPISODE.json and screenshots/NAME.png"
-
     def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        """The one episode of a file."""
         yield only_recording(file, lambda episode: _recording(episode, folder))
 
 
@@ -55,8 +52,6 @@ def _recording(episode: Mapping[str, Any], folder: Path) -> Recording:
         platform=Platform.PHONE,
         instruction=str(task["instruction"]),
         steps=tuple(_step(step, folder) for step in episode["steps"]),
-        last=None,
-        agent="human",
         apps=tuple(map(str, task["app"])),
         task=str(task["category"]),
     )
@@ -64,7 +59,9 @@ def _recording(episode: Mapping[str, Any], folder: Path) -> Recording:
 
 def _step(step: Mapping[str, Any], folder: Path) -> RecordedStep:
     name = str(step["screenshot"])
-    screen = read_screen(_picture(folder, name), name)
+    # As they are downloaded, they lie in parts of the folder that the set's own script would join.
+    parts = (f"screenshots/{part.name}/{name}" for part in sorted(folder.glob("screenshots/*/")))
+    screen = read_screen(within(folder, f"screenshots/{name}", name) or within(folder, *parts), name)
     return RecordedStep(
         screen,
         _action(str(step["action"]), step["info"], screen),
@@ -74,24 +71,21 @@ def _step(step: Mapping[str, Any], folder: Path) -> RecordedStep:
     )
 
 
-def _picture(folder: Path, name: str) -> Path | None:
-    """A screenshot; as they are downloaded, they lie in parts of the folder that the set's own script would join."""
-    parts = (f"screenshots/{part.name}/{name}" for part in sorted(folder.glob("screenshots/*/")))
-    return within(folder, f"screenshots/{name}", name) or within(folder, *parts)
-
-
 def _action(kind: str, info: Any, screen: RecordedScreen) -> Action | None:
+    def at(place: Sequence[float]) -> Point:
+        return screen.at(float(place[0]), float(place[1]), CoordinateSpace.PER_MILLE)
+
     match kind, info:
         case "CLICK" | "LONG_PRESS", str(key):
             return _KEYS.get(key)
         case "HOME" | "BACK", _:
             return _KEYS[f"KEY_{kind}"]
         case "CLICK", _:
-            return Click(**_at(info[0], screen)._asdict())
+            return Click(**at(info[0])._asdict())
         case "LONG_PRESS", _:
-            return LongPress(**_at(info[0], screen)._asdict())
+            return LongPress(**at(info[0])._asdict())
         case "SCROLL", _:
-            start, end = _at(info[0], screen), _at(info[1], screen)
+            start, end = at(info[0]), at(info[1])
             return Swipe(x=start.x, y=start.y, x2=end.x, y2=end.y)
         case "TYPE" | "TEXT", str(text):
             return TypeText(text=text)
@@ -101,8 +95,3 @@ def _action(kind: str, info: Any, screen: RecordedScreen) -> Action | None:
             return Terminate(status="failure")
         case _:
             return None
-
-
-def _at(place: Sequence[float], screen: RecordedScreen) -> Point:
-    size = Size(screen.width, screen.height)
-    return CoordinateFrame(CoordinateSpace.PER_MILLE, size, size).to_pixels(float(place[0]), float(place[1]))

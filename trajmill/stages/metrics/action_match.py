@@ -69,7 +69,7 @@ class StepScores(NamedTuple):
     """Share of right points among the clicks and long presses where one was right: a prediction of another type has no
     point. Table 2 of CES has a GR of 53 % beside a Type of 26 % and an SR of 14 %, which no other count allows."""
     sr: float | None
-    """Share of steps whose action has the right type and the right parameters."""
+    """Share of steps with the right type and the right parameters."""
 
 
 _OTHER_TYPE = ActionMatch(False, False, 0.0, False)
@@ -86,10 +86,8 @@ def match_action(action: Action | None, right: RightAction) -> ActionMatch:
 def step_scores(matches: Iterable[ActionMatch]) -> StepScores:
     """Type, GR and SR of the steps that `match_action` has compared."""
     steps = list(matches)
-    points = [step.parameters for step in steps if step.pointed]
-    return StepScores(
-        _share([step.type for step in steps]), _share(points), _share([step.parameters for step in steps])
-    )
+    groups = [[s.type for s in steps], [s.parameters for s in steps if s.pointed], [s.parameters for s in steps]]
+    return StepScores(*(sum(outcomes) / len(outcomes) if outcomes else None for outcomes in groups))
 
 
 def text_f1(said: str, right: str) -> float:
@@ -101,10 +99,6 @@ def text_f1(said: str, right: str) -> float:
     if not shared or " ".join(one).count(" ".join(other)) > 1:
         return 0.0
     return 2 * shared / (len(one) + len(other))
-
-
-def _share(outcomes: list[bool]) -> float | None:
-    return sum(outcomes) / len(outcomes) if outcomes else None
 
 
 def _type_of(action: Action, screen: Size) -> tuple[object, ...]:
@@ -156,14 +150,10 @@ def _closeness(action: Action, right: RightAction) -> float:
     point = pressed_point(action)
     if point is None or isinstance(action, Swipe | Scroll | HorizontalScroll):
         return float(_has_right_parameters(action, right))
-    near = _nearness(_off(*point, right))
+    distances = [_off(*point, right)]
     if isinstance(action, Drag) and isinstance(wanted, Drag):
-        return (near + _nearness(_end_distance(action, wanted, right.screen))) / 2
-    return near
-
-
-def _nearness(distance: float) -> float:
-    return max(0.0, 1.0 - distance / UNBOXED_REACH)
+        distances.append(_end_distance(action, wanted, right.screen))
+    return sum(max(0.0, 1.0 - distance / UNBOXED_REACH) for distance in distances) / len(distances)
 
 
 def _off(x: int, y: int, right: RightAction) -> float:

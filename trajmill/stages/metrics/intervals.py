@@ -14,12 +14,9 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, z: float = 1.959964) -> Interval:
-    """The Wilson score interval of a rate of `successes` in `n`; `z` is the normal quantile, by default for 95 %.
+    """Return the Wilson score interval of a rate of `successes` in `n`; `z` is the normal quantile, 95 % by default.
 
     It is within [0, 1] and keeps its coverage near the ends and for small `n`. For `n` = 0 it is (0, 1).
-
-    Raises:
-        ValueError: `successes` is not between 0 and `n`.
     """
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes in {n} trials")

@@ -15,12 +15,9 @@ class QueryAttempts(NamedTuple):
 
 
 def pass_at_k(tried: QueryAttempts, k: int) -> float:
-    """The unbiased estimate for one query from n >= k attempts with c successes: 1 - C(n - c, k) / C(n, k).
+    """Return the unbiased estimate for one query from n >= k attempts with c successes: 1 - C(n - c, k) / C(n, k).
 
     With n = k it is 1 if any attempt succeeded, as in NaturalGAIA. Chen et al. 2021, equation 1.
-
-    Raises:
-        ValueError: there are fewer than `k` attempts, or more successes than attempts.
     """
     n, c = tried
     if not 1 <= k <= n or not 0 <= c <= n:
@@ -29,6 +26,6 @@ def pass_at_k(tried: QueryAttempts, k: int) -> float:
 
 
 def mean_pass_at_k(tried: Iterable[QueryAttempts], k: int) -> float | None:
-    """The mean of `pass_at_k` over the queries with at least `k` attempts; None if there are none."""
+    """Return the mean of `pass_at_k` over the queries with at least `k` attempts; None if there are none."""
     shares = [pass_at_k(each, k) for each in tried if each.attempts >= k]
     return sum(shares) / len(shares) if shares else None

@@ -14,9 +14,9 @@ class WalkedPathway(NamedTuple):
     """One task instance of a causal pathway, as an agent left it."""
 
     solved: tuple[bool, ...]
-    """For each atomic task in order, whether it was solved; those after a path collapse are not."""
+    """By atomic task in order; those after a path collapse are not solved."""
     apps: int
-    """Number of distinct apps of the task."""
+    """Number of distinct apps."""
 
     @property
     def difficulty(self) -> int:
@@ -29,16 +29,12 @@ class WalkedPathway(NamedTuple):
 
     @property
     def completed(self) -> int:
-        """Number of consecutive atomic tasks that were solved from the start on."""
+        """Number of atomic tasks that were solved in a row from the start."""
         return sum(1 for _ in takewhile(bool, self.solved))
 
 
 def walked_pathway(query: Query, attempt: Trajectory) -> WalkedPathway:
-    """A stored attempt at a causal pathway; after a failure, nothing is solved.
-
-    Raises:
-        ValueError: the query is no causal pathway.
-    """
+    """Return a stored attempt at a causal pathway; after a failure, nothing is solved."""
     if not query.atomic_tasks:
         raise ValueError(f"the query {query.query_id} is no causal pathway")
     done = attempt.atomic_done or 0
@@ -54,23 +50,13 @@ def position_weight(position: int) -> float:
 
 
 def wpsr(walked: Sequence[WalkedPathway]) -> float:
-    """Weighted Pathway Success Rate: the share of solved tasks, each weighted by its difficulty.
-
-    Raises:
-        ValueError: there is no task, or one without atomic tasks.
-    """
+    """Weighted Pathway Success Rate: the share of solved tasks, each weighted by its difficulty."""
     _check(walked)
     return sum(each.difficulty for each in walked if all(each.solved)) / sum(each.difficulty for each in walked)
 
 
 def matcr(walked: Sequence[WalkedPathway]) -> float:
-    """Mean Atomic Tasks Completion Ratio: the mean of k / n over the tasks.
-
-    k of the n atomic tasks were solved one after the other from the start on.
-
-    Raises:
-        ValueError: there is no task, or one without atomic tasks.
-    """
+    """Mean Atomic Tasks Completion Ratio: the mean share of atomic tasks that were solved in a row from the start."""
     _check(walked)
     return sum(each.completed / len(each.solved) for each in walked) / len(walked)
 
@@ -78,12 +64,7 @@ def matcr(walked: Sequence[WalkedPathway]) -> float:
 def p_atsr(walked: Sequence[WalkedPathway], weight: Callable[[int], float] = position_weight) -> float:
     """Positional-Weighted Atomic Tasks Success Rate: solved atomic tasks by weight, over all by weight.
 
-    Args:
-        walked: the tasks.
-        weight: p(i) of the position i, from 1 on; increasing.
-
-    Raises:
-        ValueError: there is no task, or one without atomic tasks.
+    `weight` is p(i) of the position i, from 1 on; increasing.
     """
     _check(walked)
     places = [(weight(place), solved) for each in walked for place, solved in enumerate(each.solved, 1)]

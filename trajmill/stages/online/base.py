@@ -21,7 +21,6 @@ class EpisodeOrder(NamedTuple):
     """The episode that a trainer asks for."""
 
     query_id: str | None = None
-    """The query; None chooses one by the seed."""
     seed: int | None = None
     """The seed; None takes the next one."""
     policy: str = AGENT
@@ -35,9 +34,7 @@ class ShownStep(NamedTuple):
 
     observation: Observation
     steps: int
-    """Number of steps so far."""
     messages: tuple[ChatMessage, ...]
-    """The prompt for the trainer's family."""
     error: str
     """Why the last reply was no action; empty if it was one."""
 
@@ -70,11 +67,7 @@ class ServedQueries:
     """The queries of some splits, in order of id; no others are served."""
 
     def __init__(self, queries: Iterable[Query], splits: Collection[Split]) -> None:
-        """Choose from all queries of a run.
-
-        Raises:
-            BadInputError: these splits have no queries.
-        """
+        """Choose from all queries of a run. Raises BadInputError if these splits have no queries."""
         self._all = {query.query_id: query for query in sorted(queries, key=lambda query: query.query_id)}
         self.by_split: dict[Split, Sequence[Query]] = {
             split: [query for query in self._all.values() if query.split is split] for split in splits
@@ -84,11 +77,7 @@ class ServedQueries:
             raise BadInputError(f"no query is of split {', '.join(splits)}; {instead_of('', self._splits())}")
 
     def find(self, query_id: str) -> Query:
-        """The query with an id.
-
-        Raises:
-            BadInputError: there is none, or its split is not served.
-        """
+        """The query with an id. Raises BadInputError if there is none, or its split is not served."""
         query = self._all.get(query_id)
         if query is None:
             raise BadInputError(f"no query has the id {query_id!r:.60}; the task list names those that are served")

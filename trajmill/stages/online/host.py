@@ -27,20 +27,15 @@ Draw = Callable[[Observation], Awaitable[bytes]]
 
 
 async def draw_in_thread(observation: Observation) -> bytes:
-    """Draw the image in a thread."""
     return await asyncio.to_thread(observation.screen.encode)
 
 
 @dataclass(frozen=True)
 class HostSettings:
-    """The settings of a host."""
-
     origin: Origin
     run_seed: int = 0
     family: Family = ANY
-    """The family of the trainers' models."""
     slots: int = 8
-    """Most environments of a platform at the same time."""
     limits: Limits = field(default_factory=lambda: Limits(seconds=24 * 3600.0))
     """Limits of an episode; its tokens are not limited, and its time is limited by `idle_seconds` a step."""
     idle_seconds: float = 900.0
@@ -59,7 +54,6 @@ class SteppedEpisode:
 
     @property
     def over(self) -> bool:
-        """Whether it is finished."""
         return self.work is None or self.work.done()
 
     async def next(self) -> ShownStep | EndedEpisode:
@@ -73,7 +67,6 @@ class SteppedEpisode:
             shown.cancel()
 
     async def step(self, asked: WireAction) -> ShownStep | EndedEpisode:
-        """Do a step of the trainer, and wait for the outcome."""
         self._agent.step(asked)
         return await self.next()
 

@@ -34,11 +34,7 @@ class SwiftSession:
         return self._seen(self._client.reset(**self._order)).screen, None
 
     def step(self, action: dict[str, Any]) -> tuple[WireScreen, float, bool, None]:
-        """Do one step.
-
-        Raises:
-            EnvironmentFailure: the episode is void; ms-swift knows no way to leave it out.
-        """
+        """Do one step. Raises EnvironmentFailure if the episode is void; ms-swift knows no way to leave it out."""
         answer = self._seen(self._client.step(WireAction(**action)))
         return answer.screen, answer.reward or 0.0, answer.done, None
 

@@ -41,7 +41,6 @@ class CesAgent:
 
     @property
     def model_version(self) -> str:
-        """Version of the policy, or else of the Executor's model."""
         return self.policy_version or self.executor.model_version
 
     async def act(self, episode: EpisodeView) -> Decision:

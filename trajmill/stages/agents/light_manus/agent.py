@@ -34,7 +34,6 @@ class LightManus:
 
     @property
     def model_version(self) -> str:
-        """Version of the policy, or else of the first executor's model."""
         return self.policy_version or self.executors[self.first].model_version
 
     async def act(self, episode: EpisodeView) -> Decision:

@@ -23,7 +23,6 @@ class PathwayTask(NamedTuple):
     """Name of the answer that it gives; empty if nothing needs it."""
 
     def needs(self) -> frozenset[str]:
-        """The names of the answers in its instruction."""
         return frozenset(_NEEDED.findall(self.instruction))
 
     def filled(self, answers: Mapping[str, str]) -> str:
@@ -31,7 +30,6 @@ class PathwayTask(NamedTuple):
         return _NEEDED.sub(lambda name: answers.get(name[1], name[0]), self.instruction)
 
     def line(self) -> str:
-        """The task as the parser writes it."""
         return f"[{self.device}] {self.instruction}" + (f" -> {self.answer}" if self.answer else "")
 
 
@@ -63,21 +61,16 @@ def read_division(text: str, devices: Collection[Platform]) -> tuple[PathwayTask
 
 
 class Workflow(NamedTuple):
-    """A pathway and the current task (the Workflow Manager); it travels in the role outputs of the decisions."""
-
     tasks: tuple[PathwayTask, ...]
     device: Platform
     """The device in use."""
     current: int = 0
-    """Index of the task that is being done."""
     begun: int = 0
-    """Index of the first step of that task."""
     answers: tuple[tuple[str, str], ...] = ()
     """The answers so far, by name."""
 
     @property
     def task(self) -> PathwayTask:
-        """The task that is being done."""
         return self.tasks[self.current]
 
     @property
@@ -87,7 +80,6 @@ class Workflow(NamedTuple):
 
     @property
     def at_last(self) -> bool:
-        """Whether no task comes after it."""
         return self.current == len(self.tasks) - 1
 
     def done(self, answer: str, step: int) -> Workflow:

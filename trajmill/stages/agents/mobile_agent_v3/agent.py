@@ -77,7 +77,6 @@ class _Turn(NamedTuple):
     state: TaskState
     calls: tuple[AgentCall, ...] = ()
     thought: str = ""
-    """Of the Manager."""
     knowledge: str = ""
 
     def revised(self, reply: RoleReply[Plan]) -> _Turn:
@@ -89,7 +88,6 @@ class _Turn(NamedTuple):
         return turn._replace(state=state, thought=plan.thought)
 
     def outputs(self) -> dict[str, str]:
-        """The role outputs of the step."""
         return {**self.state.outputs(), **({"knowledge": self.knowledge} if self.knowledge else {})}
 
     def recorded(self, decision: Decision) -> Decision:
@@ -98,8 +96,6 @@ class _Turn(NamedTuple):
 
 
 class ManagerRoles(NamedTuple):
-    """The Manager, with its two prompts."""
-
     first: Role
     update: Role
 
@@ -121,7 +117,6 @@ class MobileAgentV3:
 
     @property
     def model_version(self) -> str:
-        """Version of the Worker's model."""
         return self.worker.model_version
 
     async def act(self, episode: EpisodeView) -> Decision:

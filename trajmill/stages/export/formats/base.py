@@ -84,9 +84,5 @@ class TrainerFormat(Spec):
 
 
 def format_spec(kind: str) -> TrainerFormat:
-    """Return a format with its defaults.
-
-    Raises:
-        BadInputError: there is no such format; the nearest one is named.
-    """
+    """Return a format with its defaults. Raises BadInputError if there is no such format; the nearest one is named."""
     return FORMATS.default_spec(kind, TrainerFormat)
