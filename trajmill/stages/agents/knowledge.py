@@ -29,12 +29,7 @@ class KeywordIndex:
         self._index.index(_words(list(passages)), show_progress=False)
 
     async def retrieve(self, instruction: str, most: int) -> tuple[str, ...]:
-        """The passages that share words with an instruction, best first.
-
-        Args:
-            instruction: the task, which is the search query.
-            most: number of passages.
-        """
+        """Return at most `most` passages that share words with an instruction, best first."""
         words = _words([instruction])
         if not words.vocab:
             return ()
@@ -54,29 +49,16 @@ class MeaningIndex:
         self._length = 0
 
     async def retrieve(self, instruction: str, most: int) -> tuple[str, ...]:
-        """The passages that are nearest to an instruction (cosine of the vectors), best first.
-
-        Args:
-            instruction: the task, which is the search query.
-            most: number of passages.
-
-        Raises:
-            ModelFailure: the model does not answer.
-        """
-        vectors = await self._indexed()
+        """Return the passages that are nearest to an instruction (cosine of the vectors), best first."""
+        async with self._turn:
+            if self._vectors is None:
+                starts = range(0, len(self._passages), _TEXTS)
+                parts = [await self._embedded(self._passages[start : start + _TEXTS]) for start in starts]
+                self._vectors = np.concatenate(parts)
+            vectors = self._vectors
         [asked] = await self._embedded([instruction])
         best = np.argsort(-(vectors @ asked), kind="stable")[:most]
         return tuple(self._passages[at] for at in best)
-
-    async def _indexed(self) -> NDArray[np.float64]:
-        async with self._turn:
-            if self._vectors is None:
-                parts = [
-                    await self._embedded(self._passages[start : start + _TEXTS])
-                    for start in range(0, len(self._passages), _TEXTS)
-                ]
-                self._vectors = np.concatenate(parts)
-            return self._vectors
 
     async def _embedded(self, texts: Sequence[str]) -> NDArray[np.float64]:
         vectors = np.array(await self._model.embed(texts))
@@ -88,13 +70,16 @@ class MeaningIndex:
 
 
 def read_passages(folder: Path) -> list[str]:
-    """The passages of all `.md` and `.txt` files in a folder and the folders in it, in the order of their names.
+    """Read the passages of all `.md` and `.txt` files below a folder, in the order of their names.
 
-    Raises:
-        BadInputError: the folder has no such file with text, or one is not UTF-8.
+    Raises BadInputError if there is no such file with text, or one is not UTF-8.
     """
-    files = sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
-    found = [passage for path in files for passage in passages(_text(path))]
+    found: list[str] = []
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
+        try:
+            found += passages(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            raise BadInputError(f"{path}: not UTF-8 (byte {error.start}); a document is a text file") from None
     if not found:
         raise BadInputError(f"{folder}: no document with text; put {' or '.join(SUFFIXES)} files there")
     return found
@@ -113,10 +98,3 @@ def passages(text: str) -> list[str]:
 
 def _words(texts: list[str]) -> bm25s.tokenization.Tokenized:
     return bm25s.tokenize(texts, stopwords="en", show_progress=False)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: not UTF-8 (byte {error.start}); a document is a text file") from None

@@ -49,16 +49,9 @@ class WalkMove(NamedTuple):
 def next_move(
     path: tuple[PathStep, ...], observation: Observation, position: WalkPosition, platform: Platform
 ) -> WalkMove:
-    """The next action of a walk; the last is `Terminate`, with status failure if a target never appears.
+    """Return the next action of a walk; the last is `Terminate`, with status failure if a target never appears.
 
-    Args:
-        path: the operations.
-        observation: the screen.
-        position: how far the walk is.
-        platform: a phone is scrolled with a finger.
-
-    Raises:
-        ValueError: the observation has no accessibility tree.
+    A phone is scrolled with a finger. Raises ValueError if the observation has no accessibility tree.
     """
     if observation.elements is None:
         raise ValueError("the walk needs an accessibility tree")
@@ -71,14 +64,10 @@ def next_move(
         if step.target in tree:
             return next_move(path, observation, arrived, platform)
         return _scroll(step, tree, position, platform)
-    missing = [name for name in _targets(step) if name not in tree]
-    if missing:
-        return _wait(position)
+    named = [step.target, step.text] if step.operation in ("drag", "select") else [step.target]
+    if any(name and name not in tree for name in named):
+        return _once_more(Wait(seconds=_WAIT_SECONDS), position)
     return WalkMove(_action(step, tree), WalkPosition(position.step + 1))
-
-
-def _wait(position: WalkPosition) -> WalkMove:
-    return _once_more(Wait(seconds=_WAIT_SECONDS), position)
 
 
 def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition, platform: Platform) -> WalkMove:
@@ -95,7 +84,7 @@ def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition, 
     upwards = bool(up) and (position.upwards or not down)
     over = alike or up if upwards else alike or down
     if not over:
-        return _wait(position)
+        return _once_more(Wait(seconds=_WAIT_SECONDS), position)
     turn = scroll_over(over[len(over) // 2], platform, upwards)
     return _once_more(turn, position._replace(upwards=upwards))
 
@@ -114,12 +103,6 @@ def _once_more(action: Action, position: WalkPosition) -> WalkMove:
     if position.waits >= _MOST_WAITS:
         return WalkMove(Terminate(status="failure"), position)
     return WalkMove(action, position._replace(waits=position.waits + 1))
-
-
-def _targets(step: PathStep) -> list[str]:
-    """The elements that must be on the screen for a step."""
-    named = [step.target, step.text] if step.operation in ("drag", "select") else [step.target]
-    return [name for name in named if name]
 
 
 def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
@@ -144,24 +127,6 @@ def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
             return Click(x=x, y=y, button=button, count=2 if operation == "double_tap" else 1)
 
 
-class PathwayPosition(NamedTuple):
-    """The position of a walk on its path."""
-
-    step: int = 0
-    """Index of the next operation."""
-    waits: int = 0
-    """Number of waits and scrolls for its target so far."""
-    upwards: bool = False
-    """Whether the walk scrolls up."""
-
-
-class PathwayMove(NamedTuple):
-    """One action of a walk, and the position after it."""
-
-    action: Action
-    position: PathwayPosition
-
-
 class _PartOfPath(NamedTuple):
     """The steps of a path on one device."""
 
@@ -171,39 +136,29 @@ class _PartOfPath(NamedTuple):
 
 
 def next_pathway_move(
-    path: tuple[PathStep, ...], first: Platform, observation: Observation, position: PathwayPosition
-) -> PathwayMove:
-    """The next action of a walk; the last is `Terminate`, with status failure if the walk cannot go on.
+    path: tuple[PathStep, ...], first: Platform, observation: Observation, position: WalkPosition
+) -> WalkMove:
+    """Return the next action of a walk over several devices; the last is `Terminate`, with status failure if stuck.
 
-    Args:
-        path: the whole path; `switch` goes to another device.
-        first: the device that it begins at.
-        observation: the screen.
-        position: the position so far.
-
-    Raises:
-        ValueError: the observation has no accessibility tree.
+    The path begins at the device `first`; `switch` goes to another one. Raises ValueError if the observation has no
+    accessibility tree.
     """
     part = _part_at(path, first, position.step)
     if part.begin + len(part.steps) <= position.step < len(path):
         device = Platform(path[position.step].target)
-        return PathwayMove(SwitchDevice(device=device.value), PathwayPosition(position.step + 1))
+        return WalkMove(SwitchDevice(device=device.value), WalkPosition(position.step + 1))
     here = position.step - part.begin
     is_last = part.begin + len(part.steps) == len(path)
-    steps = part.steps if is_last else (*part.steps, _end_of(part))
+    page = part.steps[-1].page if part.steps else ""
+    steps = part.steps if is_last else (*part.steps, PathStep(page=page, operation="finish", target=""))
     if any(step.page == LAUNCHER and step.operation == "open" for step in part.steps):
         walked = Walker(steps, part.device).next_action(observation, Position(here, position.upwards))
-        action, after = walked.action, PathwayPosition(walked.position.step, 0, walked.position.upwards)
+        action, after = walked.action, WalkPosition(walked.position.step, 0, walked.position.upwards)
     else:
-        moved = next_move(steps, observation, WalkPosition(here, position.waits, position.upwards), part.device)
-        action, after = moved.action, PathwayPosition(*moved.position)
+        action, after = next_move(steps, observation, position._replace(step=here), part.device)
     if not is_last and action == Terminate(status="success"):
-        return next_pathway_move(path, first, observation, PathwayPosition(part.begin + len(part.steps)))
-    return PathwayMove(action, after._replace(step=part.begin + after.step))
-
-
-def _end_of(part: _PartOfPath) -> PathStep:
-    return PathStep(page=part.steps[-1].page if part.steps else "", operation="finish", target="")
+        return next_pathway_move(path, first, observation, WalkPosition(part.begin + len(part.steps)))
+    return WalkMove(action, after._replace(step=part.begin + after.step))
 
 
 def _part_at(path: tuple[PathStep, ...], first: Platform, step: int) -> _PartOfPath:

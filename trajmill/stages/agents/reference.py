@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Click, Scroll, Swipe, pressed_point
 from trajmill.schemas.dialects.read_aloud import rows_aloud
@@ -16,17 +15,14 @@ from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Query, Source
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
-from trajmill.stages.agents.path_walk import PathwayPosition, next_pathway_move
+from trajmill.stages.agents.path_walk import WalkPosition, next_pathway_move
 from trajmill.stages.environments.simulated.reference_path import Position, Walker
 
 
 def rows_before(action: Action, elements: Sequence[UIElement], below: str = "") -> str:
-    """The rows that lead to an action: up to the one that a click presses, all of them before scrolling, else none.
+    """Return the rows that lead to an action: up to the one that a click presses, all of them before scrolling.
 
-    Args:
-        action: what is done next.
-        elements: the screen's tree, in reading order; what can be pressed is a row.
-        below: the label that is scrolled to; empty if it is not known.
+    Clickable elements, in reading order, are rows. `below` is the label that is scrolled to, empty if unknown.
     """
     rows = [element for element in elements if element.clickable]
     if isinstance(action, Swipe | Scroll):
@@ -74,17 +70,9 @@ _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
 _IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC, Source.GRAPH, Source.CAUSAL})
 
 
-class _Move(NamedTuple):
-    action: Action
-    step: int
-    """Index of the operation after it."""
-    kept: dict[str, str]
-    """Further state for the next decision."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReferenceAgent:
-    """Knows the path of one query, and stores its position on the path in the role outputs of its decisions.
+    """Walks the path of one query, and stores its position on the path in the role outputs of its decisions.
 
     Paths of the simulated world are walked by a walker that knows its pages; all others by element ids alone.
     """
@@ -96,43 +84,32 @@ class ReferenceAgent:
     model_version: str = "reference"
 
     async def act(self, episode: EpisodeView) -> Decision:
-        """The next action of the walk. Raises ValueError if the observation has no accessibility tree."""
+        """Return the next action of the walk. Raises ValueError if the observation has no accessibility tree."""
+        path, platform, screen = self.query.path, self.query.platform, episode.observation
         last = episode.history[-1].role_outputs if episode.history else {}
-        at = int(last.get(_STEP, "0"))
-        walk = self._by_ids if self.query.source in _IN_REAL_PROGRAMS else self._by_pages
-        move = walk(episode, at, last)
+        at, upwards = int(last.get(_STEP, "0")), last.get(_UPWARDS) == "1"
+        if self.query.source in _IN_REAL_PROGRAMS:
+            moved = next_pathway_move(path, platform, screen, WalkPosition(at, int(last.get(_WAITS, "0")), upwards))
+            action, step = moved.action, moved.position.step
+            kept = {_WAITS: str(moved.position.waits)} | ({_UPWARDS: "1"} if moved.position.upwards else {})
+        else:
+            walked = Walker(path, platform).next_action(screen, Position(at, upwards))
+            action, step = walked.action, walked.position.step
+            kept = {_UPWARDS: str(int(walked.position.upwards))}
         # An element that is visible already needs no scrolling.
-        done = max(at, move.step - 1)
-        step = self.query.path[done] if done < len(self.query.path) else None
-        said = f"{step.operation} {step.text or step.target}".strip() if step else "the path is walked"
-        decision = Decision(
-            thought=f"The annotated path says: {said}.",
-            action=move.action,
-            conclusion=f"Followed the path: {said}.",
-            role_outputs={_STEP: str(move.step), **move.kept},
-        )
-        return self._demonstrated(decision, move, episode) if self.demonstrates else decision
-
-    def _by_pages(self, episode: EpisodeView, at: int, last: dict[str, str]) -> _Move:
-        walker = Walker(self.query.path, self.query.platform)
-        move = walker.next_action(episode.observation, Position(at, last.get(_UPWARDS) == "1"))
-        return _Move(move.action, move.position.step, {_UPWARDS: str(int(move.position.upwards))})
-
-    def _by_ids(self, episode: EpisodeView, at: int, last: dict[str, str]) -> _Move:
-        position = PathwayPosition(at, int(last.get(_WAITS, "0")), last.get(_UPWARDS) == "1")
-        move = next_pathway_move(self.query.path, self.query.platform, episode.observation, position)
-        upwards = {_UPWARDS: "1"} if move.position.upwards else {}
-        return _Move(move.action, move.position.step, {_WAITS: str(move.position.waits), **upwards})
-
-    def _demonstrated(self, decision: Decision, move: _Move, episode: EpisodeView) -> Decision:
-        said = compose(episode.instruction, None, [past.conclusion for past in episode.history])
-        sought = _label_of(self.query.path[move.step]) if move.step < len(self.query.path) else ""
-        thought = rows_before(move.action, episode.observation.elements or (), sought)
-        return replace(decision, thought=thought, prompt=said)
+        done = max(at, step - 1)
+        taken = f"{path[done].operation} {path[done].text or path[done].target}".strip() if done < len(path) else ""
+        taken = taken or "the path is walked"
+        thought, prompt = f"The annotated path says: {taken}.", ""
+        if self.demonstrates:
+            prompt = compose(episode.instruction, None, [past.conclusion for past in episode.history])
+            thought = rows_before(action, screen.elements or (), _label_of(path[step]) if step < len(path) else "")
+        outputs = {_STEP: str(step), **kept}
+        return Decision(thought, action, f"Followed the path: {taken}.", prompt=prompt, role_outputs=outputs)
 
 
 def _label_of(step: PathStep) -> str:
-    """The label of what a step presses, as far as its target names it: an app, or an item of a list."""
+    """Return the label of what a step presses, if its target names it: an app, or an item of a list."""
     if step.operation == "open":
         return step.target
     *place, item = step.target.split("/")

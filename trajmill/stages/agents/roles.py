@@ -37,6 +37,7 @@ class RoleReply(NamedTuple, Generic[T]):
     """The reply of a role, as its parser read it."""
 
     said: T | None
+    """None if the reply is malformed; then the role decides nothing."""
     calls: tuple[AgentCall, ...]
     """For the rows of `model_calls`; two if the first reply was malformed and the role was retried."""
 
@@ -63,11 +64,7 @@ class Role:
     ) -> RoleReply[T]:
         """Ask with the prompt's fields filled in and some screens after the text.
 
-        Args:
-            episode: the episode so far; its seed and length decide the seed of the request.
-            read: the parser of the role.
-            screens: what the role is shown.
-            fields: values of the prompt's placeholders.
+        `read` is the parser of the role. Seed and length of the episode decide the seed of the request.
 
         Raises:
             KeyError: a field of the prompt is not given.
@@ -91,13 +88,7 @@ class Role:
         return RoleReply(None, calls)
 
     def action_text(self, decision: Decision, platform: Platform, screen: Size) -> str:
-        """The action of a step in the words and the coordinate space of this role's model.
-
-        Args:
-            decision: the step.
-            platform: where it acted.
-            screen: size of the screen that it acted on.
-        """
+        """Return the action of a step in the words and the coordinate space of this role's model."""
         if decision.action is None:
             return _NO_ACTION
         if self.family is None:
@@ -148,16 +139,10 @@ class RoleOpener(NamedTuple):
     """Package of the prompts that come with trajmill."""
 
     def role(self, name: str, embedded: Callable[[], ChatModel], prompt: str, own: Path | None) -> Role | None:
-        """The role with the user's prompt or the packaged one; None if it is off.
+        """Open the role that a field of the spec names; None if it is off.
 
-        Args:
-            name: of the role, which is a field of the spec.
-            embedded: makes the embedded rules, for a role without an endpoint.
-            prompt: name of the packaged prompt.
-            own: the user's prompt file in its place.
-
-        Raises:
-            BadInputError: the prompt file cannot be read, or misses a section or a field.
+        `embedded` makes the rules for a role without an endpoint; `prompt` is the packaged prompt, `own` the user's
+        file in its place. Raises BadInputError if that cannot be read, or misses a section or a field.
         """
         named = self.spec.roles()[name]
         if named == OFF_ROLE:
@@ -172,12 +157,10 @@ class RoleOpener(NamedTuple):
         return Role(name, model, text, family, tokens, retry)
 
     def acting(self, role: str, platform: Platform, key: str = "") -> EndToEndAgent:
-        """The role that acts, asked in the layout of its model's family.
+        """Open the role that acts, asked in the layout of its model's family.
 
-        Args:
-            role: its name on rows of `model_calls`.
-            platform: where it acts.
-            key: the field of the spec that names its endpoint; the policy acts where there is none.
+        `role` is its name on rows of `model_calls`; `key` the field of the spec that names its endpoint, else the
+        policy acts.
         """
         given = self.given
         own = given.roles.get(key)

@@ -70,13 +70,9 @@ class AgentSpec(Spec):
 
     @abstractmethod
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """A function that makes the agent for a query; all agents share one model.
+        """Return a function that makes the agent for a query; all agents share one model.
 
-        Args:
-            model: the model of the agents; None only for a kind that asks no model.
-
-        Raises:
-            ValueError: the kind asks a model and got none.
+        Raises ValueError if the kind uses a model and got None.
         """
 
 
@@ -100,7 +96,6 @@ class EndToEndSpec(AgentSpec):
     """Longest reply in tokens."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make agents that ask the model."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
 
         asked = given_model(model)
@@ -131,7 +126,6 @@ class ExplorerSpec(AgentSpec):
     `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make agents that ask the untrained model at temperature 1."""
         from trajmill.stages.agents.end_to_end import EndToEndAgent
         from trajmill.stages.agents.reference import ReadingAloud
 
@@ -156,7 +150,6 @@ class ReferenceSpec(AgentSpec):
     as the family `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make agents that know the path of their query."""
         from trajmill.stages.agents.reference import ReferenceAgent
 
         return partial(ReferenceAgent, demonstrates=self.demonstrates)
@@ -169,7 +162,6 @@ class WalkerSpec(AgentSpec):
     """Walks the annotated path of a query, or explores if it has none."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make the agent `reference` for a query with a path, and the explorer, which asks the model, for another."""
         reference = ReferenceSpec().open(None)
 
         def make(query: Query) -> Agent:
@@ -179,7 +171,6 @@ class WalkerSpec(AgentSpec):
 
 
 def given_model(model: AgentModel | None) -> AgentModel:
-    """The model of the agents. Raises ValueError if there is none."""
     if model is None:
         raise ValueError("this kind of agent asks a model")
     return model

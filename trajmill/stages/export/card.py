@@ -20,8 +20,6 @@ NO_WORDS: Final = "none, the call alone"
 
 
 class DroppedRows(NamedTuple):
-    """The number of rows that were left out for one reason."""
-
     reason: str
     rows: int
 
@@ -49,7 +47,6 @@ class CardContents(NamedTuple):
     """The facts of a card that cannot be read from the files."""
 
     name: str
-    """Name of the release."""
     licence: str
     """SPDX identifier in lower case, as the Hugging Face Hub writes it."""
     run_id: str
@@ -75,8 +72,6 @@ class CardContents(NamedTuple):
 
 
 class _Config(NamedTuple):
-    """One way to load the release."""
-
     name: str
     file: str
     """Path of its file, within the release or within each of the release's shards."""
@@ -217,7 +212,6 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 
 def markdown_cell(value: object) -> str:
-    """Return a value as the text of a table's cell."""
     text = f"{value:,}" if isinstance(value, int) else str(value)
     return " ".join(text.replace("|", "\\|").split())
 

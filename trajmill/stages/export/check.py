@@ -21,8 +21,6 @@ _ROWS_AT_ONCE = 64
 
 
 class RowProblem(NamedTuple):
-    """One mistake in one row."""
-
     file: str
     row_id: str
     what: str

@@ -15,17 +15,14 @@ BOUNDED_IMAGES = pa.list_(pa.struct([*IMAGE, ("min_pixels", pa.int64()), ("max_p
 
 
 def is_images(field: pa.Field) -> bool:
-    """Whether a column has images."""
     return field.type in (IMAGES, BOUNDED_IMAGES)
 
 
 def without_images(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without its column of images."""
     return pa.schema([field for field in schema if not is_images(field)], metadata=schema.metadata)
 
 
 def with_distinct_images(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with each distinct image once in memory."""
     fields = [field.with_type(distinct_images(field.type)) if is_images(field) else field for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
 

@@ -99,7 +99,6 @@ class ImageCache:
         return self._places[screen_id].size
 
     def screen_ids(self) -> list[str]:
-        """Return the ids of all screens that were added, sorted."""
         return sorted(self._places)
 
 

@@ -33,12 +33,10 @@ def in_one_prompt(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def in_strings(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Return messages whose content is a string with `<image>` placeholders."""
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
 def in_blocks(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return messages whose content is a list of blocks."""
     return [{"role": message.role, "content": content_blocks(message.content)} for message in messages]
 
 

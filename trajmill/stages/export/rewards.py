@@ -28,7 +28,6 @@ class ReplyScore(NamedTuple):
     format: float
     """1 for a reply in the dialect's form: one closed call, and nothing else but what belongs around it."""
     type: float
-    """1 for an action of the target's type."""
     parameters: float
     """1 if the parameters are right too, by `ActionMatch`."""
     closeness: float

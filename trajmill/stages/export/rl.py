@@ -79,7 +79,6 @@ class RLExporter(Exporter):
     )
 
     def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per step instance, in order, without the images."""
         start = 0
         for batch in rows:
             count = batch.num_rows
@@ -103,7 +102,6 @@ class RLExporter(Exporter):
             start += count
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
-        """Yield the mistakes of a row of the file."""
         text = "".join(message["content"] for message in row["prompt"])
         if text.count(IMAGE_PLACEHOLDER) != len(row["images"]):
             yield "the placeholders do not match the images"

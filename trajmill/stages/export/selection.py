@@ -30,8 +30,6 @@ _SCHEMA = pa.schema(
 
 
 class SelectedRow(NamedTuple):
-    """One row of a release."""
-
     example_id: str
     loss_weight: float
     shard: str

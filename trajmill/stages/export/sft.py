@@ -57,24 +57,20 @@ class SftExporter(Exporter):
 
     @property
     def name(self) -> str:
-        """Name of the file's configuration."""
         return self.derived_kind or "sft"
 
     @property
     def file(self) -> str:
-        """Path of its file within the release."""
         return f"trl/{self.name}.parquet"
 
     @property
     def row_is(self) -> str:
-        """Description of one row."""
         if self.derived_kind:
             return f"one example of the derived kind `{self.derived_kind}`, as prompt and completion"
         return "one step of a trajectory that was judged correct, as prompt and completion"
 
     @property
     def advice(self) -> str:
-        """How to use the file."""
         if self.derived_kind:
             return (
                 f"`{self.name}` has the columns of `sft`; `variant` is the sort of the row, `written_by` who wrote it."
@@ -83,13 +79,11 @@ class SftExporter(Exporter):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the file."""
         further = [_EXAMPLES.field(name) for name in _PROVENANCE] if self.derived_kind else []
         fields = [*SFT_SCHEMA, *(pa.field(field.name, field.type) for field in further)]
         return pa.schema(fields, metadata=SFT_SCHEMA.metadata)
 
     def batches(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row per example, in order, without the images."""
         schema = without_images(self.schema)
         for batch in rows:
             messages, screen_ids = batch["messages"].to_pylist(), batch["screens"]
@@ -104,7 +98,6 @@ class SftExporter(Exporter):
             yield pa.record_batch([prompts, completions, screen_ids, *copied], schema=schema)
 
     def problems(self, row: Mapping[str, Any], sizes: Mapping[str, Size], guidance: str) -> Iterator[str]:
-        """Yield the mistakes of a row of the file."""
         prompt = [block for message in row["prompt"] for block in message["content"]]
         reply = "".join(block["text"] for message in row["completion"] for block in message["content"])
         if sum(block["type"] == "image" for block in prompt) != len(row["images"]):

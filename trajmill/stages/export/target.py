@@ -21,7 +21,6 @@ class ReplyTarget(Record):
     box: Box | None
     """The element at the action's position, in the same pixels; null if there was none."""
     screen: Size
-    """Size of the stored screenshot."""
     resized: Size
     """Size of the image that the model is shown."""
 
@@ -29,7 +28,6 @@ class ReplyTarget(Record):
     def of(
         cls, family: Family, platform: Platform, action: Action, box: Box | None, frame: CoordinateFrame
     ) -> ReplyTarget:
-        """Make the target of an action on a screen."""
         return cls(
             family=family.name,
             platform=platform,

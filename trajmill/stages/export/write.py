@@ -42,8 +42,6 @@ RowsWritten = Callable[[int], None]
 
 
 class ExportedFile(NamedTuple):
-    """One file of a release."""
-
     path: str
     """Relative to the release's directory."""
     rows: int

@@ -108,10 +108,10 @@ class EpisodeHost:
 
         Args:
             environment: the environment of the episodes.
-            queries: the queries that trainers may ask for.
+            queries: the queries that trainers may request.
             settings: settings of the host.
             record: stores a finished attempt.
-            judge: gives the reward of an episode; None takes the environment's own check.
+            judge: rewards an episode; None takes the environment's own check.
             draw: gives the image of a screen.
             numbers: by query, policy and seed, the number of attempts that earlier hosts have stored.
         """

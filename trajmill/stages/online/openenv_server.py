@@ -32,16 +32,14 @@ _ANOTHER = "the trainer began another episode before the end of this one"
 
 
 class GuiAction(Action, WireAction):  # type: ignore[misc]
-    """A step of a GUI agent: a model's reply, a typed action, or the end."""
+    ...
 
 
 class GuiObservation(OpenEnvObservation, WireScreen):  # type: ignore[misc]
-    """The observation of a GUI agent."""
+    ...
 
 
 class GuiState(State):  # type: ignore[misc]
-    """The state of a session."""
-
     query_id: str = ""
     void: bool = False
 
@@ -52,7 +50,6 @@ class GuiSession(Environment):  # type: ignore[misc]
     SUPPORTS_CONCURRENT_SESSIONS = True
 
     def __init__(self, host: EpisodeHost, loop: asyncio.AbstractEventLoop) -> None:
-        """Use no environment before the first reset."""
         super().__init__()
         self._host = host
         self._loop = loop
@@ -72,7 +69,9 @@ class GuiSession(Environment):  # type: ignore[misc]
             EnvironmentFailure: no environment reached the start state.
         """
         if self._episode is not None:
-            await self._leave(self._episode, _ANOTHER)
+            self._episode.leave(_ANOTHER)
+            if self._episode.work is not None:
+                await asyncio.wait({self._episode.work})
         asked = _order(seed, order)
         self._episode, first = await self._host.begin(asked)
         query = self._episode.attempt.query
@@ -99,16 +98,13 @@ class GuiSession(Environment):  # type: ignore[misc]
         return await self._ended(episode, come)
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **order: Any) -> GuiObservation:
-        """Not supported; the server calls `reset_async`."""
         raise NotImplementedError
 
     def step(self, action: GuiAction, timeout_s: float | None = None, **_: Any) -> GuiObservation:
-        """Not supported; the server calls `step_async`."""
         raise NotImplementedError
 
     @property
     def state(self) -> GuiState:
-        """The state of the session."""
         return self._state
 
     def close(self) -> None:
@@ -118,7 +114,6 @@ class GuiSession(Environment):  # type: ignore[misc]
             self._loop.call_soon_threadsafe(episode.leave, _LEFT)
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """A description of the environment."""
         family = self._host.settings.family.name
         counts = ", ".join(f"{len(queries):,} of {split}" for split, queries in self._host.queries.by_split.items())
         return EnvironmentMetadata(
@@ -128,15 +123,12 @@ class GuiSession(Environment):  # type: ignore[misc]
         )
 
     def list_splits(self) -> list[str]:
-        """The splits that are served."""
         return [split.value for split in self._host.queries.by_split]
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        """The queries of a split."""
         return [_task(query) for query in self._of(split)]
 
     def num_tasks(self, split: str) -> int:
-        """Number of queries of a split."""
         return len(self._of(split))
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
@@ -144,16 +136,10 @@ class GuiSession(Environment):  # type: ignore[misc]
         return _task(self._of(split)[index])
 
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
-        """Some queries of a split."""
         return [_task(query) for query in self._of(split)[start:stop]]
 
     def _of(self, split: str) -> Sequence[Query]:
         return self._host.queries.by_split[Split(split)] if split in self.list_splits() else []
-
-    async def _leave(self, episode: SteppedEpisode, reason: str) -> None:
-        episode.leave(reason)
-        if episode.work is not None:
-            await asyncio.wait({episode.work})
 
     async def _shown(self, episode: SteppedEpisode, shown: ShownStep) -> GuiObservation:
         screen = to_screen(shown.observation, await episode.picture(shown.observation))
@@ -224,13 +210,10 @@ _GOING_AWAY = 1001
 def environment_app(
     host: EpisodeHost, sessions: int, token: str = "", trouble: Callable[[], str] = lambda: ""
 ) -> ASGIApp:
-    """The app that serves a host's episodes; make it in its own event loop.
+    """Make the app that serves a host's episodes to at most `sessions` clients; call it in its own event loop.
 
-    Args:
-        host: runs the episodes.
-        sessions: most clients at the same time.
-        token: the token that each client must send as `Authorization: Bearer TOKEN`; empty needs none.
-        trouble: why episodes do not reach the tables, for `/health`; empty if they do.
+    Clients send the token, if any, as `Authorization: Bearer TOKEN`. `trouble` returns why episodes do not reach the
+    tables, for `/health`; empty if they do.
     """
     idle = host.settings.idle_seconds
     app = create_fastapi_app(
@@ -251,14 +234,12 @@ class Guard:
     """Refuses clients without the token, and pages of other sites in a browser on this machine; ends silent sockets."""
 
     def __init__(self, app: ASGIApp, token: str, idle_seconds: float, trouble: Callable[[], str]) -> None:
-        """Protect an app; without a token, only pages of other sites are refused."""
         self._app = app
         self._token = token
         self._idle_seconds = idle_seconds
         self._trouble = trouble
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request or a connection."""
         if scope["type"] in ("http", "websocket") and not self._lets_in(scope):
             refusal: Any = PlainTextResponse("a token is needed: Authorization: Bearer TOKEN\n", status_code=401)
             if scope["type"] == "websocket":

@@ -24,19 +24,14 @@ _COORDINATES = (("x", "width"), ("y", "height"), ("x2", "width"), ("y2", "height
 
 
 class SteppedAgent:
-    """Does the steps of a trainer in one episode; a model's reply is parsed and never executed."""
+    """Does the steps of a trainer in one episode; a model's reply is parsed and never executed.
+
+    After `idle_seconds` without a step the episode is void.
+    """
 
     name = AGENT
 
     def __init__(self, policy: str, family: Family, platform: Platform, idle_seconds: float) -> None:
-        """Wait for the steps of one trainer.
-
-        Args:
-            policy: version of the trainer's policy.
-            family: family of its model.
-            platform: platform of the query.
-            idle_seconds: longest wait for a step; then the episode is void.
-        """
         self.model_version = policy
         self._family = family
         self._platform = platform
@@ -47,11 +42,9 @@ class SteppedAgent:
         self._error = ""
 
     async def shown(self) -> ShownStep:
-        """Wait for what the trainer is shown before the next step."""
         return await self._shown.get()
 
     def step(self, asked: WireAction) -> None:
-        """Do a step on the last shown screen."""
         self._asked.put_nowait(asked)
 
     def leave(self, reason: str) -> None:

@@ -22,7 +22,6 @@ class SwiftSession:
     """An episode as ms-swift steps it; a row's `env_config` has `base_url`, and may have `token` and `reset_kwargs`."""
 
     def __init__(self, base_url: str, token: str = "", policy: str = "swift", **config: Any) -> None:
-        """Connect with the reset."""
         self._client = EnvironmentClient(base_url, token, policy)
         self._order = {
             name: value for name, value in config.get("reset_kwargs", {}).items() if name in ("query_id", "seed")
@@ -30,7 +29,6 @@ class SwiftSession:
         self.screen: WireScreen | None = None
 
     def reset(self) -> tuple[WireScreen, None]:
-        """Begin the episode."""
         return self._seen(self._client.reset(**self._order)).screen, None
 
     def step(self, action: dict[str, Any]) -> tuple[WireScreen, float, bool, None]:
@@ -43,7 +41,6 @@ class SwiftSession:
         return self._seen(self._client.finish()).reward or 0.0
 
     def close(self) -> None:
-        """End the session."""
         self._client.close()
 
     def _seen(self, answer: EpisodeAnswer) -> EpisodeAnswer:
@@ -60,7 +57,6 @@ class GuiScheduler(OpenEnvScheduler):  # type: ignore[misc]
         return SwiftSession(**env_config)
 
     async def on_trajectory_start(self, requests: list[Any]) -> None:
-        """Begin an episode for each request."""
         await super().on_trajectory_start(requests)
         for request in requests:
             screen = self._envs[request.uuid].screen

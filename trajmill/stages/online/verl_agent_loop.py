@@ -44,19 +44,16 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
         tries: int = 3,
         **kwargs: Any,
     ) -> None:
-        """Connect at the first episode.
+        """Connect at the first episode; `args` and `kwargs` are verl's.
 
         Args:
-            args: arguments of verl.
+            args: of verl.
             servers: addresses of environment servers.
-            token_file: file with their token; empty if they ask for none.
+            token_file: file with their token; empty if they need none.
             policy: version of the policy, for the rows.
             seconds: longest wait for an answer of a server, and for a server that can take a session.
             tries: number of times that an episode is begun before it counts as void.
-            kwargs: keyword arguments of verl.
-
-        Raises:
-            BadInputError: the file with the token cannot be read.
+            kwargs: of verl.
         """
         super().__init__(*args, **kwargs)
         token = read_token(Path(token_file)) if token_file else ""
@@ -68,12 +65,7 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
         self._tries = tries
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
-        """One output for each turn, with the reward on the last; empty for a void episode, which verl leaves out.
-
-        Args:
-            sampling_params: sampling parameters of the model.
-            row: columns of the data set.
-        """
+        """Return an output for each turn, with the reward on the last; none for a void episode, which verl skips."""
         for _ in range(self._tries):
             try:
                 session = await self._sessions.open()
@@ -97,7 +89,14 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
             screens[answer.screen.screen_id] = Image.open(io.BytesIO(png_of(answer.screen))).convert("RGB")
             turn = await self._turn(answer, screens, sampling_params)
             turns.append(turn)
-            answer = await self._ask(session, step_message(self._action(turn)))
+            action = WireAction(
+                reply=self.tokenizer.decode(turn.response_ids, skip_special_tokens=True),
+                input_tokens=len(turn.prompt_ids),
+                output_tokens=len(turn.response_ids),
+                token_ids=turn.response_ids,
+                logprobs=turn.response_logprobs,
+            )
+            answer = await self._ask(session, step_message(action))
         # verl copies `reward_extra_info` of the last turn to the others.
         turns[-1].reward_score = answer.reward
         turns[-1].extra_fields["reward_extra_info"] = {"steps": len(turns)}
@@ -132,15 +131,6 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
             num_turns=2,
             metrics=AgentLoopMetrics(**timing),
             extra_fields=output.extra_fields | {"turn_scores": [], "tool_rewards": []},
-        )
-
-    def _action(self, turn: AgentLoopOutput) -> WireAction:
-        return WireAction(
-            reply=self.tokenizer.decode(turn.response_ids, skip_special_tokens=True),
-            input_tokens=len(turn.prompt_ids),
-            output_tokens=len(turn.response_ids),
-            token_ids=turn.response_ids,
-            logprobs=turn.response_logprobs,
         )
 
     async def _ask(self, session: ServerSession, message: str) -> EpisodeAnswer:

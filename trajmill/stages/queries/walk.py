@@ -13,7 +13,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PASSED, PathStep, Platform, Query, Source
-from trajmill.stages.agents.path_walk import PathwayPosition, next_pathway_move
+from trajmill.stages.agents.path_walk import WalkPosition, next_pathway_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import with_checks
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -102,7 +102,7 @@ async def walk(environment: Environment, query: Query) -> str | None:
     observation = await checked.reset(query, _SEED)
     if await checked.score() == 1.0:
         return DONE_AT_START
-    position, steps = PathwayPosition(), 0
+    position, steps = WalkPosition(), 0
     # Waits for a slow program, which the walk itself bounds, are no steps.
     while steps < query.max_steps:
         action, position = next_pathway_move(query.path, query.platform, observation, position)
@@ -123,7 +123,7 @@ async def follow(
     act: Callable[[Action], Awaitable[Observation]],
 ) -> Observation:
     """Carry out the steps of a path; raises EnvironmentFailure (class `task`) if an element never shows."""
-    whole, position = (*path, FINISH), PathwayPosition()
+    whole, position = (*path, FINISH), WalkPosition()
     while True:
         action, position = next_pathway_move(whole, platform, observation, position)
         if isinstance(action, Terminate):

@@ -20,8 +20,6 @@ from trajmill.stages.environments.pool.pool import EnvironmentLimits
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One planned attempt at a query."""
-
     query: Query
     purpose: Purpose
     attempt: int
@@ -31,7 +29,6 @@ class Attempt:
     guidance: Guidance | None = None
 
     def trajectory_id(self, agent: Agent) -> str:
-        """The id of its trajectory."""
         guidance_id = self.guidance.guidance_id if self.guidance else None
         return Trajectory.make_id(
             self.query.query_id, agent.name, agent.model_version, self.purpose, guidance_id, self.seed, self.attempt
@@ -54,11 +51,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class FinishedAttempt:
-    """A finished attempt: the episode, its distinct screens, and its failure if it is void."""
-
     episode: Episode
     screens: dict[str, Observation] = field(default_factory=dict)
-    """The observations, by screen id."""
     failure: Failure | None = None
     """The failure of a void attempt, with the number of tries; else None."""
     earlier_failure: Failure | None = None
@@ -66,10 +60,7 @@ class FinishedAttempt:
 
 
 class AttemptVerdicts(NamedTuple):
-    """The result of judging a finished attempt."""
-
     episode: Episode
-    """The episode, with verdicts if it could be judged."""
     calls: tuple[ModelCall, ...] = ()
     failures: tuple[Failure, ...] = ()
     """Why it could not be judged; empty if it could."""
@@ -83,9 +74,7 @@ class AttemptVerdicts(NamedTuple):
 class AttemptSource(Protocol):
     """Gives attempts one by one, to whichever slot is free."""
 
-    async def take(self) -> Attempt | None:
-        """The next attempt; None if there is none left."""
-        ...
+    async def take(self) -> Attempt | None: ...
 
 
 JudgeAttempt = Callable[[FinishedAttempt], Awaitable[AttemptVerdicts]]
@@ -115,34 +104,27 @@ def plan_rollouts(
     queries: Sequence[Query], tries: Mapping[str, int], run_seed: int, round_number: int
 ) -> list[Attempt]:
     """Plan unguided attempts at queries; `tries` has their number by query id, and missing queries get none."""
-    return [
-        _attempt(query, Purpose.TRAIN, number, run_seed, round_number, None)
-        for query in queries
-        for number in range(tries.get(query.query_id, 0))
-    ]
+    numbered = ((query, number) for query in queries for number in range(tries.get(query.query_id, 0)))
+    return [_attempt(query, Purpose.TRAIN, number, run_seed, round_number) for query, number in numbered]
 
 
 def plan_guided(
     guided: Sequence[tuple[Query, Guidance]], episodes: int, run_seed: int, round_number: int, per_query: int
 ) -> list[Attempt]:
     """Plan `per_query` guided attempts for each query, in order, and at most `episodes` in total."""
-    attempts = [
-        _attempt(query, Purpose.GUIDED, number, run_seed, round_number, guidance)
-        for query, guidance in guided
-        for number in range(per_query)
-    ]
-    return attempts[:episodes]
+    numbered = [(query, number, hint) for query, hint in guided for number in range(per_query)][:episodes]
+    return [_attempt(query, Purpose.GUIDED, number, run_seed, round_number, hint) for query, number, hint in numbered]
 
 
 def plan_demonstrations(queries: Sequence[Query], episodes: int, run_seed: int, round_number: int) -> list[Attempt]:
     """So many attempts without hints that stand in for guided ones; the queries take turns."""
     turns = [divmod(number, len(queries)) for number in range(episodes if queries else 0)]
-    return [_attempt(queries[which], Purpose.GUIDED, turn, run_seed, round_number, None) for turn, which in turns]
+    return [_attempt(queries[which], Purpose.GUIDED, turn, run_seed, round_number) for turn, which in turns]
 
 
 def plan_once(queries: Sequence[Query], purpose: Purpose, run_seed: int, round_number: int) -> list[Attempt]:
     """Plan one attempt at every query, for a measurement or for walks of the reference paths."""
-    return [_attempt(query, purpose, 0, run_seed, round_number, None) for query in queries]
+    return [_attempt(query, purpose, 0, run_seed, round_number) for query in queries]
 
 
 def plan_trials(guided: Sequence[tuple[Query, Guidance]], run_seed: int, round_number: int) -> list[Attempt]:
@@ -153,12 +135,12 @@ def plan_trials(guided: Sequence[tuple[Query, Guidance]], run_seed: int, round_n
     # Number 0 is the trial of a proposed task.
     number = 1
     queries = {query.query_id: query for query, _ in guided}.values()
-    alone = [_attempt(query, Purpose.TRIAL, number, run_seed, round_number, None) for query in queries]
+    alone = [_attempt(query, Purpose.TRIAL, number, run_seed, round_number) for query in queries]
     return alone + [_attempt(query, Purpose.TRIAL, number, run_seed, round_number, hint) for query, hint in guided]
 
 
 def _attempt(
-    query: Query, purpose: Purpose, number: int, run_seed: int, round_number: int, guidance: Guidance | None
+    query: Query, purpose: Purpose, number: int, run_seed: int, round_number: int, guidance: Guidance | None = None
 ) -> Attempt:
     seed = episode_seed(run_seed, round_number, query.query_id, purpose, number)
     return Attempt(query, purpose, number, seed, guidance)

@@ -29,11 +29,10 @@ from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import StopReason, Trajectory
 from trajmill.schemas.text import storable
-from trajmill.stages.agents.base import Agent, AgentCall, AgentStopped, Decision, EpisodeView
+from trajmill.stages.agents.base import Agent, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks
 from trajmill.stages.models.wrapped import model_call_row
@@ -49,7 +48,7 @@ def storable_decision(decision: Decision) -> Decision:
     return replace(
         decision,
         thought=storable(decision.thought),
-        action=None if decision.action is None else _action(decision.action),
+        action=None if decision.action is None else _storable_action(decision.action),
         conclusion=storable(decision.conclusion),
         raw_response=storable(decision.raw_response),
         prompt=storable(decision.prompt),
@@ -57,7 +56,7 @@ def storable_decision(decision: Decision) -> Decision:
     )
 
 
-def _action(action: Action) -> Action:
+def _storable_action(action: Action) -> Action:
     match action:
         case TypeText(text=text) | Answer(text=text):
             return action.model_copy(update={"text": storable(text)})
@@ -74,8 +73,6 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Transcript:
-    """The events of one episode so far."""
-
     slot: RolloutSlot = field(default_factory=RolloutSlot)
     """Shows what the episode waits for."""
     decisions: list[Decision] = field(default_factory=list)
@@ -92,13 +89,6 @@ class _Transcript:
                 return await work
         finally:
             self.environment_seconds += perf_counter() - start
-
-    def account(self, calls: tuple[AgentCall, ...]) -> None:
-        """Add the tokens of the calls of one decision."""
-        for call in calls:
-            if call.completion is not None:
-                self.tokens_in += call.completion.input_tokens
-                self.tokens_out += call.completion.output_tokens
 
 
 async def run_episode(
@@ -151,7 +141,9 @@ async def _act_until_done(
                 decision = storable_decision(await agent.act(view))
         except AgentStopped:
             return StopReason.STEP_LIMIT
-        transcript.account(decision.calls)
+        completions = [call.completion for call in decision.calls if call.completion is not None]
+        transcript.tokens_in += sum(completion.input_tokens for completion in completions)
+        transcript.tokens_out += sum(completion.output_tokens for completion in completions)
         if decision.action is not None:
             observation = await transcript.timed(environment.step(decision.action))
         transcript.decisions.append(decision)
@@ -182,6 +174,10 @@ def _finished_attempt(
         for index in range(len(transcript.decisions))
     )
     rewarded = None if failure else _final_reward(reward, stop, transcript.decisions)
+    limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
+    failure_class = failure.failure_class if failure else FailureClass.LIMIT if stop in limits else None
+    message = storable(str(failure)) if failure else None
+    seen = environment.checkpoints_seen if isinstance(environment, CheckedEnvironment) else None
     trajectory = Trajectory(
         trajectory_id=trajectory_id,
         query_id=attempt.query.query_id,
@@ -194,8 +190,8 @@ def _finished_attempt(
         guidance_id=attempt.guidance.guidance_id if attempt.guidance else None,
         status="finished" if failure is None else "failed",
         stop_reason=stop,
-        failure_class=_failure_class(stop, failure),
-        failure_message=storable(str(failure)) if failure else None,
+        failure_class=failure_class,
+        failure_message=message,
         answer=_answer(transcript.decisions),
         reward=rewarded,
         steps=len(steps),
@@ -203,17 +199,29 @@ def _finished_attempt(
         output_tokens=transcript.tokens_out,
         wall_ms=seconds * 1000,
         environment_ms=transcript.environment_seconds * 1000,
-        atomic_done=_atomic_done(environment, rewarded),
+        # Of a causal pathway: the tasks whose answers were seen, and the last one if it was done.
+        atomic_done=None if seen is None or rewarded is None else seen + int(rewarded == 1.0),
         **common,
     )
     calls = tuple(
-        _model_call(trajectory_id, index, position, call, agent.model_version, origin)
+        model_call_row(
+            content_id("call", trajectory_id, index, position),
+            replace(call.request, trajectory_id=trajectory_id, step_index=index),
+            call.completion,
+            call.latency_ms,
+            call.error,
+            call.model_version or agent.model_version,
+            origin,
+            call.malformed,
+        )
         for index, decision in enumerate(transcript.decisions)
         for position, call in enumerate(decision.calls)
     )
-    screens = {seen.screen.screen_id: seen for seen in transcript.observations}
+    screens = {each.screen.screen_id: each for each in transcript.observations}
     episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
-    return FinishedAttempt(episode, screens, _failure_row(trajectory, failure, common) if failure else None)
+    row = {"stage": "rollout", "input_id": trajectory_id, "failure_class": failure_class, "message": message}
+    failed = Failure.model_validate(row | {"attempts": 1} | common) if failure else None
+    return FinishedAttempt(episode, screens, failed)
 
 
 def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
@@ -271,12 +279,6 @@ def _answer(decisions: list[Decision]) -> str | None:
             return None
 
 
-def _atomic_done(environment: Environment | None, reward: float | None) -> int | None:
-    """Of a causal pathway: the tasks whose answers were seen, and the last one if it was done."""
-    seen = environment.checkpoints_seen if isinstance(environment, CheckedEnvironment) else None
-    return None if reward is None or seen is None else seen + int(reward == 1.0)
-
-
 def _final_reward(reward: float | None, stop: StopReason, decisions: list[Decision]) -> float | None:
     """The reward of the episode; a task counts as done only if the agent says so, too."""
     if reward is None:
@@ -285,38 +287,3 @@ def _final_reward(reward: float | None, stop: StopReason, decisions: list[Decisi
         return 0.0
     last = decisions[-1].action
     return 0.0 if isinstance(last, Terminate) and last.status == "failure" else reward
-
-
-def _failure_class(stop: StopReason, failure: StageError | None) -> FailureClass | None:
-    if failure is not None:
-        return failure.failure_class
-    limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
-    return FailureClass.LIMIT if stop in limits else None
-
-
-def _failure_row(trajectory: Trajectory, failure: StageError, common: dict[str, object]) -> Failure:
-    return Failure.model_validate(
-        {
-            "stage": "rollout",
-            "input_id": trajectory.trajectory_id,
-            "failure_class": failure.failure_class,
-            "message": storable(str(failure)),
-            "attempts": 1,
-        }
-        | common
-    )
-
-
-def _model_call(
-    trajectory_id: str, index: int, position: int, call: AgentCall, model_version: str, origin: Origin
-) -> ModelCall:
-    return model_call_row(
-        content_id("call", trajectory_id, index, position),
-        replace(call.request, trajectory_id=trajectory_id, step_index=index),
-        call.completion,
-        call.latency_ms,
-        call.error,
-        call.model_version or model_version,
-        origin,
-        call.malformed,
-    )

@@ -24,11 +24,8 @@ class SlotState(StrEnum):
 
 
 class SlotView(NamedTuple):
-    """A slot at one moment."""
-
     state: SlotState
     step: int
-    """Actions of its attempt so far."""
     seconds: float
     """Since it began to wait for this."""
 
@@ -77,12 +74,10 @@ class SlotBoard:
         self._slots: list[RolloutSlot] = []
 
     def add(self) -> RolloutSlot:
-        """A further slot."""
         self._slots.append(RolloutSlot())
         return self._slots[-1]
 
     def views(self) -> list[SlotView]:
-        """The slots now."""
         now = perf_counter()
         return [SlotView(slot.state, slot.step, now - slot.since) for slot in self._slots]
 

@@ -51,8 +51,6 @@ async def run_attempts(
 
 
 class _Planned:
-    """Attempts that are known from the beginning."""
-
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._left = iter(attempts)
 
@@ -74,7 +72,10 @@ async def _run_source(
         for tried in range(1, limits.environment_tries + 1):
             finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot)
             if finished.failure is None or finished.failure.failure_class not in _RETRIED:
-                finished = replace(finished, earlier_failure=failed and _with_recovery_note(failed))
+                if failed:
+                    note = f"{failed.message} (a fresh environment finished the attempt)"
+                    failed = failed.model_copy(update={"message": note})
+                finished = replace(finished, earlier_failure=failed)
                 break
             failed = finished.failure.model_copy(update={"attempts": tried})
             finished = replace(finished, failure=failed)
@@ -99,7 +100,3 @@ async def try_once(
                 return await run_episode(attempt, agent, environment, limits, origin, slot)
     except EnvironmentFailure as error:
         return void_attempt(attempt, agent, origin, error)
-
-
-def _with_recovery_note(failed: Failure) -> Failure:
-    return failed.model_copy(update={"message": f"{failed.message} (a fresh environment finished the attempt)"})

@@ -47,10 +47,7 @@ class CesAgent:
         """Sum up the step before, instruct, and act.
 
         After a malformed reply of the Coordinator nothing is done at this step; after one of the State Tracker the
-        state stays as it was.
-
-        Raises:
-            ModelFailure: a model did not answer.
+        state stays as it was. Raises ModelFailure if a model did not answer.
         """
         state, tracked = await self._state(episode)
         instructed = await self._instruction(episode, state)
@@ -101,11 +98,11 @@ def embedded_coordinator() -> EmbeddedRole:
 
 def embedded_state_tracker() -> EmbeddedRole:
     """Appends the Executor's conclusion to the state."""
-    return EmbeddedRole("embedded-state-tracker-1", _appended)
 
+    def append(asked: EmbeddedQuestion) -> str:
+        before, output = asked.section("previous task state"), asked.section("latest output of executor agent")
+        done = output.rpartition("}")[2].strip() or output
+        state = done if before == NONE else f"{before} {done}"
+        return f"<answer>{state[-LONGEST_STATE:]}</answer>"
 
-def _appended(asked: EmbeddedQuestion) -> str:
-    before, output = asked.section("previous task state"), asked.section("latest output of executor agent")
-    done = output.rpartition("}")[2].strip() or output
-    state = done if before == NONE else f"{before} {done}"
-    return f"<answer>{state[-LONGEST_STATE:]}</answer>"
+    return EmbeddedRole("embedded-state-tracker-1", append)

@@ -40,12 +40,6 @@ class CesSpec(RolesSpec):
     """Prompt files of your own."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make agents that share the models of their roles.
-
-        Raises:
-            BadInputError: a prompt file is wrong.
-            ValueError: there is no model for the Executor.
-        """
         from trajmill.stages.agents.ces.agent import CesAgent, embedded_coordinator, embedded_state_tracker
         from trajmill.stages.agents.roles import RoleOpener
 

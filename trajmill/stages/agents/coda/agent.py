@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from trajmill.schemas.geometry import Size
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import numbered, one_line, read_thought
-from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, RoleReply, without_action
+from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, without_action
 
 PLAN = "plan"
 """The role output of a step: the Planner's thought p."""
@@ -32,31 +31,23 @@ class CodaAgent:
     async def act(self, episode: EpisodeView) -> Decision:
         """Plan and act; the stored thought is the Executor's, the Planner's is a role output.
 
-        After a malformed reply of the Planner nothing is done at this step.
-
-        Raises:
-            ModelFailure: a model did not answer.
+        The Planner's thought is P of the history, the observation before the last action, and the present one. After a
+        malformed reply of the Planner nothing is done at this step. Raises ModelFailure if a model did not answer.
         """
         if self.planner is None:
             return await self.executor.act(episode)
-        planned = await self._thought(episode, self.planner)
+        task = one_line(episode.instruction)
+        guided = f"{task} Guidance: {one_line(episode.guidance)}" if episode.guidance else task
+        screens = (*episode.past_observations[-1:], episode.observation)
+        past = []
+        for decision, seen in zip(episode.history, episode.past_observations, strict=True):
+            action = self.planner.action_text(decision, self.executor.platform, seen.screen.size)
+            past.append(f"Plan: {decision.role_outputs.get(PLAN, '')} Action: {action}")
+        planned = await self.planner.ask(episode, read_thought, screens, instruction=guided, history=numbered(past))
         if planned.said is None:
             return without_action("Planner", planned.calls, {})
         decision = await self.executor.act(episode, f"### Thought of the Planner ###\n{planned.said}")
         return replace(decision, role_outputs={PLAN: planned.said}, calls=(*planned.calls, *decision.calls))
-
-    async def _thought(self, episode: EpisodeView, planner: Role) -> RoleReply[str]:
-        """P of the history, the observation before the last action, and the present one."""
-        task = one_line(episode.instruction)
-        guided = f"{task} Guidance: {one_line(episode.guidance)}" if episode.guidance else task
-        screens = (*episode.past_observations[-1:], episode.observation)
-        past = zip(episode.history, episode.past_observations, strict=True)
-        history = numbered(self._past_step(planner, decision, seen.screen.size) for decision, seen in past)
-        return await planner.ask(episode, read_thought, screens, instruction=guided, history=history)
-
-    def _past_step(self, planner: Role, decision: Decision, screen: Size) -> str:
-        action = planner.action_text(decision, self.executor.platform, screen)
-        return f"Plan: {decision.role_outputs.get(PLAN, '')} Action: {action}"
 
 
 def embedded_planner() -> EmbeddedRole:

@@ -36,12 +36,6 @@ class CodaSpec(RolesSpec):
     """Prompt files of your own."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make agents that share the models of their roles.
-
-        Raises:
-            BadInputError: the prompt file is wrong.
-            ValueError: there is no model for the Executor.
-        """
         from trajmill.stages.agents.coda.agent import CodaAgent, embedded_planner
         from trajmill.stages.agents.roles import RoleOpener
 

@@ -41,16 +41,20 @@ class LightManus:
 
         Until the parser gives a well-formed division, nothing is done. An executor ends its task with `Answer` or
         `Terminate`; then the next task is due. The first task that fails, or that gives no answer where one is needed,
-        ends the episode with failure.
-
-        Raises:
-            ModelFailure: a model did not answer.
+        ends the episode with failure. Raises ModelFailure if a model did not answer.
         """
         workflow, calls = await self._workflow(episode)
         if workflow is None:
             return without_action("parser", calls, {})
         while workflow.device is workflow.task.device:
-            decision = await self.executors[workflow.device].act(_of_task(episode, workflow))
+            begun = workflow.begun
+            of_task = replace(
+                episode,
+                instruction=workflow.instruction,
+                history=episode.history[begun:],
+                past_observations=episode.past_observations[begun:],
+            )
+            decision = await self.executors[workflow.device].act(of_task)
             calls = (*calls, *decision.calls)
             recorded = replace(decision, role_outputs=workflow.outputs(), calls=calls)
             match decision.action:
@@ -80,16 +84,6 @@ class LightManus:
         if reply.said is None:
             return None, reply.calls
         return Workflow(reply.said, self.first, begun=len(episode.history)), reply.calls
-
-
-def _of_task(episode: EpisodeView, workflow: Workflow) -> EpisodeView:
-    """The episode as the executor of the task sees it: from the task's first step on."""
-    return replace(
-        episode,
-        instruction=workflow.instruction,
-        history=episode.history[workflow.begun :],
-        past_observations=episode.past_observations[workflow.begun :],
-    )
 
 
 def _switched(workflow: Workflow, step: int, calls: tuple[AgentCall, ...]) -> Decision:

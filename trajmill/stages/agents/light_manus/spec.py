@@ -45,12 +45,6 @@ class LightManusSpec(RolesSpec):
     """Prompt files of your own."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make agents that share the models of their roles.
-
-        Raises:
-            BadInputError: the prompt file is wrong.
-            ValueError: there is no model for the executors.
-        """
         from trajmill.stages.agents.light_manus.agent import LightManus, embedded_parser
         from trajmill.stages.agents.roles import RoleOpener
 

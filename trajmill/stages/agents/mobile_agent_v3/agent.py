@@ -55,10 +55,6 @@ class TaskState(NamedTuple):
     feedback: str = ""
     """Why the last action failed, phi of F; empty after a success."""
 
-    def noted(self, found: tuple[str, ...]) -> TaskState:
-        """The state with further notes; known ones are not repeated."""
-        return self._replace(notes=tuple(dict.fromkeys((*self.notes, *found))))
-
     def outputs(self) -> dict[str, str]:
         """The state as role outputs of a step: one line for each item of a list; what is empty is left out."""
         texts = {
@@ -124,22 +120,25 @@ class MobileAgentV3:
 
         An `Answer` of the Worker ends the episode whatever is pending. If the Worker terminates with success, the
         Manager decides whether the plan is empty then; else the episode ends as a stalemate, with failure. Until the
-        Manager gives a well-formed plan, nothing is done.
-
-        Raises:
-            ModelFailure: a model did not answer.
+        Manager gives a well-formed plan, nothing is done. Raises ModelFailure if a model did not answer.
         """
         turn = await self._turn(episode)
         if turn.state.plan is None:
             return without_action("Manager", turn.calls, turn.outputs())
         if not turn.state.plan:
-            return turn.recorded(self._finished(episode, turn))
+            # The first termination of paper 7.3.
+            task = self.worker.task_text(with_outcomes(episode, turn.state))
+            return turn.recorded(Decision(turn.thought, Terminate(status="success"), PLAN_FINISHED, prompt=task))
         decision = await self.worker.act(with_outcomes(episode, turn.state), worker_context(turn.state))
-        match decision.action:
-            case Terminate(status="success") if self.manager is not None:
-                return await self._confirmed(self.manager, episode, turn, decision)
-            case _:
-                return turn.recorded(decision)
+        if self.manager is None or decision.action != Terminate(status="success"):
+            return turn.recorded(decision)
+        # The Worker's report counts if the Manager's plan is empty after it; else the second termination of paper 7.3.
+        report = replace(decision, conclusion=f"{WORKER_REPORTS} {decision.conclusion}")
+        succeeded = turn.state._replace(outcome=SUCCESS, feedback="")
+        reply = await self._revision(self.manager.update, episode, succeeded, report, episode.observation)
+        after = turn._replace(calls=(*turn.calls, *decision.calls)).revised(reply)
+        action = Terminate(status="failure") if after.state.plan else decision.action
+        return after.recorded(replace(decision, action=action, calls=()))
 
     async def _turn(self, episode: EpisodeView) -> _Turn:
         """Lines 17 to 29: reflect on the last action, take notes after a success, revise the plan."""
@@ -197,12 +196,13 @@ class MobileAgentV3:
             plan=numbered(turn.state.plan or ()),
             notes=numbered(turn.state.notes),
         )
-        return turn._replace(state=turn.state.noted(reply.said or ()), calls=(*turn.calls, *reply.calls))
+        notes = tuple(dict.fromkeys((*turn.state.notes, *(reply.said or ()))))
+        return turn._replace(state=turn.state._replace(notes=notes), calls=(*turn.calls, *reply.calls))
 
     async def _revision(
         self, manager: Role, episode: EpisodeView, state: TaskState, tried: Decision, before: Observation
     ) -> RoleReply[Plan]:
-        """The plan after an action (equation 6).
+        """Return the plan after an action (equation 6).
 
         Args:
             manager: with its prompt for updates.
@@ -224,22 +224,6 @@ class MobileAgentV3:
             feedback=one_line(state.feedback) or NONE,
             notes=numbered(state.notes),
         )
-
-    def _finished(self, episode: EpisodeView, turn: _Turn) -> Decision:
-        """The decision of the Manager: the first termination of paper 7.3."""
-        task = self.worker.task_text(with_outcomes(episode, turn.state))
-        return Decision(turn.thought, Terminate(status="success"), PLAN_FINISHED, prompt=task)
-
-    async def _confirmed(
-        self, manager: ManagerRoles, episode: EpisodeView, turn: _Turn, decision: Decision
-    ) -> Decision:
-        """The Worker's report, if the Manager's plan is empty after it, else the second termination of paper 7.3."""
-        report = replace(decision, conclusion=f"{WORKER_REPORTS} {decision.conclusion}")
-        succeeded = turn.state._replace(outcome=SUCCESS, feedback="")
-        reply = await self._revision(manager.update, episode, succeeded, report, episode.observation)
-        after = turn._replace(calls=(*turn.calls, *decision.calls)).revised(reply)
-        action = Terminate(status="failure") if after.state.plan else decision.action
-        return after.recorded(replace(decision, action=action, calls=()))
 
 
 def read_state(outputs: Mapping[str, str]) -> TaskState:

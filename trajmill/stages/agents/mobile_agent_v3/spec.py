@@ -53,13 +53,6 @@ class MobileAgentV3Spec(RolesSpec):
     """Prompt files of your own."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        """Make agents that share the models of their roles, and the index of the documents.
-
-        Raises:
-            BadInputError: the folder has no document with text, a prompt file is wrong, or the retriever's model embeds
-                no texts.
-            ValueError: there is no model for the Worker.
-        """
         from trajmill.stages.agents.mobile_agent_v3 import embedded
         from trajmill.stages.agents.mobile_agent_v3.agent import ManagerRoles, MobileAgentV3
         from trajmill.stages.agents.roles import RoleOpener

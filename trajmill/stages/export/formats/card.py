@@ -47,7 +47,6 @@ class RowCounts(Generic[E]):
         return math.ceil(self.longest / _LENGTHS_ROUNDED_TO) * _LENGTHS_ROUNDED_TO
 
     def add(self, example: E) -> None:
-        """Count one example."""
         self.examples += 1
         self.longest = max(self.longest, example.lineage.tokens_at_most)
         self.trajectories.add(example.lineage.trajectory_id)
@@ -75,7 +74,6 @@ class SupervisedCounts(RowCounts[StepExample]):
         return max((size.width * size.height for size in self.sizes), default=0)
 
     def add(self, example: StepExample) -> None:
-        """Count one example."""
         super().add(example)
         lineage = example.lineage
         self.guided += lineage.guided
@@ -103,12 +101,10 @@ class RLCounts(RowCounts[RLStepExample]):
         super().__init__()
         self.with_tokens = 0
         self.replayed: set[str] = set()
-        """Trajectories."""
         self.group_sizes: dict[str, int] = {}
         """Attempts of each group."""
 
     def add(self, example: RLStepExample) -> None:
-        """Count one RL step."""
         super().add(example)
         comparison = example.comparison
         self.with_tokens += bool(comparison.response_token_ids)
@@ -118,8 +114,6 @@ class RLCounts(RowCounts[RLStepExample]):
 
 
 class ExportedRelease(NamedTuple):
-    """The release whose rows a folder has."""
-
     release: str
     run_id: str
     round: int
@@ -131,8 +125,6 @@ class ExportedRelease(NamedTuple):
 
 
 class ExportedFolder(NamedTuple):
-    """The contents of an exported folder."""
-
     written: WrittenRows
     counts: SupervisedCounts
     rl_written: WrittenRows
@@ -148,7 +140,6 @@ class ExportedFolder(NamedTuple):
 def export_card(
     source: ExportedRelease, form: TrainerFormat, settings: TrainerSettings, exported: ExportedFolder
 ) -> str:
-    """Return the text of README.md."""
     family, counts, written = settings.family, exported.counts, exported.written
     configs = [
         {"config_name": name, "data_files": [{"split": "train", "path": list(rows.shards)}]}

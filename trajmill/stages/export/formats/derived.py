@@ -101,7 +101,6 @@ def _text_example(
 def _led_action(
     family: Family, episode: Episode, example: Example, step: Step, screens: ScreenReader
 ) -> LedAction | None:
-    """Return the action of the row's step, which the reply must lead to."""
     if step.index != example.step_index or step.action is None:
         return None
     action, frame = action_from_json(step.action), family.frame(screens.size(step.screen_before))

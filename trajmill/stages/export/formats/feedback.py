@@ -51,5 +51,4 @@ class FeedbackFormat(TrainerFormat):
         }
 
     def advice(self, settings: TrainerSettings) -> str:
-        """Return who reads it."""
         return "The recipes `ces-stage1`, `ces-stage2` and `coda-specialist` of `[train]` read it."

@@ -43,8 +43,6 @@ E = TypeVar("E", StepExample, RLStepExample)
 
 
 class ReleaseSteps(NamedTuple):
-    """The steps of a release in a family's dialect."""
-
     supervised: Iterable[StepExample | LeftOutStep]
     rl: Iterable[RLStepExample | LeftOutStep] = ()
     """The RL steps; only formats for RL read them."""
@@ -110,7 +108,6 @@ def write_folder(
 
 
 def supervised_schema(form: TrainerFormat) -> pa.Schema:
-    """Return the columns of the supervised rows of a format in Parquet."""
     return _with_images_and_lineage(form, (*form.columns, *_WEIGHT))
 
 
@@ -146,7 +143,6 @@ def _without_weightless(steps: Iterable[StepExample | LeftOutStep]) -> Iterator[
 
 
 def _counted(steps: Iterable[E | LeftOutStep], counts: RowCounts[E]) -> Iterator[E]:
-    """Count the steps and pass on those that give a row."""
     for step in steps:
         if isinstance(step, LeftOutStep):
             counts.left_out[step.reason] += 1

@@ -24,16 +24,13 @@ class GrpoFormat(TrainerFormat):
     """Prompts and targets for `GRPOTrainer`."""
 
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
-        """Return prompt and target."""
         return {"prompt": in_blocks(example.messages[:-1]), "target": example.target_json()}
 
     def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
-        """Return prompt and completion."""
         blocks = in_blocks(example.messages)
         return {"prompt": blocks[:-1], "completion": blocks[-1:]}
 
     def advice(self, settings: TrainerSettings) -> str:
-        """Return how to call `GRPOTrainer`."""
         budget = settings.family.budget
         return (
             "```python\nfrom trajmill.stages.export.rewards import ces_rewards  # or coda_rewards, action_rewards\n\n"

@@ -44,11 +44,9 @@ class LlamaFactoryFormat(TrainerFormat):
     """Messages in the sharegpt form."""
 
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
-        """Return the messages."""
         return {"messages": in_strings(in_one_prompt(example.messages))}
 
     def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
-        """Write `dataset_info.json` and the trainer's settings."""
         (folder / "dataset_info.json").write_text(json.dumps(_INFO, indent=1) + "\n", encoding="utf-8")
         needed = {
             "stage": "sft",
@@ -62,7 +60,6 @@ class LlamaFactoryFormat(TrainerFormat):
         (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
 
     def advice(self, settings: TrainerSettings) -> str:
-        """Return how to call the trainer."""
         budget = settings.family.budget
         return (
             f"Call it in this folder, with what `{SETTINGS_FILE}` says: `dataset_dir: .`, `dataset: {DATASET}`, "

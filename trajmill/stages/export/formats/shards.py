@@ -31,8 +31,6 @@ Row = Mapping[str, Any]
 
 
 class WrittenRows(NamedTuple):
-    """Rows that were written, and their files."""
-
     rows: int
     shards: tuple[str, ...]
     """Paths of the files, relative to the folder."""

@@ -35,7 +35,6 @@ class Lineage(NamedTuple):
     trajectory_id: str
     step_index: Int64
     round: Int64
-    """The round of the attempt."""
     instruction: str
     platform: str
     apps: tuple[str, ...]
@@ -43,7 +42,6 @@ class Lineage(NamedTuple):
     environment: str
     agent: str
     policy_version: str
-    """The policy that acted."""
     guided: bool
     """Whether the agent was given hints; the messages do not contain them."""
     step_label: str
@@ -74,8 +72,6 @@ class LeftOutStep(NamedTuple):
 
 
 class ReleasedStep(NamedTuple):
-    """A row of a release's supervised file."""
-
     example_id: str
     trajectory_id: str
     step_index: int
@@ -93,8 +89,6 @@ class LedAction(NamedTuple):
 
 
 class StepExample(NamedTuple):
-    """One supervised training row, before it takes a trainer's format."""
-
     example_id: str
     messages: tuple[Message, ...]
     """Each image is the placeholder `<image>`; the last message is the reply."""
@@ -133,7 +127,6 @@ class Comparison(NamedTuple):
     accuracy_reward: float
     format_reward: float
     reward: float
-    """Accuracy plus format reward of the attempt."""
     advantage: float
     """The normalised reward, equal on all steps of the attempt."""
     step_weight: float

@@ -22,12 +22,10 @@ class SwiftFormat(TrainerFormat):
     """Whether a step has as many rows as it weighs; ms-swift reads the weights."""
 
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
-        """Return the messages, the reply with its weight."""
         *said, reply = in_strings(in_one_prompt(example.messages))
         return {"messages": [*said, {**reply, "loss_scale": example.loss_weight}]}
 
     def advice(self, settings: TrainerSettings) -> str:
-        """Return how to call the trainer."""
         budget = settings.family.budget
         return (
             f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "

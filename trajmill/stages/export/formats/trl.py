@@ -20,12 +20,10 @@ class TrlFormat(TrainerFormat):
     """Prompt and completion for `SFTTrainer`."""
 
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
-        """Return prompt and completion."""
         blocks = in_blocks(example.messages)
         return {"prompt": blocks[:-1], "completion": blocks[-1:]}
 
     def advice(self, settings: TrainerSettings) -> str:
-        """Return how to call `SFTTrainer`."""
         budget = settings.family.budget
         return (
             f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "

@@ -68,16 +68,13 @@ class VerlFormat(TrainerFormat):
         }
 
     def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
-        """Return prompt and response."""
         *prompt, reply = in_strings(example.messages)
         return {"prompt": prompt, "response": reply["content"]}
 
     def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
-        """Write the file that verl loads the reward function from."""
         (folder / REWARD_FILE).write_text(_REWARD, encoding="utf-8")
 
     def advice(self, settings: TrainerSettings) -> str:
-        """Return how to call the trainer."""
         return (
             f"`data.max_prompt_length={settings.max_length} data.image_key=images "
             f"reward.custom_reward_function.path=FOLDER/{REWARD_FILE} "

@@ -21,11 +21,9 @@ class VerlSftFormat(TrainerFormat):
     """Messages for `MultiTurnSFTDataset`."""
 
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
-        """Return the messages."""
         return {"messages": in_strings(in_one_prompt(example.messages))}
 
     def advice(self, settings: TrainerSettings) -> str:
-        """Return how to call the trainer."""
         return (
             f"`data.messages_key=messages data.max_length={settings.max_length} "
             "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "
