@@ -3,9 +3,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.environments.simulated.world import shared_world
-from trajmill.stages.graphs.file import graph_text, parse_graph, read_graph, write_graph
-from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.graphs.file import graph_text, parse_graph, read_graph
 
 GRAPH = """\
 app: todo
@@ -24,14 +22,6 @@ pages:
       - {by: entry, operation: key, keys: enter, slots: [entry], to: list}
       - {by: help, to: outside}
 """
-
-
-@pytest.mark.slow
-def test_every_simulated_app_is_read_as_it_was_written(tmp_path: Path) -> None:
-    for name, app in shared_world(()).apps.items():
-        graph = graph_of_app(app)
-        write_graph(graph, tmp_path / f"{name}.yaml")
-        assert read_graph(tmp_path / f"{name}.yaml") == graph
 
 
 def test_what_a_person_wrote_is_read_and_written_alike(tmp_path: Path) -> None:

@@ -17,8 +17,6 @@ from trajmill.stages.models.prompts import Prompt
 
 
 class AnnotationPrompts(NamedTuple):
-    """The prompts of the models that annotate."""
-
     describer_page: Prompt
     writer_slots: Prompt
 
@@ -40,11 +38,8 @@ class Annotators(NamedTuple):
 
 
 class AnnotatedGraph(NamedTuple):
-    """A graph with what models wrote."""
-
     graph: AppGraph
     filled: int
-    """Number of texts that were written."""
     unfilled: tuple[Unfilled, ...]
 
 

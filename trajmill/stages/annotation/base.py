@@ -50,16 +50,12 @@ class Unfilled(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        """One line."""
         return f"{self.place}: {self.reason}"
 
 
 class AnnotatedPage(NamedTuple):
-    """A page with what a model wrote."""
-
     page: GraphPage
     filled: int
-    """Number of texts that were written."""
     unfilled: tuple[Unfilled, ...]
 
 

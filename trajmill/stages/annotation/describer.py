@@ -46,8 +46,6 @@ class ItemAnswer(Record):
 
 
 class PageAnswer(Record):
-    """The answer of a describer."""
-
     title: str
     description: str
     items: Annotated[tuple[ItemAnswer, ...], Field(max_length=2 * MOST_ITEMS)]

@@ -31,16 +31,12 @@ _SAMPLING = Sampling(max_tokens=2048)
 
 
 class SlotAnswer(Record):
-    """The words for one slot."""
-
     slot: int
     name: str
     description: str
 
 
 class SlotsAnswer(Record):
-    """The answer of a writer."""
-
     slots: Annotated[tuple[SlotAnswer, ...], Field(max_length=2 * MOST_SLOTS)]
 
 

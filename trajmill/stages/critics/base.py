@@ -29,8 +29,6 @@ class Ask(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The opinion of a step critic on one step."""
-
     index: int
     analysis: str
     summary: str
@@ -45,7 +43,6 @@ class Vote(NamedTuple):
     resolution: str
     """The critic's resolution; see `TrajectoryCritic`."""
     made_by: str
-    """Version of the critic."""
     correct: bool
     reason: str = ""
     redundant_steps: tuple[int, ...] = ()
@@ -55,7 +52,6 @@ class Vote(NamedTuple):
 
 
 VoteFailure = JudgeFailure | ModelFailure
-"""Why a vote is missing."""
 
 
 class StepCritic(Protocol):
@@ -67,11 +63,7 @@ class StepCritic(Protocol):
         ...
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
-        """Judge each step of an episode, in order.
-
-        Raises:
-            JudgeFailure: no usable verdict.
-        """
+        """Judge each step of an episode, in order. Raises JudgeFailure if no usable verdict."""
         ...
 
 
@@ -79,9 +71,7 @@ class TrajectoryCritic(Protocol):
     """One channel: decides whether a trajectory did what its query asks."""
 
     @property
-    def channel(self) -> Channel:
-        """The channel that it votes in."""
-        ...
+    def channel(self) -> Channel: ...
 
     @property
     def resolution(self) -> str:
@@ -89,9 +79,7 @@ class TrajectoryCritic(Protocol):
         ...
 
     @property
-    def version(self) -> str:
-        """Identifies prompt and model; stored on every verdict."""
-        ...
+    def version(self) -> str: ...
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Cast one vote on a finished episode.
@@ -115,9 +103,7 @@ class SeveralVotesCritic(Protocol):
     """A `TrajectoryCritic` that can cast several votes for about the cost of one."""
 
     @property
-    def votes_together(self) -> bool:
-        """Whether it does so."""
-        ...
+    def votes_together(self) -> bool: ...
 
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
@@ -132,7 +118,6 @@ class SeveralVotesCritic(Protocol):
 
 
 def votes_together(critic: TrajectoryCritic) -> bool:
-    """Whether a critic casts several votes for about the cost of one."""
     return isinstance(critic, SeveralVotesCritic) and critic.votes_together
 
 
@@ -143,12 +128,10 @@ def vote_of(
     redundant_steps: tuple[int, ...] = (),
     first_error_step: int | None = None,
 ) -> Vote:
-    """Return the vote of a critic."""
     return Vote(critic.channel, critic.resolution, critic.version, correct, reason, redundant_steps, first_error_step)
 
 
 def vote_in(verdict: TrajectoryVerdict) -> Vote:
-    """Return the vote in a stored verdict."""
     return Vote(**{name: getattr(verdict, name) for name in Vote._fields[:-1]}, number=verdict.vote)
 
 

@@ -41,11 +41,7 @@ class ProgrammaticChannel:
     version = "programmatic/1"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        """Vote by the programmatic reward.
-
-        Raises:
-            JudgeFailure: the environment has no check.
-        """
+        """Vote by the programmatic reward. Raises JudgeFailure if the environment has no check."""
         reward = episode.trajectory.reward
         if reward is None:
             raise JudgeFailure(f"{episode.trajectory.trajectory_id}: the environment has no programmatic check")
@@ -65,40 +61,26 @@ class NoisyChannel:
 
     @property
     def channel(self) -> Channel:
-        """The channel of the other critic."""
         return self.inner.channel
 
     @property
     def resolution(self) -> str:
-        """The resolution of the other critic."""
         return self.inner.resolution
 
     @property
     def version(self) -> str:
-        """The version of the other critic, and the error rates."""
         return f"{self.inner.version}~fp{self.false_positive:g}/fn{self.false_negative:g}/{self.seed}"
 
     @property
     def votes_together(self) -> bool:
-        """Whether the other critic casts several votes together."""
         return votes_together(self.inner)
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        """Return the vote of the other critic, sometimes flipped.
-
-        Raises:
-            JudgeFailure: the other critic gave no usable vote.
-        """
         return self._with_noise(await self.inner.judge(episode, screens, steps, draw), episode, steps, draw)
 
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
-        """Return the votes of the other critic, some of them flipped.
-
-        Raises:
-            JudgeFailure: the other critic gave no usable vote.
-        """
         assert isinstance(self.inner, SeveralVotesCritic)
         votes = await self.inner.judge_together(episode, screens, steps, draws)
         return [

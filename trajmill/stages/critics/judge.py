@@ -21,7 +21,6 @@ from trajmill.stages.critics.trees.replay import seen
 from trajmill.stages.critics.voting import ChannelCritics, Rule, VotingCase, VotingResult, all_of, ask_channel
 
 STAGE = "judge"
-"""Name of the stage on failures."""
 TRIED_AT_MOST = 3
 """Tries after which a trajectory is given up."""
 _AHEAD = 4
@@ -29,8 +28,6 @@ _AHEAD = 4
 
 
 class Judge(NamedTuple):
-    """The critics that judge together."""
-
     step_critic: StepCritic
     channels: tuple[ChannelCritics, ...]
     """At least one channel; the paper has two, text and multimodal."""
@@ -38,7 +35,6 @@ class Judge(NamedTuple):
 
     @property
     def rule(self) -> Rule:
-        """How its votes are combined."""
         return Rule(tuple(channel.rule for channel in self.channels))
 
     @property
@@ -48,12 +44,9 @@ class Judge(NamedTuple):
 
 
 class OneJudged(NamedTuple):
-    """The result of judging one episode."""
-
     episode: Episode
     """With its verdicts; unchanged if it was not judged."""
     failure: Failure | None
-    """Why it could not be judged."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,10 +59,8 @@ class Judged:
     episodes: list[Episode]
     """All episodes, in order, with their verdicts; those that were not judged are unchanged."""
     failures: list[Failure]
-    """One failure for each episode on which a critic gave no usable answer."""
 
     def add(self, one: OneJudged) -> None:
-        """Add the result of one more episode."""
         self.episodes.append(one.episode)
         if one.failure is not None:
             self.failures.append(one.failure)
@@ -216,7 +207,6 @@ def _first_error(result: VotingResult) -> int | None:
 
 
 def _undecided(judge: Judge, results: Iterable[VotingResult]) -> JudgeFailure | ModelFailure:
-    """Return the error of an open channel, with its votes, and why others are missing."""
     for channel, result in zip(judge.channels, results, strict=False):
         if result.outcome is None and result.missing is not None:
             correct = sum(vote.correct for vote in result.votes)
@@ -232,10 +222,8 @@ class Unjudged(NamedTuple):
     """A trajectory of an earlier round that is to be judged again."""
 
     round: int
-    """The round of its attempt."""
     trajectory_id: str
     tried: int
-    """Number of tries that failed."""
 
 
 def still_to_judge(

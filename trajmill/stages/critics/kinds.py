@@ -41,8 +41,7 @@ class TrajectoryCriticSpec(Spec):
     """A critic of trajectories that asks no model; `judge.text_critic` or `judge.multimodal_critic` names its kind."""
 
     @abstractmethod
-    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        """Open the critic; `graphs` are the files of the graphs of the run's apps."""
+    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic: ...
 
 
 class GraphStepSpec(StepCriticSpec):
@@ -63,7 +62,6 @@ class GraphTextSpec(TrajectoryCriticSpec):
     kind: Literal["graph_way", "annotated_text"] = "graph_way"
 
     def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        """Open the critic. Raises BadInputError if a file is no graph."""
         return _channel(Channel.TEXT, graphs)
 
 
@@ -73,7 +71,6 @@ class GraphTreeSpec(TrajectoryCriticSpec):
     kind: Literal["graph_end", "annotated_tree"] = "graph_end"
 
     def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        """Open the critic. Raises BadInputError if a file is no graph."""
         return _channel(Channel.MULTIMODAL, graphs)
 
 

@@ -34,9 +34,7 @@ class CriticModel(OpenableModel, Protocol):
     """The spec of a model that a critic asks; equal specs are one model."""
 
     @property
-    def budget(self) -> ContextBudget:
-        """Most that a critic may put into one request."""
-        ...
+    def budget(self) -> ContextBudget: ...
 
 
 def _packaged_prompts() -> CriticPrompts:
@@ -52,7 +50,7 @@ class CriticModels:
     step: CriticModel | None = None
     text: tuple[CriticModel, ...] = ()
     multimodal: tuple[CriticModel, ...] = ()
-    """The models of the text channel; several are an ensemble."""
+    """Several models of a channel are an ensemble."""
     describer: CriticModel | None = None
     """Describes screens without an accessibility tree for the text channel."""
     prompts: CriticPrompts = field(default_factory=_packaged_prompts)
@@ -60,7 +58,6 @@ class CriticModels:
     """Seed of sampled answers, and of intentional errors."""
 
     def of(self, channel: Channel) -> tuple[CriticModel, ...]:
-        """Return the models that vote in a channel."""
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
 
 

@@ -29,7 +29,6 @@ from trajmill.stages.critics.base import (
 )
 
 FULL = "full"
-"""Name of the resolution of the stored screenshots."""
 _RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
 _PASS = re.compile(
     r"(?:(?P<resolution>full|\d+(?:\.\d+)?)(?::|$))?"
@@ -77,8 +76,6 @@ class PassRule(NamedTuple):
 
 
 class ChannelRule(NamedTuple):
-    """The passes of one channel, in order."""
-
     channel: Channel
     passes: tuple[PassRule, ...] = (PassRule(),)
 
@@ -102,8 +99,6 @@ class ChannelRule(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a judge combines its votes."""
-
     channels: tuple[ChannelRule, ...]
 
     @property
@@ -128,11 +123,7 @@ class Rule(NamedTuple):
 
 
 def read_rule(text: str) -> Rule:
-    """Parse the rule of a judgement.
-
-    Raises:
-        ValueError: the text is no rule.
-    """
+    """Parse the rule of a judgement. Raises ValueError if the text is no rule."""
     whole = _RULE.fullmatch(text)
     if whole is None:
         raise ValueError(f"{text[:100]!r} is no rule of a judgement")
@@ -153,12 +144,9 @@ def read_rule(text: str) -> Rule:
 
 
 class VotingCase(NamedTuple):
-    """The episode that critics vote on, with their evidence."""
-
     episode: Episode
     screens: ScreenReader
     steps: Sequence[StepResult]
-    """The results of the step critic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +157,9 @@ class ChannelCritics:
     critics: tuple[tuple[TrajectoryCritic, ...], ...]
     """The critics of each pass. They take turns: vote i is cast by critic i modulo their number, also when repeated."""
     tries: int = 1
-    """Largest number of calls for one vote."""
 
     @property
     def version(self) -> str:
-        """The versions of its critics, each named once."""
         return "+".join(dict.fromkeys(critic.version for critics in self.critics for critic in critics))
 
 
@@ -189,7 +175,6 @@ class VotingResult(NamedTuple):
 
 
 def single_vote(critic: TrajectoryCritic) -> ChannelCritics:
-    """Return a channel whose critic votes once."""
     return ChannelCritics(ChannelRule(critic.channel), ((critic,),))
 
 
@@ -211,8 +196,6 @@ async def ask_channel(case: VotingCase, channel: ChannelCritics, ask_all: bool) 
 
 
 class _Pass(NamedTuple):
-    """One resolution pass."""
-
     case: VotingCase
     rule: PassRule
     critics: tuple[TrajectoryCritic, ...]

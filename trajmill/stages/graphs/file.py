@@ -20,7 +20,7 @@ from trajmill.stages.environments.simulated.app_files.loader import (
     record_mistakes,
 )
 from trajmill.stages.graphs import base
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph
 from trajmill.stages.graphs.operations import staying
 
 _NO_GRAPH = "this is no app graph; start it with `app: NAME`"
@@ -29,8 +29,6 @@ _WIDTH = 120
 
 
 class GraphFile(NamedTuple):
-    """A graph and the lines of its parts."""
-
     source: YamlFile
     graph: AppGraph
 
@@ -44,11 +42,7 @@ class GraphReading(NamedTuple):
 
 
 def read_graph(path: Path) -> AppGraph:
-    """Read a graph.
-
-    Raises:
-        BadInputError: the file is no graph; the message has one line for each mistake.
-    """
+    """Read a graph. Raises BadInputError if the file is no graph; the message has one line for each mistake."""
     reading = parse_graph(path)
     if reading.file is None:
         raise BadInputError("\n".join(map(str, reading.mistakes)))
@@ -78,7 +72,6 @@ def write_graph(graph: AppGraph, path: Path) -> None:
 
 
 def graph_text(graph: AppGraph) -> str:
-    """A graph as YAML."""
     data = _styled(graph.model_dump(mode="json", exclude_defaults=True))
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
 
@@ -96,24 +89,17 @@ def _broken_names(file: GraphFile) -> Iterator[Mistake]:
             text = f"`{slot}` is the name of an element and of a slot; rename one of them"
             yield source.mistake(("pages", name, "slots", slot), text)
         for index, transition in enumerate(page.transitions):
-            path = ("pages", name, "transitions", index)
+            path, operated = ("pages", name, "transitions", index), (*page.elements, *page.slots)
             yield from _unknown(file, (*path, "to"), [transition.to], (*graph.pages, OUTSIDE), "page")
             yield from _unknown(file, (*path, "slots"), transition.slots, page.slots, "slot of this page")
-            yield from _wrong_operation(file, path, page)
+            if transition.by:
+                yield from _unknown(file, (*path, "by"), [transition.by], operated, "element or slot of this page")
+            elif transition.operation != "key":
+                yield source.mistake(path, "it does not say what is pressed; add `by: ELEMENT`")
+            if (transition.operation == "key") != bool(transition.keys):
+                yield source.mistake(path, "`operation: key` and `keys` belong together, e.g. `keys: enter`")
             known = staying(page, name)
             yield from _unknown(file, (*path, "after"), transition.after, known, "switch, field or staying transition")
-
-
-def _wrong_operation(file: GraphFile, path: tuple[str | int, ...], page: GraphPage) -> Iterator[Mistake]:
-    transition = page.transitions[int(path[-1])]
-    if transition.by:
-        yield from _unknown(
-            file, (*path, "by"), [transition.by], (*page.elements, *page.slots), "element or slot of this page"
-        )
-    elif transition.operation != "key":
-        yield file.source.mistake(path, "it does not say what is pressed; add `by: ELEMENT`")
-    if (transition.operation == "key") != bool(transition.keys):
-        yield file.source.mistake(path, "`operation: key` and `keys` belong together, e.g. `keys: enter`")
 
 
 def _unknown(
@@ -137,7 +123,6 @@ class _Dumper(yaml.SafeDumper):
     """Indents lists, and writes some values on one line."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        """Indent a list below its key."""
         super().increase_indent(flow, False)
 
 
@@ -153,16 +138,14 @@ def _styled(value: Any, depth: int = 0) -> Any:
     """A value in which what fits is written on one line: small mappings and lists, pages excepted."""
     if isinstance(value, dict):
         styled = {key: _styled(each, depth + 1) for key, each in value.items()}
-        return _OnOneLine(styled) if depth > 2 and _fits(value) else styled
+        plain = all(
+            _is_plain(each) or (isinstance(each, list) and all(map(_is_plain, each))) for each in value.values()
+        )
+        return _OnOneLine(styled) if depth > 2 and plain and len(str(value)) < _WIDTH else styled
     if isinstance(value, list):
         items = [_styled(each, depth + 1) for each in value]
         return _ListOnOneLine(items) if all(_is_plain(each) for each in value) else items
     return value
-
-
-def _fits(value: dict[str, Any]) -> bool:
-    plain = all(_is_plain(each) or (isinstance(each, list) and all(map(_is_plain, each))) for each in value.values())
-    return plain and len(str(value)) < _WIDTH
 
 
 def _is_plain(value: Any) -> bool:

@@ -16,7 +16,6 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     Item,
     ItemList,
     Menu,
-    Scalar,
     ScreenSpec,
     Text,
     Toggle,
@@ -58,7 +57,7 @@ _ONE_FIELD = re.compile(r"([^{}]*)\{(\w+)\}")
 """The text of a list that tells one field of its item, e.g. `Day: {day}`."""
 _TIME = re.compile(r"\d\d:\d\d")
 _TIMES = tuple(f"{hour:02}:{minute}" for minute in (25, 50) for hour in range(5, 24))
-"""Names of new items that are called by a time of the day."""
+"""Names for new items, if theirs are times; other items can have any."""
 _FREE = re.compile(r"[^\d]+ [^\d]+")
 """A text that somebody has made up, and not one of a few."""
 _FEWEST_TEXTS = 3
@@ -86,19 +85,21 @@ def graph_of_app(app: AppSpec) -> AppGraph:
 
 def _page(app: AppSpec, name: str, screen: ScreenSpec) -> GraphPage:
     own = [widget for widget in screen.widgets if widget.id]
+    slots = {_name(each.id): _slot(app, name, each, kind) for each in own if (kind := _slot_kind(each)) is not None}
     return GraphPage(
         title=screen.title if "$" not in screen.title else name,
         description=screen.description,
-        recognise=Recogniser(shows=(_heading(app, name),)),
+        recognise=Recogniser(shows=(Feature(role="heading", id=f"{app.app}.{name}/{_TITLE}"),)),
         elements={_name(each.id): _element(app, name, each) for each in own if isinstance(each, Button | Menu)},
-        slots={_name(each.id): _slot(app, name, each) for each in own if _slot_kind(each) is not None},
+        slots=slots,
         transitions=tuple(_transitions(app, name, screen, own)),
-        answers=answers_of_page(app, name, screen),
+        answers={
+            widget.id: answer
+            for widget in screen.widgets
+            if isinstance(widget, ItemList) and not (widget.variable or widget.do or widget.to)
+            for answer in _answers(app, name, widget)
+        },
     )
-
-
-def _heading(app: AppSpec, name: str) -> Feature:
-    return Feature(role="heading", id=f"{app.app}.{name}/{_TITLE}")
 
 
 def _open_menu(app: AppSpec, name: str, screen: ScreenSpec, menu: Menu) -> GraphPage:
@@ -106,7 +107,7 @@ def _open_menu(app: AppSpec, name: str, screen: ScreenSpec, menu: Menu) -> Graph
     return GraphPage(
         title=menu.text,
         description=f"The open menu {menu.text}.",
-        recognise=Recogniser(shows=(_heading(app, name), *items)),
+        recognise=Recogniser(shows=(Feature(role="heading", id=f"{app.app}.{name}/{_TITLE}"), *items)),
         elements={_name(item.id): _element(app, name, item) for item in menu.items},
         transitions=tuple(_transitions(app, name, screen, menu.items)),
     )
@@ -148,30 +149,35 @@ def _shown(screen: ScreenSpec, slots: dict[str, str]) -> Iterator[Feature]:
 
 
 def _element(app: AppSpec, name: str, widget: Button | Menu) -> GraphElement:
-    role = "menu" if isinstance(widget, Menu) else "button"
-    return GraphElement(target=_target(app, name, widget), role=role, name=widget.text, does=_does(app, widget))
-
-
-def _does(app: AppSpec, widget: Button | Menu) -> str:
     if isinstance(widget, Menu):
-        return f"Opens the menu {widget.text}."
-    if widget.to == BACK:
-        return "Goes back."
-    changes = "Changes the app and goes to" if widget.do else "Goes to"
-    return f"{changes} {_name(widget.to)}." if widget.to else "Changes the app." if widget.do else ""
+        role, does = "menu", f"Opens the menu {widget.text}."
+    elif widget.to == BACK:
+        role, does = "button", "Goes back."
+    elif widget.to:
+        changes = "Changes the app and goes to" if widget.do else "Goes to"
+        role, does = "button", f"{changes} {_name(widget.to)}."
+    else:
+        role, does = "button", "Changes the app." if widget.do else ""
+    return GraphElement(target=_target(app, name, widget), role=role, name=widget.text, does=does)
 
 
-def _slot(app: AppSpec, name: str, widget: AnyWidget) -> GraphSlot:
-    kind = _slot_kind(widget)
-    assert kind is not None
+def _slot(app: AppSpec, name: str, widget: AnyWidget, kind: SlotKind) -> GraphSlot:
     target = _target(app, name, widget)
-    default = shown(start_values(app).get(variable_of(widget), ""))
+    match widget:
+        case Input():
+            label = widget.hint
+        case Choice():
+            label = widget.label
+        case Toggle():
+            label = widget.text
+        case _:
+            label = widget.id
     return GraphSlot(
         kind=kind,
         target=f"{target}/{VALUE}" if kind in (SlotKind.CHOICE, SlotKind.LIST) else target,
-        name=_label(widget),
+        name=label,
         values=tuple(shown(value) for value in offered(widget, app)),
-        default=default,
+        default=shown(start_values(app).get(variable_of(widget), "")),
     )
 
 
@@ -179,18 +185,6 @@ def _target(app: AppSpec, name: str, widget: AnyWidget) -> str:
     """The name of a widget in paths; the title of the page comes before a widget of the same id."""
     target = f"{app.app}.{name}/{widget.id}"
     return f"{target}#2" if widget.id == _TITLE else target
-
-
-def _label(widget: AnyWidget) -> str:
-    match widget:
-        case Input():
-            return widget.hint
-        case Choice():
-            return widget.label
-        case Toggle():
-            return widget.text
-        case _:
-            return widget.id
 
 
 def _slot_kind(widget: AnyWidget) -> SlotKind | None:
@@ -209,20 +203,11 @@ def _name(text: str) -> str:
     return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")[:60] or "page"
 
 
-def answers_of_page(app: AppSpec, name: str, screen: ScreenSpec) -> dict[str, GraphAnswer]:
-    """The answers of a page that shows one item, by widget.
+def _answers(app: AppSpec, page: str, told: ItemList) -> Iterator[GraphAnswer]:
+    """Yield the answer of a widget that shows one item.
 
     An item of the app's state can be prepared with any answer; the answers about other items are known.
     """
-    return {
-        widget.id: answer
-        for widget in screen.widgets
-        if isinstance(widget, ItemList) and not (widget.variable or widget.do or widget.to)
-        for answer in _answers(app, name, widget)
-    }
-
-
-def _answers(app: AppSpec, page: str, told: ItemList) -> Iterator[GraphAnswer]:
     match, picked = _ONE_FIELD.fullmatch(told.text), str(told.where.get("name", ""))
     lists = [
         widget
@@ -239,6 +224,8 @@ def _answers(app: AppSpec, page: str, told: ItemList) -> Iterator[GraphAnswer]:
     if field == "name" or field in asked.where or len(texts) < len(items) or len(set(texts)) < _FEWEST_TEXTS:
         return
     can_be_prepared = told.items in state_lists(app)
+    names = {shown(item["name"]) for item in items}
+    times = tuple(each for each in _TIMES if each not in names) if all(map(_TIME.fullmatch, names)) else ()
     place, called = f"{{{asked.id}}}", label.strip(" :").lower() if field == "text" else field
     yield GraphAnswer(
         target=f"{app.app}.{page}/{told.id}/{place}",
@@ -247,29 +234,18 @@ def _answers(app: AppSpec, page: str, told: ItemList) -> Iterator[GraphAnswer]:
         name=f"the {called} of the {page} {place}" if label else f"what the {page} {place} says",
         known={} if can_be_prepared else {str(item["name"]): str(item[field]) for item in items},
         prepare=_prepared(app, asked, items[0], field) if can_be_prepared else {},
-        names=_names(items),
+        names=times,
         values=() if not label or any(map(_FREE.fullmatch, texts)) else tuple(dict.fromkeys(texts)),
     )
 
 
 def _prepared(app: AppSpec, asked: ItemList, like: Item, field: str) -> dict[str, object]:
-    """The start state with a new item in the list; where it is listed, it has the fields that the list asks for."""
+    """Return the start state with a new item in the list, with the fields by which the list selects its items."""
     by_variable = {
-        widget.variable: widget.id
+        f"${widget.variable}": f"{{{widget.id}}}"
         for widget in chain.from_iterable(screen.widgets for screen in app.screens.values())
-        if isinstance(widget, ItemList) and widget.variable
+        if isinstance(widget, ItemList) and widget.variable and widget.id
     }
-    listed = {name: _place(value, by_variable) for name, value in asked.where.items()}
+    listed = {name: by_variable.get(str(value), value) for name, value in asked.where.items()}
     record = {**like, **listed, "name": f"{{{asked.id}}}", field: ANSWER}
     return {"setup": {f"{app.app}.{asked.items}": record}}
-
-
-def _place(value: Scalar, by_variable: dict[str, str]) -> Scalar:
-    name = by_variable.get(value[1:]) if isinstance(value, str) and value.startswith("$") else None
-    return f"{{{name}}}" if name else value
-
-
-def _names(items: Sequence[Item]) -> tuple[str, ...]:
-    """Names for new items, if theirs are times; other items can have any."""
-    known = {shown(item["name"]) for item in items}
-    return tuple(each for each in _TIMES if each not in known) if all(map(_TIME.fullmatch, known)) else ()

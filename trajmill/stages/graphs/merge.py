@@ -6,15 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.stages.graphs.base import (
-    AppGraph,
-    GraphElement,
-    GraphPage,
-    GraphSlot,
-    GraphTransition,
-    Recogniser,
-)
+from trajmill.stages.graphs.base import AppGraph, GraphElement, GraphPage, GraphSlot, GraphTransition
 from trajmill.stages.graphs.explore.base import WalkedScreen
+from trajmill.stages.graphs.explore.naming import unique
 from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import page_on, recognises
 
@@ -33,7 +27,8 @@ def keep_annotations(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequenc
     names = _renamed(new, old, screens)
     pages: dict[str, GraphPage] = {}
     for name, page in new.pages.items():
-        moved = _with_ends(page, names)
+        ways = tuple(each.model_copy(update={"to": names.get(each.to, each.to)}) for each in page.transitions)
+        moved = page.model_copy(update={"transitions": ways})
         known = old.pages.get(names[name])
         others = [each for other, seen in screens.items() if other != name for each in seen]
         pages[names[name]] = _page(moved, known, screens.get(name, ()), others) if known else moved
@@ -56,22 +51,16 @@ def _renamed(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequence[Walked
         if known is not None and known not in names.values():
             names[name] = known
     for name in new.pages:
-        taken = {*names.values(), *old.pages}
-        while name not in names:
-            number = 2
-            while f"{name}-{number}" in taken:
-                number += 1
-            names[name] = name if name not in taken else f"{name}-{number}"
+        if name not in names:
+            names[name] = unique(name, {*names.values(), *old.pages})
     return names
-
-
-def _with_ends(page: GraphPage, names: Mapping[str, str]) -> GraphPage:
-    transitions = tuple(each.model_copy(update={"to": names.get(each.to, each.to)}) for each in page.transitions)
-    return page.model_copy(update={"transitions": transitions})
 
 
 def _page(new: GraphPage, old: GraphPage, own: Sequence[WalkedScreen], others: Sequence[WalkedScreen]) -> GraphPage:
     keys = _same_keys(new, old)
+    # Whether the old recogniser still holds on all screens of its page and on no other one.
+    still = all(recognises(old.recognise, _observation(each)) for each in own)
+    still = still and not any(recognises(old.recognise, _observation(each)) for each in others)
     elements = {
         keys.get(name, name): _element(each, old.elements.get(keys.get(name, "")))
         for name, each in new.elements.items()
@@ -82,7 +71,7 @@ def _page(new: GraphPage, old: GraphPage, own: Sequence[WalkedScreen], others: S
     return GraphPage(
         title=old.title or new.title,
         description=old.description or new.description,
-        recognise=old.recognise if _still_distinguishes(old.recognise, own, others) else new.recognise,
+        recognise=old.recognise if still else new.recognise,
         marks=tuple(dict.fromkeys((*old.marks, *new.marks))),
         screenshot=new.screenshot or old.screenshot,
         scrolls=new.scrolls or old.scrolls,
@@ -140,13 +129,6 @@ def _transitions(new: GraphPage, old: GraphPage, keys: Mapping[str, str]) -> tup
 
 def _way(transition: GraphTransition) -> tuple[object, ...]:
     return transition.by, transition.operation, transition.keys, transition.to
-
-
-def _still_distinguishes(recogniser: Recogniser, own: Sequence[WalkedScreen], others: Sequence[WalkedScreen]) -> bool:
-    """Whether a recogniser holds on all screens of its page and on no other one."""
-    return all(recognises(recogniser, _observation(each)) for each in own) and not any(
-        recognises(recogniser, _observation(each)) for each in others
-    )
 
 
 def _observation(screen: WalkedScreen) -> Observation:

@@ -14,21 +14,19 @@ _PLAIN = re.compile(r"(?:Leads to `[^`]*`(?: or `[^`]*`)*|Leads out of the app(?
 
 def with_plain_does(graph: AppGraph) -> AppGraph:
     """The graph with a plain sentence on each element that has transitions and no other sentence."""
-    pages = {name: _described(name, page) for name, page in graph.pages.items()}
+    pages = {}
+    for name, page in graph.pages.items():
+        elements = {
+            key: element.model_copy(update={"does": written(element.does) or plain_does(name, page, key)})
+            for key, element in page.elements.items()
+        }
+        pages[name] = page.model_copy(update={"elements": elements})
     return graph.model_copy(update={"pages": pages})
 
 
 def written(does: str) -> str:
     """A sentence that a person or a model wrote; empty for a plain one."""
     return "" if _PLAIN.fullmatch(does) else does
-
-
-def _described(name: str, page: GraphPage) -> GraphPage:
-    elements = {
-        key: element.model_copy(update={"does": written(element.does) or plain_does(name, page, key)})
-        for key, element in page.elements.items()
-    }
-    return page.model_copy(update={"elements": elements})
 
 
 def plain_does(name: str, page: GraphPage, element: str) -> str:

@@ -20,13 +20,13 @@ def page_on(graph: AppGraph, observation: Observation) -> str | None:
 
     If several hold, the one that shows most features is taken, then the one that lacks most, then the first one.
     """
-    found = pages_on(graph, observation)
-    return max(found, key=lambda name: _weight(graph.pages[name].recognise)) if found else None
+    held = [name for name, page in graph.pages.items() if recognises(page.recognise, observation)]
 
+    def weight(name: str) -> tuple[int, int]:
+        recogniser = graph.pages[name].recognise
+        return len(recogniser.shows) + bool(recogniser.screen), len(recogniser.lacks)
 
-def pages_on(graph: AppGraph, observation: Observation) -> tuple[str, ...]:
-    """All pages whose recognisers hold, in the order of the graph."""
-    return tuple(name for name, page in graph.pages.items() if recognises(page.recognise, observation))
+    return max(held, key=weight, default=None)
 
 
 def recognises(recogniser: Recogniser, observation: Observation) -> bool:
@@ -42,7 +42,6 @@ def recognises(recogniser: Recogniser, observation: Observation) -> bool:
 
 
 def is_on(feature: Feature, elements: tuple[UIElement, ...]) -> bool:
-    """Whether one of the elements has a feature."""
     return any(agrees(feature, element) for element in elements)
 
 
@@ -101,7 +100,3 @@ def looks_alike(first: str, second: str) -> bool:
         return (int(first, 16) ^ int(second, 16)).bit_count() <= _MOST_DIFFERENT_BITS
     except ValueError:
         return False
-
-
-def _weight(recogniser: Recogniser) -> tuple[int, int]:
-    return len(recogniser.shows) + bool(recogniser.screen), len(recogniser.lacks)

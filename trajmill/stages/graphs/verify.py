@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Feature, GraphTransition, Mark
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphTransition, Mark
 from trajmill.stages.graphs.explore.walker import AppWalker, Budget, OutOfBoundsError, WayLost
 from trajmill.stages.graphs.network import marks_on_way, walkable
 from trajmill.stages.graphs.operations import graph_start, take
@@ -25,8 +25,6 @@ _MOST_LOOKS = 3
 
 
 class EdgeState(StrEnum):
-    """What a walk over a transition has shown."""
-
     HOLDS = "holds"
     CHANGED = "changed"
     """It leads elsewhere, or something does not stand there."""
@@ -49,7 +47,7 @@ class VerifiedEdge(NamedTuple):
     number: int
     """Place of the transition on its page."""
     state: EdgeState
-    reason: str
+    reason: str = ""
 
 
 class _EdgeWalk(NamedTuple):
@@ -58,6 +56,8 @@ class _EdgeWalk(NamedTuple):
     page: str
     number: int
     transition: GraphTransition
+    values: dict[str, str]
+    """By slot that the transition uses, the value that it gets."""
     steps: tuple[PathStep, ...]
 
 
@@ -73,8 +73,7 @@ async def verify_graph(
         workers: walks at the same time.
         progress: called after each walk.
     """
-    walks, skipped = _planned(graph)
-    found = list(skipped)
+    walks, found = _planned(graph)
     waiting = iter(walks)
 
     async def work() -> None:
@@ -92,6 +91,7 @@ async def verify_graph(
 
 
 def _planned(graph: AppGraph) -> tuple[list[_EdgeWalk], list[VerifiedEdge]]:
+    """Return the walks, and the transitions that are skipped."""
     ways = nx.single_source_shortest_path(walkable(graph), graph.start)
     walks: list[_EdgeWalk] = []
     skipped: list[VerifiedEdge] = []
@@ -102,10 +102,12 @@ def _planned(graph: AppGraph) -> tuple[list[_EdgeWalk], list[VerifiedEdge]]:
             if name not in ways:
                 reason = "no way leads to its page"
             if not reason:
+                used = [each for each in (*transition.slots, transition.by) if each in page.slots]
+                offered = {each: [v for v in page.slots[each].values if v != page.slots[each].default] for each in used}
+                values = {each: (found or [""])[0] for each, found in offered.items()}
                 try:
-                    values = _values(graph, name, transition)
                     steps = (*_steps_along(graph, ways[name]), *take(graph, name, transition, values))
-                    walks.append(_EdgeWalk(name, index, transition, steps))
+                    walks.append(_EdgeWalk(name, index, transition, values, steps))
                 except KeyError as error:
                     reason = f"the slot {error} has no value"
             if reason:
@@ -113,65 +115,47 @@ def _planned(graph: AppGraph) -> tuple[list[_EdgeWalk], list[VerifiedEdge]]:
     return walks, skipped
 
 
-def _steps_along(graph: AppGraph, pages: Sequence[str]) -> Iterator[PathStep]:
+def _steps_along(graph: AppGraph, pages: list[str]) -> list[PathStep]:
+    steps: list[PathStep] = []
     for first, second in pairwise(pages):
         ways = [each for each in graph.pages[first].transitions if each.to == second]
         allowed = [each for each in ways if not marks_on_way(graph, first, each)]
-        yield from take(graph, first, min(allowed, key=lambda each: len(each.slots)))
-
-
-def _values(graph: AppGraph, page: str, transition: GraphTransition) -> dict[str, str]:
-    """The first value of each slot that a transition uses."""
-    slots = graph.pages[page].slots
-    used = [*transition.slots, *([transition.by] if transition.by in slots else [])]
-    return {name: next((v for v in slots[name].values if v != slots[name].default), "") for name in used}
+        steps += take(graph, first, min(allowed, key=lambda each: len(each.slots)))
+    return steps
 
 
 async def _verify(graph: AppGraph, pool: EnvironmentPool, budget: Budget, walk: _EdgeWalk) -> VerifiedEdge:
-    def edge(state: EdgeState, reason: str = "") -> VerifiedEdge:
-        return VerifiedEdge(walk.page, walk.number, state, reason)
-
+    edge = VerifiedEdge(walk.page, walk.number, EdgeState.HOLDS)
     try:
         async with pool.lease() as environment:
             walker = AppWalker(environment, graph_start(graph), graph.opening, budget)
             seen = await walker.go(walk.steps)
             if walk.transition.address and walk.transition.address in walker.refused:
-                return edge(EdgeState.HOLDS)
+                return edge
             change = _change(graph, walk, seen)
             for _ in range(_MOST_LOOKS):
                 if change:
                     change = _change(graph, walk, await walker.look_again())
-            return edge(EdgeState.CHANGED, change) if change else edge(EdgeState.HOLDS)
+            return edge._replace(state=EdgeState.CHANGED, reason=change) if change else edge
     except WayLost as error:
-        return edge(EdgeState.LOST, str(error))
+        return edge._replace(state=EdgeState.LOST, reason=str(error))
     except EnvironmentFailure as error:
-        return edge(EdgeState.FAILED, str(error))
+        return edge._replace(state=EdgeState.FAILED, reason=str(error))
     except OutOfBoundsError:
-        return edge(EdgeState.SKIPPED, "the actions or seconds were used up")
+        return edge._replace(state=EdgeState.SKIPPED, reason="the actions or seconds were used up")
 
 
 def _change(graph: AppGraph, walk: _EdgeWalk, seen: Observation) -> str:
     """Return the first difference from the graph; empty if there is none."""
-    page = page_on(graph, seen)
-    if walk.transition.to == OUTSIDE:
+    page, transition = page_on(graph, seen), walk.transition
+    if transition.to == OUTSIDE:
         return "" if page is None else f"it leads to `{page}`, not out of the app"
-    if page != walk.transition.to:
+    if page != transition.to:
         return f"it leads to {f'`{page}`' if page else 'a page that the graph does not have'}"
-    values = _values(graph, walk.page, walk.transition)
-    elements = seen.elements or ()
-    for feature in (filled(each, values) for each in walk.transition.shows):
-        if not _is_open(feature) and not is_on(feature, elements):
-            return f"{_words(feature)} is not shown"
-    for feature in (filled(each, values) for each in walk.transition.lacks):
-        if not _is_open(feature) and is_on(feature, elements):
-            return f"{_words(feature)} is still shown"
+    for features, wanted, words in ((transition.shows, True, "not shown"), (transition.lacks, False, "still shown")):
+        for feature in (filled(each, walk.values) for each in features):
+            is_open = "{" in f"{feature.text}{feature.value}"  # It names a slot that was set on an earlier page.
+            if not is_open and is_on(feature, seen.elements or ()) is not wanted:
+                named = (f"{key} {value!r}" for key, value in feature.model_dump(exclude_defaults=True).items())
+                return f"{', '.join(named)} is {words}"
     return ""
-
-
-def _is_open(feature: Feature) -> bool:
-    """Whether a feature still names a slot, which was set on an earlier page."""
-    return "{" in f"{feature.text}{feature.value}"
-
-
-def _words(feature: Feature) -> str:
-    return ", ".join(f"{key} {value!r}" for key, value in feature.model_dump(exclude_defaults=True).items())

@@ -1,4 +1,4 @@
-"""Explores simulated apps, whose graphs are known."""
+"""Explores apps, of which the simulated ones have known graphs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
+from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
 from trajmill.stages.graphs.explore.build import GraphBuilder
-from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
+from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration, Explored
 from trajmill.stages.graphs.explore.journal import ExploreJournal
+from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.graphs.verify import VerifiedEdge, verify_graph
 
 
 class ExploredGraph(NamedTuple):
@@ -23,6 +26,8 @@ class ExploredGraph(NamedTuple):
     builder: GraphBuilder
     graph: AppGraph
     pictures: list[str]
+    edges: list[VerifiedEdge]
+    """Of the graph, walked in the same environments; empty unless asked for."""
 
 
 def simulated_app(name: str) -> ExploredApp:
@@ -30,23 +35,32 @@ def simulated_app(name: str) -> ExploredApp:
     return ExploredApp(name=name, platform=known.platform, opening=known.opening)
 
 
-def explore(app: ExploredApp, journal: Path, bounds: ExploreBounds | None = None, workers: int = 2) -> ExploredGraph:
-    async def run() -> tuple[Explored, list[str]]:
+def explore(
+    app: ExploredApp,
+    journal: Path,
+    bounds: ExploreBounds | None = None,
+    workers: int = 2,
+    factory: EnvironmentFactory | None = None,
+    denied: DenyList | None = None,
+    verified: bool = False,
+) -> ExploredGraph:
+    deny_list = denied or packaged_deny_list()
+
+    async def run() -> ExploredGraph:
         pictures: list[str] = []
-        pool = EnvironmentPool(SimulatedSpec(faults=FaultRates(popup=0)).factory(app.platform), workers)
+        pool = EnvironmentPool(factory or SimulatedSpec(faults=FaultRates(popup=0)).factory(app.platform), workers)
+        limits, kept = bounds or ExploreBounds(), ExploreJournal(journal, app)
         try:
             exploration = Exploration(
-                pool,
-                app,
-                bounds or ExploreBounds(),
-                packaged_deny_list(),
-                ExploreJournal(journal, app),
-                lambda seen: pictures.append(seen.screen.screen_id),
+                pool, app, limits, deny_list, kept, lambda seen: pictures.append(seen.screen.screen_id)
             )
-            return await exploration.run(workers), pictures
+            explored = await exploration.run(workers)
+            builder = GraphBuilder(app, explored.book, explored.trials, deny_list)
+            graph = builder.build({})
+            walks = verify_graph(graph, pool, Budget(1000, 3600.0), workers, lambda edge: None) if verified else None
+            edges = await walks if walks is not None else []
         finally:
             await pool.close()
+        return ExploredGraph(explored, builder, graph, pictures, edges)
 
-    explored, pictures = asyncio.run(run())
-    builder = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list())
-    return ExploredGraph(explored, builder, builder.build({}), pictures)
+    return asyncio.run(run())

@@ -1,26 +1,19 @@
 """Graphs of web pages: links that leave, log-ins, choices, numbers, sliders, and what lies below the screen."""
 
-import asyncio
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
 
 import pytest
 
+from tests.stages.graphs.explore.exploring import ExploredGraph, explore
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.spec import BrowserSpec
-from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Mark, SlotKind
-from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp, Trial
-from trajmill.stages.graphs.explore.build import GraphBuilder
-from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
-from trajmill.stages.graphs.explore.explore import Exploration, Explored
-from trajmill.stages.graphs.explore.journal import ExploreJournal
-from trajmill.stages.graphs.explore.walker import Budget
+from trajmill.stages.graphs.base import OUTSIDE, Mark, SlotKind
+from trajmill.stages.graphs.explore.base import ExploredApp, Trial
 from trajmill.stages.graphs.plain_does import with_plain_does
-from trajmill.stages.graphs.verify import EdgeState, verify_graph
+from trajmill.stages.graphs.verify import EdgeState
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -57,37 +50,18 @@ def site() -> Iterator[str]:
     server.shutdown()
 
 
-class ExploredSite(NamedTuple):
-    graph: AppGraph
-    explored: Explored
-    changed: list[str]
-    """What a walk over all transitions finds changed."""
-
-
-def explore_site(address: str, journal: Path) -> ExploredSite:
+def explore_site(address: str, journal: Path) -> ExploredGraph:
+    """Explore a site whose graph holds when it is walked again."""
     app = ExploredApp(name="site", platform=Platform.WEB, start_state={"url": address})
-    deny_list = packaged_deny_list()
-
-    async def run() -> ExploredSite:
-        pool = EnvironmentPool(BrowserSpec().factory(Platform.WEB), 1)
-        try:
-            exploration = Exploration(
-                pool, app, ExploreBounds(), deny_list, ExploreJournal(journal, app), lambda seen: None
-            )
-            explored = await exploration.run(1)
-            graph = with_plain_does(GraphBuilder(app, explored.book, explored.trials, deny_list).build({}))
-            edges = await verify_graph(graph, pool, Budget(1000, 600.0), 1, lambda edge: None)
-        finally:
-            await pool.close()
-        return ExploredSite(graph, explored, [edge.reason for edge in edges if edge.state not in _GOOD])
-
-    return asyncio.run(run())
+    found = explore(app, journal, workers=1, factory=BrowserSpec().factory(Platform.WEB), verified=True)
+    assert found.explored.complete and not [edge.reason for edge in found.edges if edge.state not in _GOOD]
+    return found._replace(graph=with_plain_does(found.graph))
 
 
 def test_links_that_leave_are_marked_and_pages_behind_a_log_in_too(site: str, tmp_path: Path) -> None:
-    graph, explored, changed = explore_site(f"{site}/", tmp_path / "site.jsonl")
+    found = explore_site(f"{site}/", tmp_path / "site.jsonl")
+    graph, explored = found.graph, found.explored
     leaving = {each.by: each.address for _, each in graph.transitions() if each.to == OUTSIDE}
-    assert explored.complete and not changed
     assert leaving == {"far": "far.example:443", "near": "near.example:80"}
     assert Mark.LEAVES in graph.pages["start"].elements["far"].marks
     assert graph.pages["help"].marks == (Mark.NEEDS_LOGIN,)
@@ -99,9 +73,9 @@ def test_links_that_leave_are_marked_and_pages_behind_a_log_in_too(site: str, tm
 
 
 def test_choices_numbers_sliders_and_what_lies_below_the_screen_are_found(site: str, tmp_path: Path) -> None:
-    graph, explored, changed = explore_site(f"{site}/form", tmp_path / "form.jsonl")
+    found = explore_site(f"{site}/form", tmp_path / "form.jsonl")
+    graph, explored = found.graph, found.explored
     start = graph.pages["start"]
-    assert explored.complete and not changed
     assert start.scrolls
     assert {name: (slot.kind, set(slot.values), slot.default) for name, slot in start.slots.items()} == {
         "pieces": (SlotKind.FIELD, {"7"}, ""),

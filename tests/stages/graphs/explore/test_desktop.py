@@ -7,18 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.stages.graphs.explore.exploring import explore
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.tables.query import PathStep, Platform, Split
 from trajmill.stages.environments.desktop.spec import DesktopSpec
-from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Mark
+from trajmill.stages.graphs.base import OUTSIDE, Mark
 from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
-from trajmill.stages.graphs.explore.build import GraphBuilder
-from trajmill.stages.graphs.explore.deny_list import deny_list, packaged_deny_list
-from trajmill.stages.graphs.explore.explore import Exploration
-from trajmill.stages.graphs.explore.journal import ExploreJournal
-from trajmill.stages.graphs.explore.walker import Budget
-from trajmill.stages.graphs.verify import EdgeState, verify_graph
+from trajmill.stages.graphs.explore.deny_list import deny_list
+from trajmill.stages.graphs.verify import EdgeState
 from trajmill.stages.queries.base import SourceContext, UnseenApps
 from trajmill.stages.queries.generate import make_queries
 from trajmill.stages.queries.graph.source import GraphSource
@@ -44,23 +40,15 @@ def check_the_menus_of_galculator(folder: Path) -> None:
     app = ExploredApp(name="galculator", platform=Platform.DESKTOP, start_state=launch, opening=opening)
     bounds = ExploreBounds(depth=1, breadth=4, seconds=3600.0)
 
-    async def run() -> None:
-        pool = EnvironmentPool(DesktopSpec().factory(Platform.DESKTOP), 1)
-        try:
-            journal = ExploreJournal(folder / "galculator.jsonl", app)
-            explored = await Exploration(pool, app, bounds, packaged_deny_list(), journal, lambda seen: None).run(1)
-            graph = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list()).build({})
-            edges = await verify_graph(graph, pool, Budget(1000, 3600.0), 1, lambda edge: None)
-        finally:
-            await pool.close()
-        assert explored.complete
-        assert {edge.state for edge in edges} == {EdgeState.HOLDS}
-        ends = {each.to for each in graph.pages["start"].transitions}
-        assert ends >= {"file-menu", "edit-menu", "basic-mode", "scientific-mode"} and OUTSIDE not in ends
-        assert [each.name for each in graph.pages["file-menu"].elements.values()] == ["Quit"]
-        assert graph.pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)
-
-    asyncio.run(run())
+    factory = DesktopSpec().factory(Platform.DESKTOP)
+    found = explore(app, folder / "galculator.jsonl", bounds, 1, factory, verified=True)
+    assert found.explored.complete
+    assert {edge.state for edge in found.edges} == {EdgeState.HOLDS}
+    pages = found.graph.pages
+    ends = {each.to for each in pages["start"].transitions}
+    assert ends >= {"file-menu", "edit-menu", "basic-mode", "scientific-mode"} and OUTSIDE not in ends
+    assert [each.name for each in pages["file-menu"].elements.values()] == ["Quit"]
+    assert pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)
 
 
 def test_the_entries_of_the_menu_of_a_box_are_its_values_and_queries_choose_them(tmp_path: Path) -> None:
@@ -75,17 +63,8 @@ def check_a_box_of_mousepad(folder: Path) -> None:
     bounds = ExploreBounds(depth=2, breadth=2, seconds=3600.0)
     others = "Display Document Edit Editor File Help Highlight Long Plugins Search Show Use View Window Wrap"
 
-    async def explored() -> AppGraph:
-        denied = deny_list(others.split())
-        pool = EnvironmentPool(DesktopSpec().factory(Platform.DESKTOP), 1)
-        try:
-            journal = ExploreJournal(folder / "preferences.jsonl", app)
-            found = await Exploration(pool, app, bounds, denied, journal, lambda seen: None).run(1)
-        finally:
-            await pool.close()
-        return GraphBuilder(app, found.book, found.trials, denied).build({})
-
-    graph = asyncio.run(explored())
+    factory, denied = DesktopSpec().factory(Platform.DESKTOP), deny_list(others.split())
+    graph = explore(app, folder / "preferences.jsonl", bounds, 1, factory, denied).graph
     (slot,) = [each for page in graph.pages.values() for each in page.slots.values() if each.opens]
     assert (slot.values, slot.default) == (("None", "Classic"), "None")
     assert slot.shown == {"None": "none", "Classic": "classic"}

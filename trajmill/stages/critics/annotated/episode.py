@@ -24,7 +24,6 @@ class PressedItem(NamedTuple):
     """The platform's name of the item; empty without one."""
 
     def answers(self, value: str) -> bool:
-        """Whether it is the item with this value."""
         return same_value(self.text, value) or same_value(self.name, value)
 
 
@@ -36,7 +35,6 @@ class ControlState(NamedTuple):
 
     @property
     def changed(self) -> bool:
-        """Whether its value differs from the first one."""
         return self.control.value != self.first
 
 
@@ -54,12 +52,10 @@ class EpisodeState:
     shown: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """By page, the values that were shown as data."""
     forms: set[str] = field(default_factory=set)
-    """Pages that are forms."""
     pages: list[str] = field(default_factory=list)
     """Pages in the order in which they were shown; a page that is shown again is listed again."""
 
     def enter(self, state: ScreenState) -> None:
-        """Update the state with a screen."""
         if not self.pages or self.pages[-1] != state.page:
             self.pages.append(state.page)
         if state.is_form:
@@ -72,7 +68,6 @@ class EpisodeState:
                 self.controls[state.page, key] = ControlState(control, first)
 
     def observe(self, step: SeenStep) -> None:
-        """Update the state with a step and the screen after it."""
         element, page = step.action.element, step.outcome.before.page
         if step.action.presses and element is not None and (element.role == "list_item" or not step.outcome.same):
             _, *widget = element.element_id.split("/", 2)
@@ -132,12 +127,10 @@ class Place(NamedTuple):
     """By app, its pages, the shown one last; an app that was left keeps them."""
 
     def pages_of(self, app: str) -> tuple[Visit, ...]:
-        """Return the back stack of an app."""
         return self.stacks.get(app, ())
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the page on the screen is wrong."""
         stack = self.pages_of(self.app)
         return bool(stack) and not stack[-1].right
 

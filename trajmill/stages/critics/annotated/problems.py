@@ -28,8 +28,6 @@ def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[str]:
 
 
 class _ProblemFinder:
-    """Follows the screens of one episode."""
-
     def __init__(self, task: AnnotatedTask, first: SeenStep) -> None:
         self.found: list[str] = []
         self._task = task

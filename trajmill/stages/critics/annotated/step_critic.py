@@ -25,8 +25,6 @@ GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
 
 class Opinion(NamedTuple):
-    """A label and its reason."""
-
     label: StepLabel
     why: str
 
@@ -37,11 +35,7 @@ class AnnotatedStepCritic:
     version = "state-step-critic-2"
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
-        """Judge each step of an episode.
-
-        Raises:
-            JudgeFailure: a screen is missing.
-        """
+        """Judge each step of an episode. Raises JudgeFailure if a screen is missing."""
         steps = replay(episode, screens)
         if not steps or not is_annotated(episode.query):
             return [result_of(step, _opinion_without_task(step, steps[:at])) for at, step in enumerate(steps)]
@@ -74,8 +68,6 @@ def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
 
 
 class _StepJudge:
-    """Follows one episode and judges each step by what came before it."""
-
     def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
         self._task, self._parts, self._places = task, task.parts(), places_of(steps, task)
         self._state = EpisodeState(task)

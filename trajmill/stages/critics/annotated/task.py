@@ -62,7 +62,6 @@ class AnnotatedTask(NamedTuple):
         return (*(part._replace(open_page=None) for part in found[:-1]), *found[-1:])
 
     def slots_on(self, page: str) -> tuple[Slot, ...]:
-        """Return the constraints that belong to a page."""
         return tuple(slot for slot in self.slots if slot.page == page)
 
     def pages_from(self, slot: Slot) -> tuple[str, ...]:
@@ -108,7 +107,6 @@ class AnnotatedTask(NamedTuple):
 
 
 def app_of(page: str) -> str:
-    """Return the app of a page."""
     return page.partition(".")[0]
 
 

@@ -25,7 +25,6 @@ _DONE_DESCRIPTION = re.compile(
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case."""
     return re.findall(r"[a-z0-9]+", text.casefold().replace("'", ""))
 
 

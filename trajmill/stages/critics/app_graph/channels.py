@@ -141,7 +141,6 @@ class GraphChannel:
 
     @property
     def version(self) -> str:
-        """Identifies the rules; the channel is part of it."""
         return f"graph-{self.channel}-2"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
@@ -177,7 +176,6 @@ class StepCriticByGraph:
 
     @property
     def version(self) -> str:
-        """The versions of both critics."""
         return f"{AnnotatedStepCritic.version}|graph-step-3" if self.graphs else AnnotatedStepCritic.version
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:

@@ -58,7 +58,6 @@ class GraphStep(NamedTuple):
     known: bool
     """Whether the graph tells what the operated element is for."""
     marks: frozenset[Mark] = frozenset()
-    """Warnings on what was operated."""
     act: Act | None = None
     """What was done; None for going to a page, or for what changed nothing."""
     undone: bool = False
@@ -82,8 +81,6 @@ class GraphState(NamedTuple):
 
 
 class GraphEpisode(NamedTuple):
-    """An episode and the graph of its app."""
-
     graph: AppGraph
     query: Query
     asked: AskedFor
@@ -137,7 +134,6 @@ class _Follower:
         self.states: list[GraphState] = []
 
     def step(self, step: SeenStep) -> GraphStep:
-        """Follow the next step."""
         before, after = (_observation(s.screen_id, self._screens) for s in (step.outcome.before, step.outcome.after))
         page = page_on(self._graph, before)
         page_after = page if step.outcome.same else page_on(self._graph, after)

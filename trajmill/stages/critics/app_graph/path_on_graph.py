@@ -37,7 +37,6 @@ class AskedFor(NamedTuple):
     """What a path does."""
 
     taken: tuple[TakenTransition, ...]
-    """The transitions, in order."""
     acts: tuple[Act, ...]
     opened: Mapping[str, str]
     """By slot of kind list, the item that is opened last."""

@@ -120,7 +120,6 @@ class ActsAfter(NamedTuple):
     unasked: Mapping[int, Act]
     """By step, the acts that nobody asked for and that were not taken back."""
     left: tuple[Act, ...]
-    """The acts that are still to be done."""
 
 
 def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> ActsAfter:

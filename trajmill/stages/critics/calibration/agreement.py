@@ -40,7 +40,6 @@ class Agreement(NamedTuple):
 
 
 def agreement(quality: JudgeQuality) -> Agreement:
-    """Return precision, recall, F1 and Cohen's kappa of a judge."""
     tp, fp = quality.true_positive, quality.false_positive
     tn, fn = quality.true_negative, quality.false_negative
     n, kappa = tp + fp + tn + fn, None

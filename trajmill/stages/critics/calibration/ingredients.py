@@ -50,7 +50,6 @@ class JudgeIngredient(NamedTuple):
 
     @property
     def votes(self) -> int:
-        """Number of votes that it needs."""
         return len(self.vote_keys)
 
     def outcome(self, cast: dict[_VoteKey, bool]) -> bool | None:
@@ -88,9 +87,7 @@ class LabelledVotes(NamedTuple):
     passed: bool
     """Whether the trajectory is correct."""
     votes: Sequence[Vote]
-    """The valid votes."""
     calls: Sequence[CallCost]
-    """All model calls of its judging."""
 
 
 @dataclass
@@ -111,7 +108,6 @@ class IngredientTally:
 
     @property
     def quality(self) -> JudgeQuality:
-        """Its counts as a record."""
         return quality_of(self.ingredient.kind, self.pairs)
 
 
@@ -174,8 +170,6 @@ def _of_model(rule: ChannelRule, one: PassRule, first: int, model: int) -> VoteS
 
 
 class _CostsByPurpose(NamedTuple):
-    """The calls of one trajectory, by purpose."""
-
     steps: list[CallCost]
     captions: dict[str, CallCost]
     """By payload: each vote requests the captions again, but a judge with one vote would do so once."""

@@ -13,9 +13,7 @@ class Precision(StrEnum):
     """How the precision of a judge compares with its floor."""
 
     ENOUGH = "enough"
-    """The precision is at least the floor."""
     TOO_LOW = "too_low"
-    """The precision is below the floor."""
     UNKNOWN = "unknown"
     """No trajectory that the judge called Correct has a known outcome."""
 

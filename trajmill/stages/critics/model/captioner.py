@@ -35,7 +35,6 @@ class ScreenCaptioner:
 
     @property
     def version(self) -> str:
-        """Its own version, and those of prompt and model."""
         return "tree-caption-1" + (f"|{PromptedModel(self.model, self.prompt).version}" if self.model else "")
 
     async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:

@@ -39,10 +39,7 @@ from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampli
 
 
 class ScreenPart(NamedTuple):
-    """A screen as a part of a request."""
-
     part: MessagePart
-    """An image or a text."""
     tokens: int
     """Estimated number of tokens."""
 
@@ -67,7 +64,6 @@ class ModelChannel(ABC):
 
     @property
     def version(self) -> str:
-        """Prompt and model."""
         return PromptedModel(self.model, self.prompt).version
 
     @abstractmethod
@@ -126,7 +122,6 @@ class ModelChannel(ABC):
         return replace(request, image_scale=self.image_scale)
 
     def _vote(self, answer: TrajectoryAnswer, episode: Episode) -> Vote:
-        """Return the vote of an answer; its steps are indices from 0."""
         index = [step.index for step in episode.steps]
         redundant = tuple(index[number - 1] for number in answer.redundant_steps)
         first = None if answer.first_error_step is None else index[answer.first_error_step - 1]

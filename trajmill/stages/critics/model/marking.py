@@ -40,11 +40,7 @@ Stroke = tuple[Layer, Layer, Layer]
 
 
 def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
-    """Return a stored screen without marks.
-
-    Raises:
-        KeyError: the screen is not stored.
-    """
+    """Return a stored screen without marks. Raises KeyError if the screen is not stored."""
     return ScreenHandle(screen_id, screens.size(screen_id), partial(screens.image, screen_id))
 
 

@@ -50,8 +50,6 @@ class TrajectoryAnswer(Record):
 
 
 class CaptionAnswer(Record):
-    """The description of a screen."""
-
     caption: Said
 
 
@@ -110,8 +108,6 @@ async def ask_critic_several(
 
 
 class CriticPrompts(NamedTuple):
-    """The prompts, one for each purpose."""
-
     step: Prompt
     text: Prompt
     multimodal: Prompt

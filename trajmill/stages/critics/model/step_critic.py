@@ -31,8 +31,6 @@ _LONGEST_HISTORY = 60
 
 @dataclass(frozen=True, slots=True)
 class ModelStepCritic:
-    """Asks a vision-language model about every step."""
-
     model: ChatModel
     prompt: Prompt = field(default_factory=lambda: critic_prompts().step)
     sampling: Sampling = GREEDY
@@ -41,7 +39,6 @@ class ModelStepCritic:
 
     @property
     def version(self) -> str:
-        """The versions of prompt and model."""
         return PromptedModel(self.model, self.prompt).version
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:

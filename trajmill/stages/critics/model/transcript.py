@@ -89,8 +89,6 @@ class TranscriptScreen(NamedTuple):
 
 
 class Transcript(NamedTuple):
-    """The screens and steps of an episode."""
-
     screens: tuple[TranscriptScreen, ...]
     """A screen that a step did not change is not repeated."""
     steps: tuple[str, ...]

@@ -31,7 +31,6 @@ class ElementAction(NamedTuple):
 
     @property
     def presses(self) -> bool:
-        """Whether it presses a position on the screen."""
         return self.kind in ("click", "long_press")
 
     @property
@@ -107,7 +106,6 @@ def quoted(text: str) -> str:
 
 
 def caption_step(action: ElementAction, outcome: Transition) -> str:
-    """Describe a step in one line: the action and its outcome."""
     return f"{describe_action(action)}: {describe_outcome(outcome)}."
 
 

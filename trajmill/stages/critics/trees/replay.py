@@ -28,7 +28,6 @@ class SeenStep:
     outcome: Transition
     """The change from the screen before to the first screen after that is no interruption."""
     caption: str
-    """Action and outcome in words."""
 
     @property
     def presses_forward(self) -> bool:
@@ -70,15 +69,12 @@ class SeenScreens:
         return self._screens.image(screen_id)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        """Return the accessibility tree. Raises KeyError for an unknown id."""
         return self.state(screen_id).elements
 
     def size(self, screen_id: str) -> Size:
-        """Return width and height in pixels; not cached. Raises KeyError for an unknown id."""
         return self._screens.size(screen_id)
 
     def state(self, screen_id: str) -> ScreenState:
-        """Return the state of a screen. Raises KeyError for an unknown id."""
         return self._state(screen_id)
 
     def step(self, step: Step, after: str) -> SeenStep:

@@ -62,7 +62,6 @@ class ScreenState(NamedTuple):
 
     @property
     def menu_is_open(self) -> bool:
-        """Whether a menu covers the page."""
         return any(element.role == "menu_item" for element in self.elements)
 
 
@@ -140,12 +139,8 @@ def _number_of(label: str, elements: tuple[UIElement, ...]) -> str | None:
 
 
 class ControlChange(NamedTuple):
-    """A control whose value has changed in a step."""
-
     control: Control
-    """The control after the step."""
     old: str
-    """Its value before the step."""
 
 
 class Transition(NamedTuple):
@@ -170,7 +165,6 @@ class Transition(NamedTuple):
 
 
 def compare(before: ScreenState, after: ScreenState) -> Transition:
-    """Compare two screens by their trees."""
     same = before.screen_id == after.screen_id
     opened = not same and (before.page, before.title) != (after.page, after.title)
     return Transition(

@@ -46,10 +46,7 @@ class _PageParts(NamedTuple):
 
 
 class GraphBuilder:
-    """Builds one graph."""
-
     def __init__(self, app: ExploredApp, book: PageBook, trials: Sequence[Trial], deny_list: DenyList) -> None:
-        """Take what an exploration has found."""
         self._app, self._book, self._deny_list = app, book, deny_list
         self._screens = {screen.screen_id: screen for page in book.pages for screen in page.every_screen}
         self._trials: dict[int, list[Trial]] = defaultdict(list)
@@ -112,17 +109,16 @@ class GraphBuilder:
             transitions=self._transitions(part),
         )
         known = staying(page, part.name).keys()
-        transitions = (each if known >= set(each.after) else _without_after(each) for each in page.transitions)
+        transitions = (
+            each if known >= set(each.after) else each.model_copy(update={"after": ()}) for each in page.transitions
+        )
         return page.model_copy(update={"transitions": tuple(transitions)})
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
-        marks = []
-        if is_denied(element, self._deny_list):
-            marks.append(Mark.DESTRUCTIVE)
-        if target in self._leaving:
-            marks.append(Mark.LEAVES)
-        return GraphElement(target=target, role=element.role, name=element.text, marks=tuple(marks), box=element.bounds)
+        holds = {Mark.DESTRUCTIVE: is_denied(element, self._deny_list), Mark.LEAVES: target in self._leaving}
+        marks = tuple(mark for mark, held in holds.items() if held)
+        return GraphElement(target=target, role=element.role, name=element.text, marks=marks, box=element.bounds)
 
     def _transitions(self, part: _PageParts) -> tuple[GraphTransition, ...]:
         found: list[GraphTransition] = []
@@ -193,22 +189,16 @@ class GraphBuilder:
     def _page_names(self) -> list[str]:
         names: list[str] = []
         for page in self._book.pages:
-            names.append(unique(self._page_name(page), [*names, OUTSIDE]))
+            names.append(unique(self._page_name(page), (*names, OUTSIDE)))
         return names
 
     def _page_name(self, page: FoundPage) -> str:
         """A name by what is new on the page, or by the element that opened it."""
         if not page.number:
             return "start"
-        origin = next(
-            (
-                (trial, number)
-                for number, trials in self._trials.items()
-                for trial in trials
-                if trial.after == page.first.screen_id
-            ),
-            None,
-        )
+        first = page.first.screen_id
+        origins = ((trial, number) for number, trials in self._trials.items() for trial in trials)
+        origin = next((each for each in origins if each[0].after == first), None)
         pressed = self._pressed_text(origin[0]) if origin else ""
         before = self._book.pages[origin[1]] if origin else page
         if page.key.menu - before.key.menu:
@@ -243,10 +233,6 @@ def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:
         if slot is not None:
             used[step.text] = slot.name
     return used
-
-
-def _without_after(transition: GraphTransition) -> GraphTransition:
-    return transition.model_copy(update={"after": ()})
 
 
 def _continues(trial: Trial, way: tuple[PathStep, ...], whole: tuple[PathStep, ...]) -> bool:

@@ -20,7 +20,6 @@ class DenyList(NamedTuple):
 
 
 def packaged_deny_list() -> DenyList:
-    """The words of `denied_words.txt`."""
     return deny_list(Path(__file__).with_name(_FILE).read_text().splitlines())
 
 

@@ -66,7 +66,6 @@ class Findings:
         """Fields that did not take a text."""
 
     def add(self, tried: Tried) -> None:
-        """Add a trial and its screens."""
         trial = tried.trial
         page = self.book.add(tried.before, trial.way)
         name = (trial.kind, trial.target)
@@ -105,7 +104,6 @@ class Findings:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to try."""
         return not any(self._planned(page) for page in self.book.pages)
 
     def _planned(self, page: FoundPage) -> list[PlannedTrial]:

@@ -39,20 +39,15 @@ class ExploreJournal:
         """
         if not self._path.exists():
             return ()
-        lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        if whole != lines:
-            self._path.write_text("".join(whole), encoding="utf-8")
+        *whole, cut_off = self._path.read_text(encoding="utf-8").split("\n")
+        if cut_off:
+            self._path.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
         if whole and json.loads(whole[0]) != _app_line(self._app):
             raise BadInputError(f"{self._path}: it explores another app or start state; delete it to begin anew")
         return tuple(self._tried(whole[1:]))
 
     def open(self) -> None:
-        """Begin to append.
-
-        Raises:
-            BadInputError: another process appends to it.
-        """
+        """Begin to append. Raises BadInputError if another process appends to it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = not self._path.exists() or not self._path.stat().st_size
         self._file = self._path.open("a", encoding="utf-8")
@@ -75,7 +70,6 @@ class ExploreJournal:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 

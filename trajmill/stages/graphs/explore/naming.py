@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 
 from trajmill.schemas.observation import UIElement
 
@@ -33,13 +34,8 @@ def slug(text: str) -> str:
 
 def unique(name: str, taken: Iterable[str]) -> str:
     """A name, with a number where it is taken."""
-    names = set(taken)
-    count = 1
-    candidate = name
-    while candidate in names:
-        count += 1
-        candidate = f"{name}-{count}"
-    return candidate
+    names, candidates = set(taken), chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(candidate for candidate in candidates if candidate not in names)
 
 
 def element_names(elements: Mapping[str, UIElement], taken: Iterable[str] = ()) -> dict[str, str]:

@@ -125,12 +125,9 @@ def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterat
     skipped = {target for items in items_of(page).values() for target in items[_MOST_ITEMS:]}
     for target, found in page.elements.items():
         element = found.element
-        if (
-            not element.clickable
-            or target in skipped
-            or element.role in (*FIELDS, SLIDER)
-            or is_denied(element, deny_list)
-        ):
+        if not element.clickable or target in skipped or element.role in (*FIELDS, SLIDER):
+            continue
+        if is_denied(element, deny_list):
             continue
         if not (element.text or element.element_id or element.role == "checkbox"):
             continue
@@ -181,9 +178,8 @@ def _forms(
 
 
 def _planned(found: FoundElement, kind: TrialKind, target: str, operation: str) -> PlannedTrial:
-    return PlannedTrial(
-        found.way, found.screen_id, kind, target, (PathStep(page="", operation=operation, target=target),)
-    )
+    step = PathStep(page="", operation=operation, target=target)
+    return PlannedTrial(found.way, found.screen_id, kind, target, (step,))
 
 
 def _is_field(element: UIElement) -> bool:
@@ -195,9 +191,5 @@ def _is_field(element: UIElement) -> bool:
 def _kind_of_item(element: UIElement) -> str:
     """What elements of one list have in common."""
     name = element.element_id
-    if not name:
-        return element.role
-    for mark in (":", "/"):
-        if mark in name:
-            return f"{element.role} {name.rpartition(mark)[0]}"
-    return f"{element.role} {name}"
+    mark = next((mark for mark in (":", "/") if mark in name), "")
+    return f"{element.role} {name.rpartition(mark)[0] if mark else name}".strip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind
@@ -97,35 +97,26 @@ def popup_options(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) 
     return dict(found)
 
 
+def _labelled(element: UIElement, kind: SlotKind, targets: tuple[str, ...], **fields: Any) -> FoundSlot:
+    label = label_of(element)
+    return FoundSlot(label, GraphSlot(kind=kind, name=label, **fields), targets)
+
+
 def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
     for target in fields_of(page):
         if target in typed:
-            element = page.elements[target].element
-            is_own = element.value == typed[target]  # It was typed on the way.
-            slot = GraphSlot(
-                kind=SlotKind.FIELD,
-                target=target,
-                name=label_of(element),
-                values=(typed[target],),
-                default="" if is_own else element.value,
-            )
-            yield FoundSlot(label_of(element), slot, (target,))
+            element, value = page.elements[target].element, typed[target]
+            default = "" if element.value == value else element.value  # It was typed on the way.
+            yield _labelled(element, SlotKind.FIELD, (target,), target=target, values=(value,), default=default)
 
 
 def _sliders(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
-    for target, found in page.elements.items():
+    for target, (element, *_) in page.elements.items():
         moved = [trial for trial in trials if trial.target == target and trial.kind in KEYS]
         keys = {value: KEYS[each.kind] for each in moved if (value := taken_text(each, screens.get(each.after)))}
         if keys:
-            slot = GraphSlot(
-                kind=SlotKind.SLIDER,
-                target=target,
-                name=label_of(found.element),
-                values=tuple(keys),
-                default=found.element.value,
-                keys=keys,
-            )
-            yield FoundSlot(label_of(found.element), slot, (target,))
+            fields = {"target": target, "values": tuple(keys), "default": element.value, "keys": keys}
+            yield _labelled(element, SlotKind.SLIDER, (target,), **fields)
 
 
 def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
@@ -141,48 +132,34 @@ def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
             if each.role == "list_item" and each.text and target not in before
         }
         if len(options) > 1 and box.value in options:
-            slot = GraphSlot(
-                kind=SlotKind.CHOICE,
-                name=label_of(box),
-                values=tuple(options),
-                default=box.value,
-                opens=trial.target,
-                **_pressed(options),
-            )
-            yield FoundSlot(label_of(box), slot, (trial.target, *options.values()))
+            fields = {"values": tuple(options), "default": box.value, "opens": trial.target, **_pressed(options)}
+            yield _labelled(box, SlotKind.CHOICE, (trial.target, *options.values()), **fields)
 
 
 def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Iterator[FoundSlot]:
     """The boxes of which a press opened a menu; what was opened stays a page, so no element belongs to the slot."""
-    for target, found in page.elements.items():
+    for target, (element, *_) in page.elements.items():
         options = {each.text: each for each in popups.get(target, ()) if each.text}
         opened = any(each.target in page.elements for each in options.values())
-        if found.element.role == _BOX and not opened and len({each.shown for each in options.values()}) > 1:
-            slot = GraphSlot(
-                kind=SlotKind.CHOICE,
-                name=label_of(found.element),
+        if element.role == _BOX and not opened and len({each.shown for each in options.values()}) > 1:
+            yield _labelled(
+                element,
+                SlotKind.CHOICE,
+                (),
                 values=tuple(options),
-                default=next((text for text, each in options.items() if each.shown == found.element.value), ""),
+                default=next((text for text, each in options.items() if each.shown == element.value), ""),
                 opens=target,
                 shown={text: each.shown for text, each in options.items() if each.shown != text},
                 **_pressed({text: each.target for text, each in options.items()}),
             )
-            yield FoundSlot(label_of(found.element), slot, ())
 
 
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
     for trial in trials:
-        found = page.elements.get(trial.target)
-        if trial.undone and found is not None and found.element.role in _SWITCHES:
-            default = ON if "checked" in found.element.states else OFF
-            slot = GraphSlot(
-                kind=SlotKind.SWITCH,
-                target=trial.target,
-                name=label_of(found.element),
-                values=(OFF, ON),
-                default=default,
-            )
-            yield FoundSlot(label_of(found.element), slot, (trial.target,))
+        element = page.elements[trial.target].element if trial.target in page.elements else None
+        if trial.undone and element is not None and element.role in _SWITCHES:
+            fields = {"values": (OFF, ON), "default": ON if "checked" in element.states else OFF}
+            yield _labelled(element, SlotKind.SWITCH, (trial.target,), target=trial.target, **fields)
 
 
 def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:

@@ -47,15 +47,10 @@ class ExploreSpec(ExploreBounds):
     """The apps by name."""
 
     def file(self, name: str) -> Path:
-        """The file of an app's graph."""
         return (self.folder or _FOLDER) / f"{name}.yaml"
 
     def app(self, name: str, environment: str) -> ExploredApp:
-        """The app with a name, for a kind of environment.
-
-        Raises:
-            BadInputError: there is no such app.
-        """
+        """The app with a name, for a kind of environment. Raises BadInputError if there is no such app."""
         if name not in self.apps:
             text = f"explore.apps: there is no app {name!r}; {instead_of(name, self.apps)}"
             raise BadInputError(f"{text}; add a table [explore.apps.NAME]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.schemas.actions import Action, PressKeys, SystemButton, Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -39,18 +39,13 @@ class Budget:
         self.used, self._actions, self._end = 0, actions, time.monotonic() + seconds
 
     def spend(self) -> None:
-        """Count an action or a reset.
-
-        Raises:
-            OutOfBoundsError: nothing is left.
-        """
+        """Count an action or a reset. Raises OutOfBoundsError if nothing is left."""
         self.used += 1
         if self.is_spent:
             raise OutOfBoundsError
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left."""
         return self.used > self._actions or time.monotonic() > self._end
 
 
@@ -60,6 +55,14 @@ class TrialResult(NamedTuple):
     trial: Trial
     before: Observation
     after: Observation | None
+
+
+def _result(
+    planned: PlannedTrial, before: Observation, after: Observation | None, effect: Effect, **fields: Any
+) -> TrialResult:
+    after_id = after.screen.screen_id if after is not None else ""
+    trial = Trial(**planned.common, before=before.screen.screen_id, effect=effect, after=after_id, **fields)
+    return TrialResult(trial, before, after)
 
 
 class AppWalker:
@@ -109,7 +112,7 @@ class AppWalker:
         try:
             await self._do(planned.steps)
         except WayLost as error:
-            return self._result(planned, before, None, Effect.FAILED, reason=str(error))
+            return _result(planned, before, None, Effect.FAILED, reason=str(error))
         first, after = seen_screen(before), seen_screen(self._current())
         if first.content == after.content and self._environment.platform is not Platform.WEB:
             await self._act(_WAIT)
@@ -117,14 +120,14 @@ class AppWalker:
         new = self.refused[len(refused) :]
         if _is_outside(first, after, self._home, new):
             address = new[-1] if new else after.app
-            return self._result(planned, before, self._seen, Effect.LEFT, address=address)
+            return _result(planned, before, self._seen, Effect.LEFT, address=address)
         if first.content == after.content:
             self.way = planned.way
-            return self._result(planned, before, self._seen, Effect.NOTHING)
+            return _result(planned, before, self._seen, Effect.NOTHING)
         shown = self._seen
         self.way = (*planned.way, *planned.steps)
         undone = await self._go_back(planned, first, after)
-        return self._result(planned, before, shown, Effect.CHANGED, undone=undone)
+        return _result(planned, before, shown, Effect.CHANGED, undone=undone)
 
     async def _scroll(self, planned: PlannedTrial, before: Observation) -> TrialResult:
         """Scroll down until something comes up, which is the effect, or to the end."""
@@ -138,10 +141,10 @@ class AppWalker:
             await self._act(scroll_over(region, self._environment.platform))
             came_up = [name for name in seen_screen(self._current()).by_target if name not in first.by_target]
         if not came_up:
-            return self._result(planned, before, self._seen, Effect.NOTHING)
+            return _result(planned, before, self._seen, Effect.NOTHING)
         steps = (step.model_copy(update={"target": came_up[-1]}),)
         self.way = (*planned.way, *steps)
-        found = self._result(planned._replace(steps=steps), before, self._seen, Effect.CHANGED)
+        found = _result(planned._replace(steps=steps), before, self._seen, Effect.CHANGED)
         return found._replace(trial=found.trial.model_copy(update={"region": step.target}))
 
     async def _go_back(self, planned: PlannedTrial, first: WalkedScreen, after: WalkedScreen) -> bool:
@@ -161,27 +164,6 @@ class AppWalker:
             if seen_screen(self._current()).content == first.content:
                 self.way = planned.way
         return False
-
-    def _result(
-        self,
-        planned: PlannedTrial,
-        before: Observation,
-        after: Observation | None,
-        effect: Effect,
-        undone: bool = False,
-        address: str = "",
-        reason: str = "",
-    ) -> TrialResult:
-        trial = Trial(
-            **planned.common,
-            before=before.screen.screen_id,
-            effect=effect,
-            after=after.screen.screen_id if after is not None else "",
-            undone=undone,
-            address=address,
-            reason=reason,
-        )
-        return TrialResult(trial, before, after)
 
     async def _do(self, steps: Sequence[PathStep]) -> None:
         position, path = WalkPosition(), tuple(steps)

@@ -35,7 +35,6 @@ class LabelledVerdicts:
 
     evidence: list[LabelledVotes] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
-    """Versions of the judge on its judgements."""
     failures: list[Failure] = field(default_factory=list)
     """One for each trajectory that could not be read or judged."""
     calls: list[ModelCall] = field(default_factory=list)

@@ -142,17 +142,13 @@ class FolderScreens:
         return self._screens[screen_id].path.read_bytes()
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        """Return the accessibility tree. Raises KeyError for an unknown id."""
         return self._screens[screen_id].elements
 
     def size(self, screen_id: str) -> Size:
-        """Return width and height in pixels. Raises KeyError for an unknown id."""
         return self._screens[screen_id].size
 
 
 class LabelledEpisode(NamedTuple):
-    """A trajectory of the set."""
-
     label: Label
     episode: Episode
     screens: tuple[str, ...]
