@@ -10,10 +10,11 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
+from trajmill.schemas.tables.query import Platform, Query, Slot, Source
 from trajmill.schemas.tables.step import Step, TargetElement
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.stages.critics.trees.caption import element_at
+from trajmill.stages.environments.tasks import own_query
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 SIZE = Size(720, 1280)
@@ -108,29 +109,22 @@ def food_query(**changes: object) -> Query:
         Slot(name="size", value="Large", said="big", page="food.dish"),
         Slot(name="note", value="ring twice", said="ring twice", page="food.checkout"),
     )
-    pages = ("food.menu", "food.dish", "food.checkout", "food.placed")
     instruction = 'Order a big Margherita with the note "ring twice".'
-    common = ORIGIN.common(made_by="test")
-    query = Query(
+    query = own_query(
+        Platform.PHONE,
+        "food.order",
+        instruction,
+        "{}",
+        ORIGIN,
+        "test",
         query_id=Query.make_id(Platform.PHONE, "food.order", slots, "{}", instruction),
-        platform=Platform.PHONE,
         apps=("food",),
         source=Source.DAG,
-        task="food.order",
-        raw_instruction=instruction,
-        instruction=instruction,
         phrasing="food.order/0",
-        pages=pages,
+        pages=("food.menu", "food.dish", "food.checkout", "food.placed"),
         page_descriptions=("The dishes.", "One dish.", "Where to deliver.", "Confirms the order."),
         slots=slots,
-        path=(),
-        start_state="{}",
-        goal="{}",
-        difficulty=1,
         max_steps=20,
-        split=Split.TRAIN,
-        validation="passed",
-        **common,
     )
     return query.model_copy(update=changes)
 

@@ -75,29 +75,6 @@ def votes_of(result: Judged) -> list[tuple[int, str, str, bool]]:
     return [(v.vote, v.resolution, v.made_by, v.correct) for v in result.episodes[0].trajectory_verdicts]
 
 
-@pytest.mark.parametrize(
-    ("answers", "quorum", "asked", "expected"),
-    [
-        ([YES, YES, NO], 2, 2, True),
-        ([NO, NO, YES], 2, 2, False),
-        ([YES, NO, YES], 2, 3, True),
-        ([YES, NO, NO], 2, 3, False),
-        ([YES, YES, YES], 3, 3, True),
-        ([NO, YES, YES], 3, 1, False),
-        ([YES, NO, YES], 3, 2, False),
-        ([YES, NO, NO], 1, 1, True),
-        ([NO, NO, NO], 1, 3, False),
-    ],
-)
-def test_it_stops_asking_once_decided_and_decides_the_same(
-    answers: list[Answer], quorum: int, asked: int, expected: bool
-) -> None:
-    stops, goes_on = Scripted(answers), Scripted(answers)
-    assert outcome(judged(Ask.NEEDED, channel_of(HeldPass((stops,), 3, quorum)))) is expected
-    assert outcome(judged(Ask.ALL, channel_of(HeldPass((goes_on,), 3, quorum)))) is expected
-    assert (stops.draws, goes_on.draws) == (list(range(asked)), [0, 1, 2])
-
-
 def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> None:
     critic = Scripted([YES, NO, YES, YES, NO])
     assert outcome(judged(Ask.NEEDED, channel_of(HeldPass((critic,), 5, 3)))) is True
@@ -321,6 +298,8 @@ def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests(
     for ask in Ask:
         single, together = Scripted(letters), Together(letters)
         expected = outcome(judged(ask, channel_of(HeldPass((single,), 4, quorum))))
+        decided = (n for n in range(1, 5) if sum(letters[:n]) >= quorum or n - sum(letters[:n]) > 4 - quorum)
+        assert len(single.draws) == (4 if ask is Ask.ALL else next(decided)), "it stops where it is decided"
         result = judged(ask, channel_of(HeldPass((together,), 4, quorum)))
         assert outcome(result) is expected is (sum(letters) >= quorum)
         assert result.episodes[0].judgement is not None
@@ -348,13 +327,6 @@ def test_of_several_votes_those_that_are_missing_are_asked_for_again(
     critic = Together(answers)
     assert outcome(judged(Ask.ALL, channel_of(HeldPass((critic,), 3, 2), tries=2))) == expected
     assert critic.requests == requests
-
-
-def test_each_model_of_an_ensemble_gets_a_request_for_its_share() -> None:
-    one, two = Together([YES] * 5, version="one"), Together([YES] * 5, version="two")
-    result = judged(Ask.ALL, channel_of(HeldPass((one, two), 5, 3)))
-    assert (one.requests, two.requests) == ([[0, 2, 4]], [[1, 3]])
-    assert [made_by for _, _, made_by, _ in votes_of(result)] == ["one", "two", "one", "two", "one"]
 
 
 @pytest.mark.parametrize(("first", "asked"), [(YES, [[1, 3]]), (NO, [])])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median_low
 from typing import NamedTuple
 
@@ -151,34 +151,15 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
         first_error_step=min((error for error in errors if error is not None), default=None),
         **origin.common(made_by=judge.version),
     )
-    verdicts = tuple(
-        TrajectoryVerdict(
-            trajectory_id=trajectory_id,
-            channel=vote.channel,
-            resolution=vote.resolution,
-            vote=vote.number,
-            correct=vote.correct,
-            reason=vote.reason,
-            redundant_steps=vote.redundant_steps,
-            first_error_step=vote.first_error_step,
-            **origin.common(made_by=vote.made_by),
-        )
-        for vote in votes
-    )
-    common = origin.common(made_by=judge.step_critic.version)
-    on_steps = tuple(
-        StepVerdict(
-            trajectory_id=trajectory_id,
-            index=result.index,
-            analysis=result.analysis,
-            summary=result.summary,
-            label=result.label,
-            **common,
-        )
-        for result in steps
-    )
+    verdicts = []
+    for vote in votes:
+        values = vote._asdict()
+        values["vote"] = values.pop("number")
+        verdicts.append(TrajectoryVerdict(**origin.common("") | values, trajectory_id=trajectory_id))
+    common = {"trajectory_id": trajectory_id, **origin.common(made_by=judge.step_critic.version)}
+    on_steps = tuple(StepVerdict(**asdict(result), **common) for result in steps)
     return episode.model_copy(
-        update={"step_verdicts": on_steps, "trajectory_verdicts": verdicts, "judgement": judgement}
+        update={"step_verdicts": on_steps, "trajectory_verdicts": tuple(verdicts), "judgement": judgement}
     )
 
 

@@ -23,9 +23,8 @@ from trajmill.schemas.actions import SystemButton
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Query, Slot
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.app_graph.channels import annotated_judge
-from trajmill.stages.critics.judge import judge_episode, judge_episodes
+from trajmill.stages.critics.judge import judge_episode
 
 ON = ("clickable", "checked")
 
@@ -200,15 +199,3 @@ def test_a_choice_that_scrolls_out_of_sight_has_not_changed() -> None:
     walk.write("ring twice", checkout("ring twice"))
     order = walk.tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
     assert verdict(order.end(), trees)[0]
-
-
-def test_a_task_without_annotations_stays_unjudged() -> None:
-    words_only = query("Click the button.", ("click-test",), ("A task page.",))
-    trees = Trees()
-    walk = Walk(menu(), trees).stay(SystemButton(button="Enter")).stay(SystemButton(button="Enter")).stay(None)
-    episode = walk.end(words_only)
-    labels = [result.label.value for result in asyncio.run(AnnotatedStepCritic().judge(episode, trees))]
-    assert labels == ["GOOD", "NEUTRAL", "HARMFUL", "GOOD"]
-    judged = asyncio.run(judge_episodes([episode], annotated_judge(), trees, ORIGIN))
-    assert judged.episodes[0].judgement is None
-    assert "not those of an annotated app" in judged.failures[0].message

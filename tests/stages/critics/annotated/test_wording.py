@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.stages.critics.annotated.wording import (
+from trajmill.stages.critics.annotated.task import (
     description_says_done,
     is_said,
     mentions,

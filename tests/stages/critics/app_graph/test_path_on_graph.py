@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.stages.queries.graph.shop import LIST
-from trajmill.stages.critics.app_graph.path_on_graph import asked_for
+from trajmill.stages.critics.app_graph.episode_on_graph import asked_for
 from trajmill.stages.queries.graph.routes import samples_by_task
 from trajmill.stages.queries.graph.source import route_path
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Slot
-from trajmill.stages.critics.annotated.task import AnnotatedTask, TaskPart, app_of
-from trajmill.stages.critics.annotated.wording import holds, same_value, wanted
+from trajmill.stages.critics.annotated.task import AnnotatedTask, TaskPart, app_of, holds, same_value, wanted
 from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep
 from trajmill.stages.critics.trees.screen_state import Control, ScreenState
 
