@@ -122,11 +122,7 @@ class ChatModel(Protocol):
         ...
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request.
-
-        Raises:
-            ModelFailure: the model gave no answer.
-        """
+        """Answer a request. Raises ModelFailure if the model gave no answer."""
         ...
 
     async def close(self) -> None:
@@ -134,29 +130,22 @@ class ChatModel(Protocol):
         ...
 
 
-@runtime_checkable
-class SeveralAnswers(Protocol):
-    """A `ChatModel` that says whether it gives several samples in one request."""
-
-    @property
-    def several_answers(self) -> bool: ...
-
-
-@runtime_checkable
-class KeepsAnswers(Protocol):
-    """A `ChatModel` that keeps answers and gives them again."""
-
-    async def forget(self, request: ChatRequest) -> None: ...
-
-
 async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
-    """Let a model that keeps answers forget the answer to a request, because it was not valid."""
+    """Remove an invalid answer from the cache of a model that has one."""
     if isinstance(model, KeepsAnswers):
         await model.forget(request)
 
 
 def gives_several(model: ChatModel) -> bool:
-    return isinstance(model, SeveralAnswers) and model.several_answers
+    """Whether a model reads a prompt once for all `n` samples of a request."""
+    return bool(getattr(model, "several_answers", False))
+
+
+@runtime_checkable
+class KeepsAnswers(Protocol):
+    """A `ChatModel` with a cache of answers."""
+
+    async def forget(self, request: ChatRequest) -> None: ...
 
 
 class OpenableModel(Protocol):

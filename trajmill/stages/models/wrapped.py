@@ -128,11 +128,7 @@ class EmbeddingModel(Protocol):
     """A model that gives a vector for a text; vectors of texts with like meanings point in like directions."""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The vectors of texts, in their order, all equally long.
-
-        Raises:
-            ModelFailure: it does not answer.
-        """
+        """The vectors of texts, in their order, all equally long. Raises ModelFailure if it does not answer."""
         ...
 
 

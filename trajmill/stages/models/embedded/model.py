@@ -265,11 +265,7 @@ def is_embedded_policy(folder: Path) -> bool:
 
 
 def load_network(folder: Path) -> PolicyNetwork:
-    """Read a network.
-
-    Raises:
-        BadInputError: the folder holds no complete embedded policy.
-    """
+    """Read a network. Raises BadInputError if the folder holds no complete embedded policy."""
     try:
         config = json.loads((folder / _CONFIG).read_text())
         network = PolicyNetwork(NetworkShape(**config["shape"]))

@@ -100,11 +100,7 @@ MOST_PIXELS: Final = 64_000_000
 
 
 def rgb_pictures(screens: Sequence[ScreenHandle], budget: PixelBudget, scale: float) -> list[Image.Image]:
-    """The screens, resized as for a server.
-
-    Raises:
-        ModelFailure: an image does not decode.
-    """
+    """The screens, resized as for a server. Raises ModelFailure if an image does not decode."""
     sent = [sent_image(screen, budget, scale) for screen in screens]
     return [Image.open(io.BytesIO(image.data)).convert("RGB") for image in sent]
 

@@ -8,7 +8,7 @@ import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -27,15 +27,10 @@ def retry_after_seconds(value: str | None, date: str | None) -> float | None:
         value: seconds, or an HTTP date.
         date: the `Date` header of the same answer. A date in `value` is compared with it, because clocks may differ.
     """
-    if value is None:
-        return None
-    if value.strip().isascii() and value.strip().isdigit():
+    if value and value.strip().isascii() and value.strip().isdigit():
         return float(value)
-    until = _moment(value)
-    if until is None:
-        return None
-    now = _moment(date) if date else None
-    return max(0.0, (until - (now or datetime.now(UTC))).total_seconds())
+    until = _moment(value or "")
+    return None if until is None else max(0.0, (until - (_moment(date or "") or datetime.now(UTC))).total_seconds())
 
 
 def backoff_seconds(attempt: int, first: float, longest: float) -> float:
@@ -223,6 +218,9 @@ _WHOLE = frozenset({"stop", "length"})
 _Count = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
 
 
+T = TypeVar("T")
+
+
 class _Candidate(BaseModel):
     token: str
     logprob: FiniteFloat
@@ -232,20 +230,16 @@ class _Token(_Candidate):
     top_logprobs: list[_Candidate] = []
 
 
-class _Logprobs(BaseModel):
-    content: list[_Token] | None = None
-
-
-class _Message(BaseModel):
-    content: str | None = None
+class _Content(BaseModel, Generic[T]):
+    content: T | None = None
 
 
 class _Choice(BaseModel):
     index: int = 0
     token_ids: list[_Count] | None = None
-    message: _Message
+    message: _Content[str]
     finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
+    logprobs: _Content[list[_Token]] | None = None
 
 
 class _Usage(BaseModel):
@@ -262,17 +256,13 @@ class _Model(BaseModel):
     id: str
 
 
-class _Models(BaseModel):
-    data: list[_Model]
-
-
 class _Embedding(BaseModel):
     index: int
     embedding: Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]
 
 
-class _Embeddings(BaseModel):
-    data: list[_Embedding]
+class _List(BaseModel, Generic[T]):
+    data: list[T]
 
 
 class _ErrorBody(BaseModel):
@@ -337,7 +327,7 @@ def embeddings(body: bytes, texts: int) -> list[tuple[float, ...]]:
         ExchangeFailure: the body has no vector for each text, or vectors of several lengths (`FailureReason.GARBAGE`).
     """
     try:
-        found = sorted(_Embeddings.model_validate_json(body).data, key=lambda each: each.index)
+        found = sorted(_List[_Embedding].model_validate_json(body).data, key=lambda each: each.index)
     except ValidationError as error:
         raise _garbage(f"an answer that is not the protocol's ({_first(error)})") from None
     if [each.index for each in found] != list(range(texts)) or len({len(each.embedding) for each in found}) != 1:
@@ -348,7 +338,7 @@ def embeddings(body: bytes, texts: int) -> list[tuple[float, ...]]:
 def model_names(body: bytes) -> tuple[str, ...] | None:
     """The model names in the answer to `GET /models`; None if the body is no such answer."""
     try:
-        return tuple(model.id for model in _Models.model_validate_json(body).data)
+        return tuple(model.id for model in _List[_Model].model_validate_json(body).data)
     except ValidationError:
         return None
 

@@ -37,16 +37,8 @@ _SEEDS = 2**63
 """Servers store a seed as a signed integer of 64 bits."""
 
 
-def has_pictures(request: ChatRequest) -> bool:
-    return any(not isinstance(part, str) for message in request.messages for part in message.parts)
-
-
 def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes:
-    """JSON of a request, screens as data URLs within `budget`.
-
-    Raises:
-        ModelFailure: an image does not decode.
-    """
+    """JSON of a request, screens as data URLs within `budget`. Raises ModelFailure if an image does not decode."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [_message(message, budget, request.image_scale) for message in request.messages],
@@ -201,9 +193,9 @@ class OpenAiModel:
 
     async def _body(self, request: ChatRequest) -> bytes:
         arguments = (request, self._spec.model, self._family.budget)
-        if has_pictures(request):
-            return await asyncio.to_thread(request_body, *arguments)
-        return request_body(*arguments)
+        if all(isinstance(part, str) for message in request.messages for part in message.parts):
+            return request_body(*arguments)
+        return await asyncio.to_thread(request_body, *arguments)  # images take time to decode and encode
 
     def _wait(self, router: Router, server: Server, attempt: int, failure: ExchangeFailure) -> float:
         """Seconds until the next attempt; raises `ModelFailure` after the last one."""

@@ -309,11 +309,7 @@ class PictureReader:
         self._merged = int(processor.merge_size) ** 2
 
     def read(self, screens: Sequence[ScreenHandle], scale: float) -> EncodedPictures:
-        """The patches of screens, resized as for a server.
-
-        Raises:
-            ModelFailure: an image does not decode.
-        """
+        """The patches of screens, resized as for a server. Raises ModelFailure if an image does not decode."""
         pictures = self._pictures.read(screens, scale)
         # The image is not resized again, because the model writes coordinates in its present size.
         read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
