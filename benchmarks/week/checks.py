@@ -77,9 +77,9 @@ def nothing_lost(folder: Path, warehouse: Warehouse, config: Config) -> Iterator
 
 def success_risen(figures: Figures) -> Check:
     """The held-out figures of the last round lie above those of the untrained policy, intervals apart."""
-    tiles = [tile for tile in figures.tiles if tile.name.startswith("new ")]
-    text = ", ".join(f"{tile.name} {tile.before.share:.0%} to {tile.after.share:.0%}" for tile in tiles)
-    return Check("Success has risen", all(tile.after.low > tile.before.high for tile in tiles), text)
+    lines = [line for line in figures.success if line.name.startswith("new ")]
+    text = ", ".join(f"{line.name} {line.points[0].share:.0%} to {line.points[-1].share:.0%}" for line in lines)
+    return Check("Success has risen", all(line.points[-1].low > line.points[0].high for line in lines), text)
 
 
 def disk_bounded(entries: Sequence[Entry], flows: Sequence[EndedFlow]) -> Check:

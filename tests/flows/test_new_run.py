@@ -17,7 +17,7 @@ def config(root: Path, **tables: dict[str, object]) -> Config:
 def test_a_changed_configuration_is_named_and_begins_a_run_only_if_it_may(tmp_path: Path) -> None:
     first = config(tmp_path)
     begin_or_continue(first)
-    begin_or_continue(first.with_rounds(20))
+    begin_or_continue(first.model_copy(update={"run": first.run.model_copy(update={"rounds": 20})}))
     changed = config(tmp_path, queries={"train": 50}, judge={"channels": ("text",)})
     with pytest.raises(NewRunError, match=r"\A[^\n]+\Z") as refused:
         begin_or_continue(changed)

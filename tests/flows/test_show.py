@@ -30,7 +30,7 @@ def warehouse(tmp_path: Path) -> Warehouse:
 def test_a_judgement_of_a_later_round_is_shown(warehouse: Warehouse) -> None:
     found = find_trajectory(warehouse, trajectory(0, FIRST, "q").trajectory_id[:8])
     assert found.episode.judgement is not None and found.episode.judgement.round == 2
-    assert found.episode.query.query_id == "q" and found.guidance is None
+    assert found.episode.query.query_id == "q" and found.episode.guidance == ""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Finds out what is wrong with an installation and its warehouse, and what mends it."""
+"""Finds what is wrong with an installation and its warehouse, and how to mend it."""
 
 from __future__ import annotations
 
@@ -33,18 +33,11 @@ from trajmill.warehouse.weights import checked_weights, stored_versions
 
 _MEND = "restore it from a copy; what a killed process left is no damage"
 _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")
-_EXTRA_OF_ENVIRONMENT = {
-    "webapp": "web",
-    "browser": "web",
-    "miniwob": "web",
-    "browsergym": "browsergym",
-    "android": "android",
-    "desktop": "desktop",
-}
-_BROWSER, _INSTALL = "chromium-headless-shell", "`make system-deps` installs it"
+_EXTRA_OF_ENVIRONMENT = dict.fromkeys(("webapp", "browser", "miniwob"), "web")
+_EXTRA_OF_ENVIRONMENT |= {name: name for name in ("browsergym", "android", "desktop")}
+_INSTALL = "`make system-deps` installs it"
 _PROGRAMS = {
-    "web": {_BROWSER: _INSTALL},
-    "browsergym": {_BROWSER: _INSTALL},
+    **dict.fromkeys(("web", "browsergym"), {"chromium-headless-shell": _INSTALL}),
     "android": {"adb": "install Android's platform tools and put adb in PATH"},
     "desktop": dict.fromkeys(("Xvfb", "openbox", "dbus-daemon"), _INSTALL),
 }
@@ -60,7 +53,7 @@ class Finding(NamedTuple):
     text: str
     """What was found."""
     mend: str = ""
-    """What mends it; empty if nothing is wrong."""
+    """How to mend it; empty if nothing is wrong."""
 
     @property
     def is_wrong(self) -> bool:
@@ -68,14 +61,12 @@ class Finding(NamedTuple):
         return bool(self.mend)
 
     def line(self) -> str:
-        """One line for a terminal."""
-        return f"{'WRONG' if self.is_wrong else 'ok':<6}{self.what}: {self.text}" + (
-            f"; {self.mend}" if self.mend else ""
-        )
+        """Return one line for a terminal."""
+        return f"{'WRONG' if self.mend else 'ok':<6}{self.what}: {self.text}" + (f"; {self.mend}" if self.mend else "")
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Everything that is known to go wrong; nothing is changed.
+    """Run all checks; nothing is changed.
 
     Raises:
         BadInputError: the warehouse is of a newer version.
@@ -89,44 +80,42 @@ def examine(config: Config) -> Iterator[Finding]:
 
 
 def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
-    """Every table's log and files, every release, and every policy version."""
-    yield from _checked("tables", {table: partial(_check_table, warehouse, table) for table in TABLES})
-    releases = {name: partial(verify_release, warehouse, name) for name in release_names(warehouse)}
-    yield from _checked("releases", releases)
-    versions = stored_versions(warehouse)
-    models = {version: partial(checked_weights, warehouse, warehouse.model(version)) for version in versions}
-    yield from _checked("policy versions", models)
-
-
-def _checked(what: str, checks: Mapping[str, Callable[[], object]]) -> Iterator[Finding]:
-    damaged = 0
-    for name, check in checks.items():
-        try:
-            check()
-        except BadInputError as error:
-            damaged += 1
-            yield Finding(f"{what}, {name}", str(error), _MEND)
-    yield Finding(what, f"{len(checks) - damaged} of {len(checks)} are whole")
-
-
-def _check_table(warehouse: Warehouse, table: str) -> None:
-    for path in committed_files(warehouse, table):
-        _check_file(warehouse, path)
-
-
-def _check_file(warehouse: Warehouse, path: Path) -> None:
+    """Check every table's log and files, every release, and every policy version."""
     system, before = warehouse.store.arrow_files()
-    with damage_as_error(path):
-        pq.read_metadata(before + warehouse.name(path), filesystem=system)
+
+    def check_table(table: str) -> None:
+        for path in committed_files(warehouse, table):
+            with damage_as_error(path):
+                pq.read_metadata(before + warehouse.name(path), filesystem=system)
+
+    checks: Mapping[str, Mapping[str, Callable[[], object]]] = {
+        "tables": {table: partial(check_table, table) for table in TABLES},
+        "releases": {name: partial(verify_release, warehouse, name) for name in release_names(warehouse)},
+        "policy versions": {
+            version: partial(checked_weights, warehouse, warehouse.model(version))
+            for version in stored_versions(warehouse)
+        },
+    }
+    for what, named in checks.items():
+        damaged = 0
+        for name, check in named.items():
+            try:
+                check()
+            except BadInputError as error:
+                damaged += 1
+                yield Finding(f"{what}, {name}", str(error), _MEND)
+        yield Finding(what, f"{len(named) - damaged} of {len(named)} are whole")
 
 
 def check_installation(config: Config) -> Iterator[Finding]:
-    """The versions, each extra, and the programs of the environment; only what the configuration needs can be wrong."""
+    """Check versions, extras and programs; only those that the configuration needs can be wrong."""
     engines = ", ".join(f"{name} {version(name)}" for name in _ENGINES if _is_installed(name))
     yield Finding("versions", f"trajmill {version('trajmill')}, Python {sys.version.split()[0]}, {engines}")
     needed = _EXTRA_OF_ENVIRONMENT.get(config.environment.kind, "")
     for extra in _EXTRAS:
-        missing = [name for name in _packages_of(extra) if not _is_installed(name)]
+        marked = [text for text in requires("trajmill") or () if re.search(rf"extra == ['\"]{extra}['\"]", text)]
+        packages = [re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0] for text in marked]
+        missing = [name for name in packages if not _is_installed(name)]
         if not missing:
             yield Finding(f"extra {extra}", "installed")
         elif extra == needed:
@@ -140,22 +129,15 @@ def check_installation(config: Config) -> Iterator[Finding]:
         yield Finding(program, found or "not in PATH", "" if found else mend)
 
 
-def _packages_of(extra: str) -> list[str]:
-    """The names of the packages of an extra."""
-    marked = [text for text in requires("trajmill") or () if re.search(rf"extra == ['\"]{extra}['\"]", text)]
-    return [re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0] for text in marked]
-
-
 def _is_installed(package: str) -> bool:
     try:
-        version(package)
+        return bool(version(package))
     except PackageNotFoundError:
         return False
-    return True
 
 
 def check_surroundings(config: Config) -> Iterator[Finding]:
-    """Disk and permissions of the warehouse, every model server of a role, and the Prefect server."""
+    """Check disk and permissions of the warehouse, every model server of a role, and the Prefect server."""
     root = _first_existing(local_folder(config.run.root).absolute())
     disk = shutil.disk_usage(root)
     enough = disk.free >= _LITTLE_DISK * disk.total
@@ -172,11 +154,20 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
         spec = config.endpoints.get(name)
         if isinstance(spec, OpenAiSpec) and spec.serve is None:
             yield _answers(name, spec)
-    yield _prefect(config)
+    # The server that PREFECT_API_URL names, or that served the run last.
+    if store.size(VERSION_FILE) is None:
+        known = runs_at(os.environ.get("PREFECT_API_URL", ""))
+    else:
+        known = flow_runs(open_warehouse(config.run.root), config.run_id)
+    if not known.address:
+        yield Finding("Prefect server", "none is named; each command starts one for itself")
+    elif known.problem:
+        yield Finding("Prefect server", known.problem, "start it (`trajmill serve`), or correct PREFECT_API_URL")
+    else:
+        yield Finding("Prefect server", f"{known.address} answers, {len(known.next)} deployments are scheduled")
 
 
 def _first_existing(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
     return next(each for each in (folder, *folder.parents) if each.is_dir())
 
 
@@ -189,7 +180,7 @@ def _written(what: str, folder: Path, mend: str) -> Finding:
 
 
 def _stored(store: FileStore) -> Finding:
-    """Whether a bucket can be written to, and refuses to create what is there, which keeps two runs apart."""
+    """Check that a bucket can be written to, and refuses to create an existing object, as locks require."""
     probe = f"doctor/{uuid.uuid4().hex}"
     try:
         first, second = store.create(probe, b"first"), store.create(probe, b"second")
@@ -201,23 +192,8 @@ def _stored(store: FileStore) -> Finding:
     return Finding("run.root", f"{store.address} replaces files that are there", "take another store: locks fail here")
 
 
-def _prefect(config: Config) -> Finding:
-    """Whether the Prefect server answers: the one that PREFECT_API_URL names, or that served the run last."""
-    store = store_at(config.run.root)
-    if store.size(VERSION_FILE) is None:
-        known = runs_at(os.environ.get("PREFECT_API_URL", ""))
-    else:
-        known = flow_runs(open_warehouse(config.run.root), config.run_id)
-    if not known.address:
-        return Finding("Prefect server", "none is named; each command starts one for itself")
-    if known.problem:
-        mend = "start it (`trajmill serve`), or correct PREFECT_API_URL"
-        return Finding("Prefect server", known.problem, mend)
-    return Finding("Prefect server", f"{known.address} answers, {len(known.next)} deployments are scheduled")
-
-
 def _answers(name: str, spec: OpenAiSpec) -> Finding:
-    async def ask() -> None:
+    async def check() -> None:
         client = spec.connect(os.environ)
         try:
             await client.check()
@@ -225,9 +201,9 @@ def _answers(name: str, spec: OpenAiSpec) -> Finding:
             await client.close()
 
     try:
-        asyncio.run(ask())
+        asyncio.run(check())
     except TrajmillError as error:
-        # The error brings its own advice, if it has some.
+        # Some errors end with their own advice.
         found, _, advice = str(error).rpartition("; ")
         mend = advice if found else f"correct endpoints.{name}.urls, or start its server"
         return Finding(f"endpoints.{name}", found or advice, mend)

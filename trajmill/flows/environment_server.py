@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,7 +24,7 @@ from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.openenv.spec import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.online.base import ServedQueries
@@ -71,9 +71,15 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
     """
     if find_spec("openenv") is None:
         raise BadInputError("openenv is not installed; run `pip install 'trajmill[openenv]'`")
-    token = _token(options)
+    if options.token_file is None and not is_loopback(options.host):
+        raise BadInputError(
+            f"--host {options.host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"
+        )
+    token = "" if options.token_file is None else read_token(options.token_file)
     family = family_named(options.family) if options.family else policy_family(config)
-    splits = tuple(_split(name) for name in options.splits)
+    for name in options.splits:
+        if name not in set(Split):
+            raise BadInputError(f"there is no split {name!r:.40}; {instead_of(name, Split)}")
     judge = judge_named(config, options.judge) if options.judge else None
     warehouse = create_warehouse(config.run.root)
     context = RoundContext(config, warehouse, _OUTSIDE_ROUNDS)
@@ -82,8 +88,12 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
         sole_worker(warehouse, f"{context.run_id}-online"),
         models_ready(config, warehouse.run(context.run_id), judge.endpoints if judge else ()),
     ):
-        queries = ServedQueries(_queries(context).values(), splits)
-        asyncio.run(_serve(context, queries, family, judge, options, token, listener, ready))
+        if not context.queries:
+            # As in the run's first stage.
+            with sole_worker(warehouse, context.run_id):
+                generate(context)
+        queries = ServedQueries(context.queries.values(), tuple(map(Split, options.splits)))
+        asyncio.run(_serve(context, queries, family, judge, options.slots, token, listener, ready))
     refresh_views(warehouse)
 
 
@@ -92,7 +102,7 @@ async def _serve(
     queries: ServedQueries,
     family: Family,
     judge: NamedJudge | None,
-    options: ServeOptions,
+    slots: int,
     token: str,
     listener: socket,
     ready: Callable[[str], None],
@@ -105,7 +115,7 @@ async def _serve(
         origin=context.origin,
         run_seed=context.config.run.seed,
         family=family,
-        slots=options.slots,
+        slots=slots,
         limits=Limits(
             seconds=_LONGEST_EPISODE_SECONDS,
             environment_tries=rollout.environment_tries,
@@ -128,7 +138,7 @@ async def _serve(
         stack.push_async_callback(host.close)
         address, port = listener.getsockname()[:2]
         ready(f"http://{address}:{port}")
-        app = environment_app(host, options.slots, token, trouble=lambda: recorder.trouble)
+        app = environment_app(host, slots, token, trouble=lambda: recorder.trouble)
         await serve_app(app, listener)
 
 
@@ -139,7 +149,7 @@ async def _draw_elsewhere(observation: Observation) -> bytes:
 
 @asynccontextmanager
 async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
-    """Inside, commit from time to time; and commit at the end."""
+    """Commit from time to time, and at the end."""
     task = asyncio.create_task(recorder.commit_every(_COMMIT_SECONDS))
     try:
         yield
@@ -154,29 +164,3 @@ async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
             raise TrajmillError(
                 f"episodes are not committed: {reason}; they stay on disk for the next `trajmill env serve`"
             ) from error
-
-
-def _queries(context: RoundContext) -> Mapping[str, Query]:
-    """The queries of the run; if there are none, they are generated as in the run's first stage."""
-    found = context.queries
-    if found:
-        return found
-    with sole_worker(context.warehouse, context.run_id):
-        generate(context)
-    return context.queries
-
-
-def _split(name: str) -> Split:
-    if name not in set(Split):
-        raise BadInputError(f"there is no split {name!r:.40}; {instead_of(name, Split)}")
-    return Split(name)
-
-
-def _token(options: ServeOptions) -> str:
-    if options.token_file is not None:
-        return read_token(options.token_file)
-    if not is_loopback(options.host):
-        raise BadInputError(
-            f"--host {options.host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"
-        )
-    return ""

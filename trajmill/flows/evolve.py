@@ -25,8 +25,8 @@ from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.prefect_settings import scrub_logs, short_lived_server
 from trajmill.flows.progress import progress
-from trajmill.flows.report.metrics import round_markdown, round_table
 from trajmill.flows.report.page import write_report
+from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round import RoundStage, current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageReport, Waiting, report_of

@@ -8,9 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Protocol
 
 from rich.console import Console, RenderableType
@@ -19,7 +18,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -27,40 +25,26 @@ from rich.progress import (
 
 
 class Advance(Protocol):
-    """Reports that so many more rows are done."""
+    """Reports finished rows."""
 
     def __call__(self, more: int, *, total: int | None = None) -> None:
-        """So many more are done; `total` says how many there are, once that is known."""
-        ...
-
-
-class Watcher(Protocol):
-    """Shows the progress of long work."""
-
-    def stage(
-        self, round_number: int, stage: str, total: int | None, unit: str = "rows"
-    ) -> AbstractContextManager[Advance]:
-        """Watch one stage; `total` is the number of rows, or of another unit, that it will do; None if unknown."""
-        ...
-
-    def show(self, content: RenderableType) -> None:
-        """Show a finished piece of text, e.g. a round's table."""
+        """Count `more` rows as done; `total` is their number, once that is known."""
         ...
 
 
 class Unwatched:
-    """Shows nothing."""
+    """Shows nothing; the base of what does."""
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
-        """Watch one stage and show nothing."""
-        yield _unseen
+        """Watch one stage; `total` is the number of rows, or of another unit, that it will do; None if unknown."""
+        yield lambda more, *, total=None: None
 
     def show(self, content: RenderableType) -> None:
-        """Show nothing."""
+        """Show a finished piece of text, e.g. a round's table."""
 
 
-class ConsoleWatcher:
+class ConsoleWatcher(Unwatched):
     """Shows a bar per stage on a terminal, and one line per finished stage everywhere else.
 
     Stages that run at the same time in several threads share one display.
@@ -68,22 +52,44 @@ class ConsoleWatcher:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._bars = _bars(console)
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<24}"),
+            BarColumn(bar_width=36),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
         self._shown = 0
         self._showing = threading.Lock()
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
-        """Watch one stage; its bar disappears at its end."""
+        """Watch one stage; the first bar starts the display, and the end of the last one ends it."""
         started, done = time.monotonic(), 0
-        with self._bar(f"round {round_number}  {stage}", total) as advance_bar:
+        with self._showing:
+            if not self._shown:
+                self._bars.start()
+            self._shown += 1
+        task = self._bars.add_task(f"round {round_number}  {stage}", total=total)
 
-            def advance(more: int, *, total: int | None = None) -> None:
-                nonlocal done
-                done += more
-                advance_bar(more, total=total)
+        def advance(more: int, *, total: int | None = None) -> None:
+            nonlocal done
+            done += more
+            self._bars.update(task, advance=more, total=total)
 
+        try:
             yield advance
+        finally:
+            with self._showing:
+                self._shown -= 1
+                if not self._shown:
+                    self._bars.stop()
+            self._bars.remove_task(task)
         if not self._console.is_terminal:
             seconds = time.monotonic() - started
             count = f"{done:>7,} {unit}" if done else " " * 12
@@ -94,58 +100,18 @@ class ConsoleWatcher:
         """Show a finished piece of text; lines that do not wrap are not cut."""
         self._console.print(content, crop=False)
 
-    @contextmanager
-    def _bar(self, description: str, total: int | None) -> Iterator[Advance]:
-        """A bar; the first one starts the display, and the last one ends it."""
-        with self._showing:
-            if not self._shown:
-                self._bars.start()
-            self._shown += 1
-        task = self._bars.add_task(description, total=total)
-        try:
-            yield partial(_update, self._bars, task)
-        finally:
-            with self._showing:
-                self._shown -= 1
-                if not self._shown:
-                    self._bars.stop()
-            self._bars.remove_task(task)
+
+_WATCHER: ContextVar[Unwatched] = ContextVar("trajmill_watcher")
 
 
-def _unseen(more: int, *, total: int | None = None) -> None:
-    """Show nothing."""
-
-
-def _update(bars: Progress, task: TaskID, more: int, *, total: int | None = None) -> None:
-    bars.update(task, advance=more, total=total)
-
-
-def _bars(console: Console) -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<24}"),
-        BarColumn(bar_width=36),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
-_WATCHER: ContextVar[Watcher] = ContextVar("trajmill_watcher")
-
-
-def progress() -> Watcher:
-    """The watcher of this context; the default shows nothing."""
+def progress() -> Unwatched:
+    """Return the watcher of this context; the default shows nothing."""
     return _WATCHER.get(Unwatched())
 
 
 @contextmanager
-def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Let `watcher` watch the work inside."""
+def watched_by(watcher: Unwatched) -> Iterator[None]:
+    """Let `watcher` show the work inside."""
     token = _WATCHER.set(watcher)
     try:
         yield

@@ -13,7 +13,7 @@ from rich.table import Table
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import endpoint_of
-from trajmill.flows.report.figures import PathwayRow, read_pathways
+from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.report.page import write_report
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import StageOutcome, StageReport, run_once
@@ -67,11 +67,8 @@ def walk(config: Config, queries: int, source: str = "") -> WalkReport:
             walk_queries(context, queries, Source(source) if source else None)
         report = write_report(context.warehouse, context.run_id)
     tried = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
-    return WalkReport(_table(context, tried), report, not any(map(_reached_goal, tried)))
-
-
-def _reached_goal(trajectory: Trajectory) -> bool:
-    return trajectory.reward == 1.0 or (trajectory.reward is None and trajectory.failure_class is None)
+    reached = (row.reward == 1.0 or (row.reward is None and row.failure_class is None) for row in tried)
+    return WalkReport(_table(context, tried), report, not any(reached))
 
 
 def _table(context: RoundContext, tried: Sequence[Trajectory]) -> Table:
@@ -81,15 +78,10 @@ def _table(context: RoundContext, tried: Sequence[Trajectory]) -> Table:
         query = context.queries[trajectory.query_id]
         seconds = f"{trajectory.wall_ms / 1000:.1f}"
         table.add_row(query.task, query.instruction, str(trajectory.steps), seconds, _outcome(trajectory, query))
-    table.caption = _refused(context)
+    failures = read_rows(context.warehouse, Failure, rounds=[1], run_id=context.run_id)
+    refused = sorted(failure.message for failure in failures if failure.stage == GENERATE)
+    table.caption = f"{len(refused)} refused, the first: {refused[0]}" if refused else None
     return table
-
-
-def _refused(context: RoundContext) -> str | None:
-    """How many queries were refused when the queries were made, with the first reason; None if none was."""
-    found = read_rows(context.warehouse, Failure, rounds=[1], run_id=context.run_id)
-    refused = sorted(failure.message for failure in found if failure.stage == GENERATE)
-    return f"{len(refused)} refused, the first: {refused[0]}" if refused else None
 
 
 def _outcome(trajectory: Trajectory, query: Query) -> str:
@@ -111,17 +103,13 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
         usable = [query for query in context.queries.values() if source in (None, query.source)]
         if not usable:
             raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
-        known = sorted(usable, key=lambda query: (not query.path, query.query_id))
-        chosen = known[:queries]
+        chosen = sorted(usable, key=lambda query: (not query.path, query.query_id))[:queries]
         attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
-        return attempt_all(context, at, attempts, _walker(context, at, chosen))
+        explores = any(not query.path for query in chosen)
+        policy = endpoint_of(context, untrained_policy(context, at)) if explores else None
+        return attempt_all(context, at, attempts, ActingAgent(WalkerSpec(), policy))
 
     return run_once(context, WALK, work)
-
-
-def _walker(context: RoundContext, at: StageRun, queries: list[Query]) -> ActingAgent:
-    explores = any(not query.path for query in queries)
-    return ActingAgent(WalkerSpec(), endpoint_of(context, untrained_policy(context, at)) if explores else None)
 
 
 class PathwaysReport(NamedTuple):
@@ -147,36 +135,33 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
     config = config.model_copy(update={"pathways": settings.model_copy(update=changes)})
     programs_of(config)
     context = _trial(config, "pathways")
-    models = [settings.second_opinion] if settings.second_opinion else []
-    logs = context.warehouse.run(context.run_id)
-    with _working(context), models_ready(context.config, logs, models):
-        with watched(context, PATHWAYS):
-            pathways(context)
-        with watched(context, PATHWAY_QUERIES):
-            _pathway_queries(context)
-        report = write_report(context.warehouse, context.run_id)
-    splits = Counter(query.split for query in context.queries.values())
-    return PathwaysReport(
-        _pathway_table(read_pathways(context.warehouse, context.run_id)),
-        {split: splits[split] for split in Split},
-        len(read_rows(context.warehouse, Failure, run_id=context.run_id)),
-        report,
-    )
 
-
-def _pathway_queries(context: RoundContext) -> StageReport:
-    """Make queries from pathways only, as a stage of its own."""
-
-    def work(at: StageRun) -> StageOutcome:
+    def make_queries(at: StageRun) -> StageOutcome:
         made = queries_of(context, [pathway_source(context)])
         files = write_tables(context.warehouse, at, {"queries": made.queries, "failures": made.failures})
         return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files)
 
-    return run_once(context, PATHWAY_QUERIES, work)
+    models = [settings.second_opinion] if settings.second_opinion else []
+    with _working(context), models_ready(context.config, context.warehouse.run(context.run_id), models):
+        with watched(context, PATHWAYS):
+            pathways(context)
+        with watched(context, PATHWAY_QUERIES):
+            run_once(context, PATHWAY_QUERIES, make_queries)
+        report = write_report(context.warehouse, context.run_id)
+    rows = read_pathways(context.warehouse, context.run_id)
+    headings = ("program", "pathways", "dialogs", "tabs", "need a selection", "seconds", "per second")
+    table = Table(*headings, title=f"{sum(row.pathways for row in rows)} pathways")
+    for row in rows:
+        speed = "–" if row.per_second is None else f"{row.per_second:.1f}"
+        counts = (row.pathways, row.dialogs, row.tabs, row.need_selection)
+        table.add_row(row.program, *map(str, counts), f"{row.seconds:.1f}", speed)
+    splits = Counter(query.split for query in context.queries.values())
+    failures = read_rows(context.warehouse, Failure, run_id=context.run_id)
+    return PathwaysReport(table, {split: splits[split] for split in Split}, len(failures), report)
 
 
 def _trial(config: Config, what: str) -> RoundContext:
-    """The only round of a run of its own, with the same settings."""
+    """Return the only round of a run of its own, with the same settings."""
     name = f"{config.run.name}-{what}"[-40:].lstrip("-_")
     trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
     return RoundContext(trial, create_warehouse(trial.run.root), 1)
@@ -186,13 +171,3 @@ def _trial(config: Config, what: str) -> RoundContext:
 def _working(context: RoundContext) -> Iterator[None]:
     with sole_worker(context.warehouse, context.run_id), disk_full_as_error(context.warehouse.root):
         yield
-
-
-def _pathway_table(rows: tuple[PathwayRow, ...]) -> Table:
-    headings = ("program", "pathways", "dialogs", "tabs", "need a selection", "seconds", "per second")
-    table = Table(*headings, title=f"{sum(row.pathways for row in rows)} pathways")
-    for row in rows:
-        speed = "–" if row.per_second is None else f"{row.per_second:.1f}"
-        counts = (row.pathways, row.dialogs, row.tabs, row.need_selection)
-        table.add_row(row.program, *map(str, counts), f"{row.seconds:.1f}", speed)
-    return table

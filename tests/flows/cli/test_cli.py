@@ -29,7 +29,7 @@ from trajmill.warehouse.read import read_rows
 pytestmark = pytest.mark.slow
 
 COMMANDS = (
-    *(stage.name for stage in STAGE_COMMANDS),
+    *STAGE_COMMANDS,
     *("evolve", "walk", "pathways", "judge", "calibrate", "serve", "sql", "report", "show", "apps", "config"),
     *("status", "doctor", "derive"),
 )
@@ -181,7 +181,7 @@ def test_an_error_that_ctrl_c_caused_in_an_engine_is_reported_as_ctrl_c(
     assert not asked_to_stop()
 
 
-@pytest.mark.parametrize("stage", [stage.name for stage in STAGE_COMMANDS])
+@pytest.mark.parametrize("stage", STAGE_COMMANDS)
 def test_a_stage_alone_is_watched_and_reported(
     stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import PositiveInt, ValidationError
 
-from trajmill.flows.configuration.tables import all_tables, by_kind, key_paths, spec_at, tables_in
+from trajmill.flows.configuration.tables import ByKind, all_tables, key_paths, spec_at, tables_in
 from trajmill.schemas.names import UNKNOWN_KIND
 from trajmill.schemas.spec import Spec
 from trajmill.stages.parts import PartGroup
@@ -42,8 +42,8 @@ WORLDS = PartGroup("tests.worlds", "world", {"phone": f"{__name__}:Phone", "site
 class Whole(Spec):
     """A whole file."""
 
-    world: Annotated[Spec, by_kind(WORLDS, "phone")] = Phone()
-    others: dict[str, Annotated[Spec, by_kind(WORLDS, "phone")]] = {}
+    world: Annotated[Spec, ByKind(WORLDS, "phone")] = Phone()
+    others: dict[str, Annotated[Spec, ByKind(WORLDS, "phone")]] = {}
 
 
 def read(text: str) -> Whole:

@@ -176,7 +176,7 @@ def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
             "atomic": {"programs": ("mousepad",)},
         }
     )
-    assert other.run_id == Config().run_id == Config().with_rounds(3).run_id
+    assert other.run_id == Config().run_id == Config.model_validate({"run": {"rounds": 3}}).run_id
 
 
 def test_a_run_without_new_queries_is_not_another_one() -> None:

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -14,15 +17,19 @@ from PIL import Image
 from rich.console import Console
 
 from tests.flows.synthetic_run import HOSTILE, RUN, STAGES, write_run
+from tests.warehouse.samples import commit_rows, query, stage_run, trajectory
 from trajmill.flows.cli.app import run
+from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
-from trajmill.flows.report.figures import FunnelCell, JudgeCell, read_figures
+from trajmill.flows.report.figures import Figures, ShareTable, read_figures
 from trajmill.flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
-from trajmill.flows.report.metrics import round_markdown, round_table
-from trajmill.flows.report.page import render_report, runs_to_report, write_report
+from trajmill.flows.report.page import render_report, runs_to_report, warnings, write_report
+from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
@@ -97,42 +104,72 @@ def test_the_page_shows_each_trajectory(films: tuple[Filmstrip, ...]) -> None:
     assert (wrong.judged, wrong.reward) == (True, 0.0)
 
 
-def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse) -> None:
+@pytest.fixture(scope="module")
+def figures(run_warehouse: Warehouse) -> Figures:
     refresh_views(run_warehouse)
-    figures = read_figures(run_warehouse, RUN)
-    summaries = read_rows(run_warehouse, RoundSummary)
+    return read_figures(run_warehouse, RUN)
+
+
+def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse, figures: Figures) -> None:
+    tables = figures.tables
     assert figures.rounds == (1, 2)
     train = figures.success[0]
     assert [point.round for point in train.points] == [0, 1, 2]
     assert train.points[-1].share == pytest.approx(58 / 60)
     assert train.points[-1].low < 58 / 60 < train.points[-1].high
-    assert [row.stage for row in figures.funnel] == list(STAGES)
-    assert figures.funnel[0].cells == (FunnelCell(600, 560), None)
-    first = figures.judge[0].cells[0]
-    assert first is not None
-    assert first.kappa == pytest.approx(0.9464, abs=1e-3)
-    assert first == JudgeCell(240 / 246, 240 / 249, first.kappa, 565)
+    assert list(figures.funnel) == list(STAGES)
+    made, later = figures.funnel[STAGES[0]]
+    assert made is not None and (made.rows_in, made.rows_out) == (600, 560) and later is None
+    first = next(iter(figures.judge.values()))[0]
+    assert first is not None and first.kappa == pytest.approx(0.9464, abs=1e-3)
+    assert (first.precision, first.recall, first.n) == (240 / 246, 240 / 249, 565)
     voted = {verdict.trajectory_id for verdict in read_rows(run_warehouse, TrajectoryVerdict)}
-    assert {row.channel for row in figures.critics} == {"text", "multimodal"}
-    assert all(0 <= row.correct <= row.judged <= len(voted) for row in figures.critics) and voted
+    assert {row.channel for row in tables["critics"]} == {"text", "multimodal"}
+    assert all(0 <= row.correct <= row.judged <= len(voted) for row in tables["critics"]) and voted
     assert [bar.label for bar in figures.seconds] == ["round 1", "round 2"]
-    total = sum(count.seconds for count in summaries[0].stages)
+    total = sum(count.seconds for count in read_rows(run_warehouse, RoundSummary)[0].stages)
     assert sum(segment.amount for segment in figures.seconds[0].segments) == pytest.approx(total)
-    assert [(row.round, row.success_without, row.success_with) for row in figures.lift] == [(1, 0, 1), (2, 0, 1)]
-    assert [row.promoted for row in figures.models] == [True, False]
-    assert figures.failures[0].failures == 2
-    assert (figures.totals.trajectories, figures.totals.steps) == (8, 40)
-
-
-def test_guided_and_unguided_attempts_are_kept_apart(run_warehouse: Warehouse) -> None:
-    refresh_views(run_warehouse)
-    unguided, guided = read_figures(run_warehouse, RUN).attempts
+    assert [(row.round, row.success_without, row.success_with) for row in tables["lift"]] == [(1, 0, 1), (2, 0, 1)]
+    assert [row.promoted for row in tables["models"]] == [True, False]
+    assert tables["failures"][0].failures == 2
+    assert (tables["totals"][0].trajectories, tables["totals"][0].steps) == (8, 40)
+    unguided, guided = figures.attempts
     assert [point.share for point in unguided.points] == [0.0, pytest.approx(2 / 3)]
     assert [point.share for point in guided.points] == [1.0, 1.0]
 
 
-def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse) -> None:
-    refresh_views(run_warehouse)
+def test_rounds_have_dates_and_disagreements_their_reasons(figures: Figures) -> None:
+    tables = figures.tables
+    assert all(row.ended is not None and row.seconds > 0 for row in tables["rounds"])
+    acted = [(row.round, row.acted, row.trained) for row in tables["earlier_versions"]]
+    assert acted == [(1, "p-1", "policy-0"), (2, "p-1", "policy-1")]
+    assert [row.in_all for row in tables["disagreements"]] == [2, 2]
+    assert "Nothing was ordered." in (tables["disagreements"][0].reasons or "")
+
+
+def test_success_by_app_what_still_fails_and_the_configuration(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "root")
+    for number in (1, 2):
+        at = stage_run("evaluate", number, "run-m")
+        asked: list[Row] = [query("q", at, Split.VALIDATION).model_copy(update={"apps": ("mail", "notes")})] if number == 1 else []
+        rewards = (0.0, float(number > 1))
+        rows = [
+            trajectory(each, at, "q", purpose=Purpose.EVALUATE, reward=reward) for each, reward in enumerate(rewards)
+        ]
+        commit_rows(warehouse, at, *asked, *rows)
+    warehouse.run("run-m").mkdir(parents=True)
+    identity = {"rollout": {"group_size": 4}, "agent": {"kind": HOSTILE}}
+    (warehouse.run("run-m") / IDENTITY_FILE).write_text(json.dumps(identity))
+    figures = read_figures(warehouse, "run-m")
+    assert figures.apps == ShareTable((1, 2), {"mail": (0.0, 0.5), "notes": (0.0, 0.5)})
+    assert figures.tasks.rows == {"mail.send": (0.0, 0.5)}
+    assert [(row.instruction, row.in_all) for row in figures.tables["failing"]] == [("Send the mail q", 1)]
+    assert figures.configuration == (("rollout.group_size", "4"), ("agent.kind", HOSTILE))
+    page = render_report(warehouse, "run-m")
+    assert "rollout.group_size" in page and "&lt;script&gt;" in page and "<script" not in page
+
+
+def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse, figures: Figures) -> None:
     assert "Nothing failed." in render_report(run_warehouse, "run-nobody-knows")
 
 
@@ -222,3 +259,35 @@ def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) ->
         path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(BadInputError, match="a committed file is missing or damaged"):
         read_figures(copy, RUN)
+
+
+NOTHING = ShareTable((), {})
+QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), NOTHING, NOTHING, [], (), {"models": []})
+
+
+@pytest.mark.parametrize(
+    ("shares", "promoted", "fell"),
+    [
+        (((0.1, 0.0, 0.2), (0.6, 0.5, 0.7), (0.3, 0.2, 0.4)), True, True),
+        (((0.6, 0.5, 0.7), (0.3, 0.2, 0.4)), False, False),
+        (((0.6, 0.5, 0.7), (0.4, 0.3, 0.5)), True, False),
+        (((0.3, 0.2, 0.4), (0.6, 0.5, 0.7)), True, False),
+    ],
+)
+def test_a_split_that_fell_while_versions_were_promoted(
+    shares: tuple[tuple[float, float, float], ...], promoted: bool, fell: bool
+) -> None:
+    success = Series("new apps", tuple(Share(number, *share) for number, share in enumerate(shares)))
+    models = [SimpleNamespace(round=number, promoted=promoted) for number in (1, 2)]
+    line = "Success on new apps fell from 60% after round 1 to 30% after round 2, while 1 version was promoted"
+    assert list(warnings(replace(QUIET, success=(success,), tables={"models": models}))) == ([line] if fell else [])
+
+
+def test_a_kappa_that_fell() -> None:
+    def lines(*levels: tuple[float | None, float | None]) -> list[str]:
+        cells = [tuple(SimpleNamespace(round=at + 1, kappa=each) for at, each in enumerate(level)) for level in levels]
+        return list(warnings(replace(QUIET, judge={f"step{number}": each for number, each in enumerate(cells)})))
+
+    [line] = lines((0.9, 0.7))
+    assert line.startswith("Kappa of the judge's level 'step0' fell from 0.90 in round 1 to 0.70 in round 2")
+    assert lines((0.9, 0.85), (None, None), (0.5, 0.9)) == []

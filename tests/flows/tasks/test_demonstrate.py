@@ -78,6 +78,7 @@ def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> N
     assert 0 < sum(each.reward == 1.0 for each in shown) < 24, "it tries, and is not told the way"
     assert reference_paths_used(context) == 0
     refresh_views(context.warehouse)
-    assert read_figures(context.warehouse, config.run_id).demonstrators == ("explorer",)
+    demonstrators = read_figures(context.warehouse, config.run_id).tables["demonstrators"]
+    assert [row.agent for row in demonstrators] == ["explorer"]
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
     assert any("find Market <r0> Market" in row.messages[-1].content for row in rows)

@@ -16,11 +16,12 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 from traceback import format_exception
-from typing import Annotated
 
 import typer
+from typer import Option
 
-from trajmill.flows.cli import data, environments, graph, loop, nights, policy, results
+from trajmill.flows.cli import data, loop, operations, results, worlds
+from trajmill.flows.cli.options import ConfigFile
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
@@ -29,11 +30,8 @@ from trajmill.warehouse.store.base import LeaseLostError
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells; after another signal, 128 and its number."""
-
 _LAST_SECONDS = 10.0
-"""Seconds after SIGTERM in which a command may end by itself."""
-
-_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""Seconds after SIGTERM until the process is ended."""
 
 app = typer.Typer(
     name="trajmill",
@@ -43,12 +41,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _commands in (loop, nights, results, data, environments):
-    app.add_typer(_commands.app)
-app.add_typer(environments.apps, name="apps")
-app.add_typer(policy.app, name="policy")
-app.add_typer(environments.env, name="env")
-app.add_typer(graph.app, name="graph")
+for _commands in (loop.app, operations.app, results.app, data.app, worlds.app):
+    app.add_typer(_commands)
+for _name, _group in (
+    ("apps", worlds.apps),
+    ("policy", operations.policy),
+    ("env", worlds.env),
+    ("graph", worlds.graph),
+):
+    app.add_typer(_group, name=_name)
 
 
 def _print_version(wanted: bool) -> None:
@@ -59,16 +60,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where in the code an error comes from.")] = False,
-    show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    traceback: bool = Option(False, "--traceback", help="Show where in the code an error comes from."),
+    show_version: bool = Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
-    """Options of all commands; `run` has already taken `--traceback` out, wherever it stood."""
+    """Options of all commands; `run` removes `--traceback` before they are parsed."""
 
 
 @app.command("config", epilog="Example: trajmill config > trajmill.toml")
-def show_config(config: loop.ConfigFile = None) -> None:
+def show_config(config: ConfigFile = None) -> None:
     """Print the configuration in force, with what each key means."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.configuration.text import config_as_toml
@@ -90,17 +91,14 @@ def main() -> None:
 
 
 def _end_at_once(codes: Sequence[int]) -> None:
-    """End the process before Python takes itself apart; it does that itself if no code is known.
-
-    A thread of Arrow that has read a bucket may give its memory back only then, which aborts a command that was done.
-    """
+    """End the process before Python's own teardown, in which an Arrow thread that has read a bucket may abort it."""
     if not codes:
         return
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        return  # Nobody reads the output any more, of which Python itself tells.
+        return  # The output is closed; Python reports that itself.
     os._exit(codes[0])
 
 
@@ -115,7 +113,7 @@ def give_memory_back() -> None:
 
 
 def show_own_warnings() -> None:
-    """Print what this program warns of, such as a stage that is started again, as lines on standard error."""
+    """Print trajmill's own warnings on standard error."""
     lines = logging.StreamHandler()
     lines.setLevel(logging.WARNING)
     logging.getLogger("trajmill").addHandler(lines)
@@ -124,10 +122,8 @@ def show_own_warnings() -> None:
 def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
     """Run one command and return its exit code; a failure is one line on standard error.
 
-    With `ends_in_time`, SIGTERM ends the whole process some seconds later, even if the command waits for something that
-    does not answer.
+    With `ends_in_time`, SIGTERM ends the whole process some seconds later, even if the command is blocked.
     """
-    with_traceback = "--traceback" in arguments
     with noticing_interrupts() as interrupt:
         if ends_in_time:
             threading.Thread(target=_end_in_time, args=[interrupt], daemon=True).start()
@@ -141,7 +137,7 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
         except Exception as error:
             if interrupt.number is not None and not isinstance(error, LeaseLostError):
                 return _interrupted(interrupt)
-            text = "".join(format_exception(error)) if with_traceback else f"{_message_of(error)}\n"
+            text = "".join(format_exception(error)) if "--traceback" in arguments else f"{_message_of(error)}\n"
             print(Secrets.of(os.environ).scrub(text), end="", file=sys.stderr)
             return 1
     return 0
@@ -154,17 +150,14 @@ def _message_of(error: Exception) -> str:
         return str(error)
     if is_disk_full(error):
         return f"disk full ({error}): nothing was lost; free some space and run the same command again"
-    if isinstance(error, OSError) and error.errno in _NOT_ALLOWED:
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         where = error.filename if error.filename is not None else "a file"
         return f"{where} cannot be written ({error.strerror}): nothing was lost; name a folder that you can write to"
     return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
 
 
 def _end_in_time(interrupt: Interrupt) -> None:
-    """After SIGTERM, end a process that does not; as after SIGKILL, nothing is lost by that.
-
-    What a library asks of a store that is gone can be interrupted only when it has given up.
-    """
+    """End a process that SIGTERM has not ended, as when a library still retries a store that is gone."""
     interrupt.sigterm.wait()
     time.sleep(_LAST_SECONDS)
     print(f"\n{STOPPED}", file=sys.stderr, flush=True)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from trajmill.flows.cli.loop import ConfigFile, NewRun, begin_or_ask, progress_shown
-from trajmill.flows.cli.results import Root, warehouse_of
+from trajmill.flows.cli.options import (
+    ConfigFile,
+    NewRun,
+    ReleaseName,
+    Root,
+    begin,
+    print_lines,
+    progress_shown,
+    warehouse_of,
+)
 
 app = typer.Typer()
 releases = typer.Typer(help="List, make, compare and drop releases.", no_args_is_help=True)
@@ -16,30 +26,26 @@ app.add_typer(releases, name="releases")
 
 _MOST_NAMED = 20
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a release; `trajmill releases list` shows them.")]
+Name = Annotated[str, Argument(metavar="NAME", help="Name of a release; `trajmill releases list` shows them.")]
 
 
 @app.command(epilog="Example: trajmill vacuum --dry-run")
 def vacuum(
-    days: Annotated[
-        float | None,
-        typer.Option("--days", min=0, help="Age below which nothing is deleted, instead of retention.unused_days."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
+    days: float | None = Option(
+        None, "--days", min=0, help="Age below which nothing is deleted, instead of retention.unused_days."
+    ),
+    dry_run: bool = Option(False, "--dry-run", help="Only list the files."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
     """Delete files that nothing refers to: what killed processes left, and versions that no release names."""
-    import time
-
     from trajmill.flows.configuration.file import load_config
     from trajmill.warehouse.upkeep.vacuum import unused_files
     from trajmill.warehouse.upkeep.vacuum import vacuum as vacuum_warehouse
 
     warehouse = warehouse_of(config, root)
     age = load_config(config).retention.unused_days if days is None else days
-    work = unused_files if dry_run else vacuum_warehouse
-    files = work(warehouse, older_than_days=age, now=time.time())
+    files = (unused_files if dry_run else vacuum_warehouse)(warehouse, older_than_days=age, now=time.time())
     for file in files:
         print(file.name)
     size = sum(file.size for file in files)
@@ -78,8 +84,7 @@ def make(config: ConfigFile = None) -> None:
     from trajmill.flows.tasks.release import release_again
     from trajmill.warehouse.releases import read_release
 
-    settings = load_config(config)
-    name = release_again(settings)
+    name = release_again(load_config(config))
     warehouse = warehouse_of(config, None)
     print(f"{name}  round {read_release(warehouse, name).round}  {warehouse.store.uri(f'releases/{name}')}")
 
@@ -87,7 +92,7 @@ def make(config: ConfigFile = None) -> None:
 @releases.command(epilog="Example: trajmill releases diff default-0a1b2c3d-r0001 default-0a1b2c3d-r0002")
 def diff(
     first: Name,
-    second: Annotated[str, typer.Argument(metavar="OTHER", help="Name of another release.")],
+    second: str = Argument(..., metavar="OTHER", help="Name of another release."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -112,12 +117,10 @@ def drop(name: Name, config: ConfigFile = None, root: Root = None) -> None:
 
 @releases.command(epilog="Example: trajmill releases push my-team/phone-trajectories --upload")
 def push(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Dataset repository of the hub, as OWNER/NAME.")],
-    release: Annotated[
-        str | None, typer.Option("--release", metavar="NAME", help="The newest release if none.")
-    ] = None,
-    upload: Annotated[bool, typer.Option("--upload", help="Send the files; without it they are only listed.")] = False,
-    public: Annotated[bool, typer.Option("--public", help="Let everybody read a repository that is made.")] = False,
+    repository: str = Argument(..., metavar="REPO", help="Dataset repository of the hub, as OWNER/NAME."),
+    release: ReleaseName = None,
+    upload: bool = Option(False, "--upload", help="Send the files; without it they are only listed."),
+    public: bool = Option(False, "--public", help="Let everybody read a repository that is made."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -142,27 +145,18 @@ def push(
 
 @app.command(epilog="Example: trajmill export --format trl --family qwen2.5-vl --out for_trl")
 def export(
-    form: Annotated[
-        str, typer.Option("--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory or swift.")
-    ],
-    family: Annotated[
-        str,
-        typer.Option(
-            "--family", metavar="FAMILY", help="gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars: whose words."
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where to write; new or empty.")],
-    release: Annotated[
-        str | None, typer.Option("--release", metavar="NAME", help="The newest release if none.")
-    ] = None,
-    kind: Annotated[
-        str,
-        typer.Option("--kind", metavar="KIND", help="A derived kind instead of steps of attempts."),
-    ] = "",
-    max_pixels: Annotated[
-        int | None,
-        typer.Option("--max-pixels", min=1, help="Bound on a picture's pixels that the model is trained with."),
-    ] = None,
+    form: str = Option(
+        ..., "--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory or swift."
+    ),
+    family: str = Option(
+        ..., "--family", metavar="FAMILY", help="gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars: whose words."
+    ),
+    out: Path = Option(..., "--out", "-o", metavar="FOLDER", help="Where to write; new or empty."),
+    release: ReleaseName = None,
+    kind: str = Option("", "--kind", metavar="KIND", help="A derived kind instead of steps of attempts."),
+    max_pixels: int | None = Option(
+        None, "--max-pixels", min=1, help="Bound on a picture's pixels that the model is trained with."
+    ),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -192,13 +186,10 @@ def export(
 
 @app.command("import", epilog="Example: trajmill import agentnet ~/AgentNet/ubuntu --config trajmill.toml")
 def import_(
-    layout: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT", help="trajmill (our own export), agentnet, android-control, gui-odyssey or aitz."
-        ),
-    ],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the trajectories lie.")],
+    layout: str = Argument(
+        ..., metavar="FORMAT", help="trajmill (our own export), agentnet, android-control, gui-odyssey or aitz."
+    ),
+    folder: Path = Argument(..., metavar="FOLDER", help="Where the trajectories lie."),
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
@@ -206,32 +197,28 @@ def import_(
 
     A folder that has grown can be imported again: what is there already is left out.
     """
-    from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.prefect_settings import names_a_server, set_quiet_defaults
     from trajmill.stages.importing.base import layout_spec
 
-    settings, spec = load_config(config), layout_spec(layout)
-    begin_or_ask(settings, new_run)
-    set_quiet_defaults()
+    spec = layout_spec(layout)
+    settings = begin(config, new_run)
     from trajmill.flows.importing.import_folder import import_folder
     from trajmill.flows.landed_event import announce_landed
+    from trajmill.flows.prefect_settings import names_a_server
 
     with progress_shown() as console:
         done = import_folder(settings, spec, folder)
-    for bad in done.bad[:_MOST_NAMED]:
-        console.print(f"left out  {bad.name}: {bad.reason}", soft_wrap=True, highlight=False, markup=False)
+    lines = [f"left out  {bad.name}: {bad.reason}" for bad in done.bad[:_MOST_NAMED]]
     if len(done.bad) > _MOST_NAMED:
-        console.print(f"left out  {len(done.bad) - _MOST_NAMED:,} more; table failures names all", highlight=False)
+        lines.append(f"left out  {len(done.bad) - _MOST_NAMED:,} more; table failures names all")
     unjudged = max(done.trajectories - done.judged, 0)
     not_judged = f"; {unjudged:,} could not be judged, table failures says why" if unjudged else ""
-    console.print(
+    print_lines(
+        console,
+        *lines,
         f"imported  {done.trajectories:,} trajectories, {done.steps:,} steps, into round {done.round}; "
         f"{done.known:,} were there already, {len(done.bad):,} left out",
         f"judged    {done.judged:,}, accepted {done.accepted:,}; "
         f"{done.accepted_since_training:,} accepted since the last training{not_judged}",
-        sep="\n",
-        highlight=False,
-        soft_wrap=True,
     )
     if names_a_server():
         announce_landed(settings)

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from trajmill.flows.cli.loop import ConfigFile
+from trajmill.flows.cli.options import ConfigFile, Root, warehouse_of
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
-if TYPE_CHECKING:
-    from trajmill.warehouse.layout import Warehouse
-
 app = typer.Typer()
-
-Root = Annotated[
-    str | None,
-    typer.Option(
-        "--root", metavar="PLACE", help="Folder or s3://, gs://, abfs:// URL of the warehouse, not the configured one."
-    ),
-]
 
 
 class RowFormat(StrEnum):
@@ -34,12 +24,10 @@ class RowFormat(StrEnum):
 
 @app.command(epilog='Example: trajmill sql "SELECT * FROM funnel WHERE round = 1" --format csv')
 def sql(
-    query: Annotated[
-        str | None, typer.Argument(help="One SELECT; SHOW TABLES lists tables and views. A prompt without one.")
-    ] = None,
-    form: Annotated[RowFormat, typer.Option("--format", "-f", help="How to print the rows.")] = RowFormat.TABLE,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Longest time of a query.")] = 600.0,
-    memory: Annotated[int, typer.Option(min=64, help="Most memory of a query, in MB.")] = 4096,
+    query: str | None = Argument(None, help="One SELECT; SHOW TABLES lists tables and views. A prompt without one."),
+    form: RowFormat = Option(RowFormat.TABLE, "--format", "-f", help="How to print the rows."),
+    seconds: float = Option(600.0, min=0.1, help="Longest time of a query."),
+    memory: int = Option(4096, min=64, help="Most memory of a query, in MB."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -58,10 +46,8 @@ def sql(
 def report(
     config: ConfigFile = None,
     root: Root = None,
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Run, if there are several.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="HTML file; in the warehouse by default.")
-    ] = None,
+    run: str | None = Option(None, "--run", metavar="RUN", help="Run, if there are several."),
+    out: Path | None = Option(None, "--out", metavar="FILE", help="HTML file; in the warehouse by default."),
 ) -> None:
     """Write the report of a run as one HTML file, and print its path; with --root, of each run of that warehouse."""
     from trajmill.flows.configuration.file import load_config
@@ -79,14 +65,11 @@ def report(
 
 @app.command(epilog="Example: trajmill show 3f2a9c --images pictures")
 def show(
-    trajectory: Annotated[str, typer.Argument(help="Id of a trajectory, or how it starts.")],
-    images: Annotated[
-        Path | None,
-        typer.Option("--images", metavar="FOLDER", help="Write each screen there, with the action drawn on it."),
-    ] = None,
-    roles: Annotated[
-        bool, typer.Option("--roles", help="Print what each role of the agent was asked and answered, too.")
-    ] = False,
+    trajectory: str = Argument(..., help="Id of a trajectory, or how it starts."),
+    images: Path | None = Option(
+        None, "--images", metavar="FOLDER", help="Write each screen there, with the action drawn on it."
+    ),
+    roles: bool = Option(False, "--roles", help="Print what each role of the agent was asked and answered, too."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -105,44 +88,28 @@ def show(
 
 @app.command(epilog="Example: trajmill view --root trajmill-data --port 8080")
 def view(
-    host: Annotated[
-        str,
-        typer.Option("--host", help="Address to listen on; readers elsewhere need the printed link with its token."),
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any that is free.")] = 8080,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="File with the token that readers must send."),
-    ] = None,
+    host: str = Option(
+        "127.0.0.1", "--host", help="Address to listen on; readers elsewhere need the printed link with its token."
+    ),
+    port: int = Option(8080, "--port", min=0, max=65535, help="0 for any that is free."),
+    token_file: Path | None = Option(
+        None, "--token-file", metavar="FILE", help="File with the token that readers must send."
+    ),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
     """Serve pages of runs, rounds and trajectories for a browser, until Ctrl-C."""
-    from trajmill.flows.viewer.app import ViewOptions, serve_viewer
+    from trajmill.flows.viewer.app import serve_viewer
 
-    options = ViewOptions(host, port, token_file)
-    serve_viewer(warehouse_of(config, root), options, lambda link: print(f"{link} (Ctrl-C ends it)", flush=True))
-
-
-def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:
-    """The warehouse at `root`, or the configured one."""
-    from trajmill.warehouse.layout import open_warehouse
-
-    if root is not None:
-        return open_warehouse(root)
-    # All specs take a quarter of a second to import.
-    from trajmill.flows.configuration.file import load_config
-
-    return open_warehouse(load_config(config_file).run.root)
+    warehouse = warehouse_of(config, root)
+    serve_viewer(warehouse, host, port, token_file, lambda link: print(f"{link} (Ctrl-C ends it)", flush=True))
 
 
 @app.command(epilog="Example: trajmill status --config trajmill.toml")
 def status(
     config: ConfigFile = None,
     root: Root = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Show what each rollout slot waits for, every second, until Ctrl-C.")
-    ] = False,
+    live: bool = Option(False, "--live", help="Show what each rollout slot waits for, every second, until Ctrl-C."),
 ) -> None:
     """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
     from trajmill.flows.new_run import runs_to_show

@@ -18,171 +18,132 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 class Missing(NamedTuple):
-    """A mistake that can be found only in the whole configuration."""
+    """A mistake that only the whole configuration shows."""
 
     keys: KeyPath
     message: str
 
 
-def missing_files(config: Config, folder: Path) -> list[Missing]:
-    """Missing files and folders that decide rows; paths are relative to the folder of the configuration file."""
-    return [
-        Missing((*keys, name), f"{'.'.join((*keys, name))}: there is no {path}")
-        for keys, spec in tables_in(config, only_decisive=True)
-        for name in decisive_fields(type(spec))
-        for path in _paths(getattr(spec, name))
-        if not (folder / path).exists()
-    ]
-
-
-def _paths(value: object) -> tuple[Path, ...]:
-    values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
-    return tuple(each for each in values if isinstance(each, Path))
-
-
-def missing_for_environment(config: Config) -> list[Missing]:
-    """Missing keys that the environment of the run needs."""
+def missing_in(config: Config, folder: Path) -> Iterator[Missing]:
+    """Find every missing file, endpoint and key; paths are relative to the folder of the configuration file."""
+    for keys, spec in tables_in(config, only_decisive=True):
+        for name in decisive_fields(type(spec)):
+            value = getattr(spec, name)
+            values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
+            for path in values:
+                if isinstance(path, Path) and not (folder / path).exists():
+                    yield _missing(*keys, name, message=f": there is no {path}")
     files = (config.pathways.file, config.graphs.files, config.explore.apps)
     other_queries = any((config.pathways.queries, config.pathways.written, config.causal.any_wanted, *files))
-    return [
-        Missing(("environment", each.key), f"environment.{each.key} {each.message}")
-        for each in config.environment.missing(other_queries)
-    ]
+    for key, message in config.environment.missing(other_queries):
+        yield _missing("environment", key, message=f" {message}")
+    yield from _endpoints(config)
+    yield from _queries(config)
+    yield from _training(config)
+    yield from _runner(config)
 
 
-def missing_endpoints(config: Config) -> list[Missing]:
+def _missing(*keys: str, message: str) -> Missing:
+    return Missing(keys, f"{'.'.join(keys)}{message}")
+
+
+def _endpoints(config: Config) -> Iterator[Missing]:
     """Roles and judges whose endpoint is not defined, endpoints without an address, and names that are taken."""
+    named = list(config.asked_endpoints())
+    for name, judge in config.judges.items():
+        by_key = {"step": (judge.step or EMBEDDED,), "text": judge.text, "multimodal": judge.multimodal}
+        named += [(("judges", name, key), endpoint) for key, endpoints in by_key.items() for endpoint in endpoints]
     known = [EMBEDDED, *config.endpoints]
-    found = [
-        Missing(keys, f"{'.'.join(keys)}: there is no [endpoints.{name}]; {instead_of(name, known)}")
-        for keys, name in (*config.asked_endpoints(), *_named_by_judges(config))
-        if name != EMBEDDED and name not in config.endpoints
-    ]
-    for name, endpoint in config.endpoints.items():
-        keys = ("endpoints", name)
+    for keys, name in named:
+        if name not in known:
+            yield _missing(*keys, message=f": there is no [endpoints.{name}]; {instead_of(name, known)}")
+    for name, spec in config.endpoints.items():
         if name == EMBEDDED:
-            found.append(Missing(keys, f'endpoints.{name}: "{EMBEDDED}" is the name of what comes with trajmill'))
-        elif isinstance(endpoint, OpenAiSpec) and not endpoint.addresses:
-            found.append(Missing(keys, f"endpoints.{name}.urls is missing: the base address of its server"))
+            yield _missing("endpoints", name, message=f': "{EMBEDDED}" is the name of what comes with trajmill')
+        elif isinstance(spec, OpenAiSpec) and not spec.addresses:
+            yield Missing(("endpoints", name), f"endpoints.{name}.urls is missing: the base address of its server")
     if OWN_JUDGE in config.judges:
-        message = f'judges.{OWN_JUDGE}: "{OWN_JUDGE}" is taken by the judge of the run; choose another name'
-        found.append(Missing(("judges", OWN_JUDGE), message))
-    return found
+        taken = f': "{OWN_JUDGE}" is taken by the judge of the run; choose another name'
+        yield _missing("judges", OWN_JUDGE, message=taken)
 
 
-def missing_for_proposals(config: Config) -> list[Missing]:
-    """Missing keys that are needed to propose tasks and to judge the attempts at them."""
-    found = []
-    for key in (name for name in ("curriculum", "screenshot") if getattr(config.queries, name)):
-        reasons = []
-        if config.queries.example_tasks is None:
-            reasons.append("it needs queries.example_tasks, a file of tasks that people wrote")
-        if config.models.writer == EMBEDDED:
-            reasons.append("tasks are proposed by a model; map models.writer to an [endpoints.NAME]")
-        if isinstance(config.environment, FixedTasksSpec):
-            reasons.append(f"{config.environment.kind} has no start states for other tasks than its own; set it to 0")
-        for channel in config.judge.channels:
-            if channel == "programmatic":
-                reasons.append("no check knows a proposed task; leave programmatic out of judge.channels")
-            elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
-                reasons.append(f"only a model can judge a proposed task; map models.critic.{channel} to one")
-        found += [Missing(("queries", key), f"queries.{key}: {reason}") for reason in reasons]
+def _queries(config: Config) -> Iterator[Missing]:
+    """Keys that proposed, new, atomic, graph and written queries need."""
+    for key in ("curriculum", "screenshot"):
+        if getattr(config.queries, key):
+            for reason in _against_proposals(config):
+                yield _missing("queries", key, message=f": {reason}")
     if config.queries.try_proposals and not config.queries.curriculum + config.queries.screenshot:
-        message = "queries.try_proposals: nothing is proposed; set queries.curriculum or queries.screenshot"
-        found.append(Missing(("queries", "try_proposals"), message))
-    return found
+        nothing = ": nothing is proposed; set queries.curriculum or queries.screenshot"
+        yield _missing("queries", "try_proposals", message=nothing)
+    kind, has_graphs = config.environment.kind, config.graphs.any_wanted or config.causal.any_wanted
+    if config.queries.fresh and not isinstance(config.environment, AppFilesSpec) and not has_graphs:
+        yield _missing("queries", "fresh", message=f": environment.kind = {kind!r} has no navigation graphs")
+    if config.atomic.wanted and not isinstance(config.environment, DesktopSpec):
+        yield _missing("atomic", message=f': its programs are those of environment.kind = "desktop", not {kind}')
+    if config.graphs.any_wanted and not config.graphs.files:
+        yield _missing("graphs", "files", message=" is missing: the files of the apps' graphs (see graphs.md)")
+    for section, count in (("atomic", config.atomic.written), ("pathways", config.pathways.written)):
+        if count and config.models.writer == EMBEDDED:
+            advice = ": a model writes them; map models.writer to an [endpoints.NAME]"
+            yield _missing(section, "written", message=advice)
 
 
-def missing_for_fresh(config: Config) -> list[Missing]:
-    """An environment without the navigation graphs that new queries are made from."""
-    others = config.graphs.any_wanted or config.causal.any_wanted
-    if not config.queries.fresh or isinstance(config.environment, AppFilesSpec) or others:
-        return []
-    kind = config.environment.kind
-    return [Missing(("queries", "fresh"), f"queries.fresh: environment.kind = {kind!r} has no navigation graphs")]
+def _against_proposals(config: Config) -> Iterator[str]:
+    """Reasons why tasks cannot be proposed, or the attempts at them not judged."""
+    if config.queries.example_tasks is None:
+        yield "it needs queries.example_tasks, a file of tasks that people wrote"
+    if config.models.writer == EMBEDDED:
+        yield "tasks are proposed by a model; map models.writer to an [endpoints.NAME]"
+    if isinstance(config.environment, FixedTasksSpec):
+        yield f"{config.environment.kind} has no start states for other tasks than its own; set it to 0"
+    for channel in config.judge.channels:
+        if channel == "programmatic":
+            yield "no check knows a proposed task; leave programmatic out of judge.channels"
+        elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
+            yield f"only a model can judge a proposed task; map models.critic.{channel} to one"
 
 
-def missing_for_operations(config: Config) -> list[Missing]:
-    """Missing keys that atomic operations need."""
-    if not config.atomic.wanted or isinstance(config.environment, DesktopSpec):
-        return []
-    kind = config.environment.kind
-    return [Missing(("atomic",), f'atomic: its programs are those of environment.kind = "desktop", not {kind}')]
-
-
-def missing_for_written(config: Config) -> list[Missing]:
-    """The model that writes queries from screenshots."""
-    wanted = {"atomic": config.atomic.written, "pathways": config.pathways.written}
-    if config.models.writer != EMBEDDED:
-        return []
-    advice = "a model writes them; map models.writer to an [endpoints.NAME]"
-    return [Missing((section, "written"), f"{section}.written: {advice}") for section, count in wanted.items() if count]
-
-
-def missing_for_graphs(config: Config) -> list[Missing]:
-    """Missing files of the graphs that queries are wanted from."""
-    if not config.graphs.any_wanted or config.graphs.files:
-        return []
-    return [Missing(("graphs", "files"), "graphs.files is missing: the files of the apps' graphs (see graphs.md)")]
-
-
-def missing_for_groups(config: Config) -> list[Missing]:
-    """Wrong values of keys that decide the groups of attempts."""
-    size, unguided, found = config.rollout.group_size, config.unguided_episodes, []
+def _training(config: Config) -> Iterator[Missing]:
+    """Wrong sizes of groups, roles without a model of weights, and models that the trained kind needs."""
+    size, unguided = config.rollout.group_size, config.unguided_episodes
     if size > max(1, unguided):
-        message = f"rollout.group_size: a round makes {unguided} attempts without hints, fewer than a group of {size}"
-        found.append(Missing(("rollout", "group_size"), message))
+        message = f": a round makes {unguided} attempts without hints, fewer than a group of {size}"
+        yield _missing("rollout", "group_size", message=message)
     if size == 1 and config.train.learns_from == "rl_steps":
-        message = "rollout.group_size: the recipe of [train] compares attempts at one query; set 2 or more"
-        found.append(Missing(("rollout", "group_size"), message))
-    return found
-
-
-def missing_for_training(config: Config) -> list[Missing]:
-    """Roles of the recipe that name no model with weights, and models that its derived kind cannot do without."""
+        message = ": the recipe of [train] compares attempts at one query; set 2 or more"
+        yield _missing("rollout", "group_size", message=message)
     kind = config.train.learns_kind
-    needed = config.derive.kind(kind).needs if kind else ()
-    found = [
-        Missing(
-            ("train",),
-            f"train.kind {config.train.kind!r} derives {kind}, which asks a model: set derive.{role} to the NAME of an "
-            "[endpoints.NAME]",
-        )
-        for role in needed
-        if (getattr(config.derive, role) or getattr(config.models, role)) == EMBEDDED
-    ]
-    return found + [
-        Missing(("train", role), f"train.{role}: the frozen {role} must read images; name an [endpoints.NAME]")
-        for role, name in config.train.roles().items()
-        if name == EMBEDDED or getattr(config.endpoints.get(name), "kind", "") == EMBEDDED
-    ]
+    for role in config.derive.kind(kind).needs if kind else ():
+        if (getattr(config.derive, role) or getattr(config.models, role)) == EMBEDDED:
+            yield Missing(
+                ("train",),
+                f"train.kind {config.train.kind!r} derives {kind}, which asks a model: set derive.{role} to the NAME "
+                "of an [endpoints.NAME]",
+            )
+    for role, name in config.train.roles().items():
+        if name == EMBEDDED or getattr(config.endpoints.get(name), "kind", "") == EMBEDDED:
+            message = f": the frozen {role} must read images; name an [endpoints.NAME]"
+            yield _missing("train", role, message=message)
 
 
-def missing_runner(config: Config) -> list[Missing]:
+def _runner(config: Config) -> Iterator[Missing]:
     """A Beam runner that does not exist, whose packages are not installed, or whose options are wrong."""
     beam, usual = config.beam, BeamSection()
     if (beam.runner, beam.options) == (usual.runner, usual.options):
-        return []
+        return
     from trajmill.pipelines.executors.beam import BeamSettings, options_mistake, runner_mistake
 
     if mistake := runner_mistake(beam.runner):
-        return [Missing(("beam", "runner"), f"beam.runner: {mistake}")]
-    mistake = options_mistake(BeamSettings(beam.runner, beam.options))
-    return [] if mistake is None else [Missing(("beam", "options"), f"beam.options: {mistake}")]
-
-
-def _named_by_judges(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    for name, judge in config.judges.items():
-        yield ("judges", name, "step"), judge.step or EMBEDDED
-        for channel in ("text", "multimodal"):
-            for endpoint in getattr(judge, channel):
-                yield ("judges", name, channel), endpoint
+        yield _missing("beam", "runner", message=f": {mistake}")
+    elif mistake := options_mistake(BeamSettings(beam.runner, beam.options)):
+        yield _missing("beam", "options", message=f": {mistake}")
 
 
 def tasks_unknown_to_judge(config: Config) -> str | None:
-    """A one-line warning if the embedded critics cannot judge the tasks of the environment, else None.
+    """Return a one-line warning if the embedded critics cannot judge the tasks of the environment.
 
-    They know only the annotations of simulated apps. In other environments they judge nothing, so nothing is learned.
+    Their annotations are those of simulated apps. In other environments they judge nothing, so nothing is learned.
     """
     if isinstance(config.environment, AppFilesSpec):
         return None

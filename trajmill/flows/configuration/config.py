@@ -1,7 +1,4 @@
-"""The configuration of a run, as one TOML file gives it; all keys have defaults, which make up the default job.
-
-`flows/configuration/file.py` reads the file, `docs/configuration.md` lists the keys.
-"""
+"""The configuration of a run, as one TOML file gives it; the defaults are the default job."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from trajmill.flows.configuration.sections import (
     PromptsSection,
     ServeSection,
 )
-from trajmill.flows.configuration.tables import KeyPath, by_kind
+from trajmill.flows.configuration.tables import ByKind, KeyPath
 from trajmill.schemas.names import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.secrets import Secrets
@@ -51,8 +48,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
 """Name of the judge of the run itself, beside those of `[judges.NAME]`."""
 
-MOST_ROUNDS = 9999
-"""Most rounds of a run; the names of their files have four digits."""
+_MOST_ROUNDS = 9999
+"""The names of a round's files have four digits."""
 
 
 class RunSection(Spec):
@@ -62,7 +59,7 @@ class RunSection(Spec):
     """Name of the run: lower-case letters, digits, `-` and `_`."""
     seed: NonNegativeInt = 0
     """Seed of everything random; equal seeds give equal runs."""
-    rounds: Annotated[int, Field(gt=0, le=MOST_ROUNDS), OPERATIONAL] = 8
+    rounds: Annotated[int, Field(gt=0, le=_MOST_ROUNDS), OPERATIONAL] = 8
     """Rounds after which `evolve` is done."""
     root: Annotated[Root, OPERATIONAL] = Path("trajmill-data")
     """Folder of the warehouse, or the URL of a folder in a bucket, e.g. `s3://bucket/nightly` (also `gs://` and
@@ -98,7 +95,7 @@ class QueriesSection(GraphQueriesSpec):
     the tasks whose attempt the run's judge finds correct."""
 
     def identity(self) -> dict[str, Any]:
-        """All keys that decide rows; those of new queries only where they are asked for."""
+        """Return all keys that decide rows; those of new queries only if there are any."""
         decisive = super().identity()
         unused = [*(() if self.fresh else ("fresh", "harder_above")), *(() if self.retire_after else ("retire_after",))]
         unused += [] if self.try_proposals else ["try_proposals"]
@@ -222,20 +219,20 @@ class Config(Spec):
     """A whole configuration."""
 
     run: RunSection = RunSection()
-    environment: Annotated[EnvironmentSpec, by_kind(ENVIRONMENTS, "simulated")] = SimulatedSpec()
+    environment: Annotated[EnvironmentSpec, ByKind(ENVIRONMENTS, "simulated")] = SimulatedSpec()
     queries: QueriesSection = QueriesSection()
     rollout: RolloutSection = RolloutSection()
     judge: JudgeSection = JudgeSection()
     rl: RLSpec = RLSpec()
     guidance: GuidanceSection = GuidanceSection()
-    agent: Annotated[AgentSpec, by_kind(AGENTS, "end_to_end")] = EndToEndSpec()
+    agent: Annotated[AgentSpec, ByKind(AGENTS, "end_to_end")] = EndToEndSpec()
     curate: CurateSpec = CurateSpec()
-    train: Annotated[RecipeSpec, by_kind(RECIPES, "embedded-sft")] = EmbeddedSftSpec()
+    train: Annotated[RecipeSpec, ByKind(RECIPES, "embedded-sft")] = EmbeddedSftSpec()
     release: ReleaseSection = ReleaseSection()
     evaluate: EvaluateSection = EvaluateSection()
     models: ModelsSection = ModelsSection()
     prompts: PromptsSection = PromptsSection()
-    endpoints: Annotated[dict[Name, Annotated[ModelSpec, by_kind(MODELS, "openai_api")]], OPERATIONAL] = {}
+    endpoints: Annotated[dict[Name, Annotated[ModelSpec, ByKind(MODELS, "openai_api")]], OPERATIONAL] = {}
     """The models that roles can be mapped to, by name."""
     judges: Annotated[dict[Name, NamedJudgeSection], OPERATIONAL] = {}
     """Judges beside the one that decides, by name."""
@@ -243,7 +240,7 @@ class Config(Spec):
     atomic: AtomicSection = AtomicSection()
     graphs: GraphSourceSpec = GraphSourceSpec()
     causal: CausalSpec = CausalSpec()
-    sources: dict[Name, Annotated[QuerySourceSpec, by_kind(QUERY_SOURCES, "")]] = {}
+    sources: dict[Name, Annotated[QuerySourceSpec, ByKind(QUERY_SOURCES, "")]] = {}
     """Sources of queries from other packages, by name."""
     derive: Annotated[DeriveSpec, OPERATIONAL] = DeriveSpec()
     explore: Annotated[ExploreSpec, OPERATIONAL] = ExploreSpec()
@@ -253,16 +250,16 @@ class Config(Spec):
     notify: Annotated[NotifySection, OPERATIONAL] = NotifySection()
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides rows; files count by their contents, roles by their models.
+        """Return everything that decides rows; files count by their contents, roles by their models.
 
-        These decide no rows: the number of rounds, folders, the schedule, retention, the runner, workers, addresses of
-        models, names of endpoints, endpoints without a role, other judges, and operations without queries. So a run can
-        be prolonged, moved, sped up and judged again. The policy is left out too: it changes within a run.
+        The number of rounds, folders, schedules, runners, addresses and names of endpoints, other judges and operations
+        without queries do not count, so a run can be prolonged, moved, sped up and judged again. Nor does the policy,
+        which changes within a run.
         """
         models: dict[str, list[object]] = {}
         for keys, name in self.asked_endpoints():
             if keys != POLICY_ROLE:
-                models.setdefault(".".join(keys), []).append(self._identity_behind(name))
+                models.setdefault(".".join(keys), []).append(self.identity_behind(name))
         decisive = super().identity() | {"models": models}
         other_queries = {
             "pathways": self.pathways.queries or self.pathways.written,
@@ -283,39 +280,32 @@ class Config(Spec):
         addresses = [url for spec in served for url in spec.addresses]
         return Secrets.of(variables, *keys, self.notify.webhook, self.notify.heartbeat, urls=addresses)
 
+    def identity_behind(self, endpoint: str) -> object:
+        """Return what decides the replies of an endpoint; the name itself if it is not in `[endpoints]`."""
+        return self.endpoints[endpoint].identity() if endpoint in self.endpoints else endpoint
+
     @property
     def unguided_episodes(self) -> int:
-        """Episodes of a round that get no guidance."""
+        """Episodes of a round without guidance."""
         episodes = self.rollout.episodes_per_round
         return episodes - int(episodes * (self.guidance.share if self.guidance.enabled else 0.0))
 
     @property
     def run_id(self) -> str:
-        """Id of the run: its name and a hash of its identity; reads the user's files."""
+        """Name of the run and a hash of its identity; reads the user's files."""
         return f"{self.run.name}-{content_id(self.identity())[:8]}"
 
     def asked_endpoints(self) -> Iterator[tuple[KeyPath, str]]:
-        """Each key that names an endpoint that a run asks, with the name of the endpoint."""
+        """Yield each key that names an endpoint of the run, with the name."""
         yield from self.models.roles()
         for role, name in self.agent.roles().items():
             if name not in (OFF_ROLE, POLICY_MODEL):
                 yield ("agent", role), name
         for role, name in self.train.roles().items():
             yield ("train", role), name
-        for role in self.roles_of_trained_kind():
+        kind = self.train.learns_kind
+        for role in self.derive.kind(kind).roles if kind else ():
             if getattr(self.derive, role):
                 yield ("derive", role), getattr(self.derive, role)
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
-
-    def roles_of_trained_kind(self) -> tuple[str, ...]:
-        """The models that each round asks for the derived kind that the recipe trains on."""
-        kind = self.train.learns_kind
-        return self.derive.kind(kind).roles if kind else ()
-
-    def _identity_behind(self, name: str) -> object:
-        return self.endpoints[name].identity() if name in self.endpoints else name
-
-    def with_rounds(self, rounds: int) -> Config:
-        """The same run with another number of rounds."""
-        return self.model_copy(update={"run": self.run.model_copy(update={"rounds": rounds})})

@@ -11,6 +11,7 @@ from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.model_specs import models_of
 from trajmill.flows.configuration.sections import CriticRoles
 from trajmill.pipelines.judge import RejudgeIdentity
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
@@ -28,8 +29,6 @@ from trajmill.stages.queries.proposals.propose import ProposalPrompts, proposal_
 
 
 class RolePrompts(NamedTuple):
-    """The prompts by role."""
-
     critics: CriticPrompts
     guide: GuidePrompts
     writer: WriterPrompts
@@ -41,7 +40,7 @@ class RolePrompts(NamedTuple):
 
 
 def prompts_of(config: Config) -> RolePrompts:
-    """Read all prompts; workers get their texts, so they do not need the files.
+    """Read all prompts; workers get their texts, not the files.
 
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.
@@ -61,38 +60,37 @@ def prompts_of(config: Config) -> RolePrompts:
 
 @dataclass(frozen=True)
 class NamedJudge:
-    """A judge with the models that it asks, ready to be opened."""
+    """A judge with its models, ready to be opened."""
 
     name: str
     spec: JudgeSpec
     critics: CriticModels
     endpoints: tuple[str, ...]
-    """Names of the endpoints that it asks, embedded ones included."""
+    """Names of its endpoints, embedded ones included."""
     settings: str
     """JSON of everything that decides its verdicts."""
 
     @property
     def rule(self) -> Rule:
-        """How its votes are combined."""
         return self.spec.rule(self.critics)
 
     @property
     def identity(self) -> RejudgeIdentity:
-        """The name and id on its verdicts when it judges stored trajectories; the id changes with `ask`, too."""
+        """Name and id on its verdicts of stored trajectories; `ask` is part of the id."""
         return RejudgeIdentity(self.name, content_id("judge", self.name, self.spec.ask, json.loads(self.settings)))
 
     def asking_for_all(self) -> NamedJudge:
-        """The same judge, but it asks for every vote of every pass, so that each ingredient can be calibrated."""
+        """Return the same judge, but requesting every vote of every pass, as calibration needs them."""
         return replace(self, spec=self.spec.model_copy(update={"ask": Ask.ALL}))
 
 
 def own_judge(config: Config) -> NamedJudge:
-    """The judge of the run itself: `[judge]` with the models of `[models.critic]`."""
+    """Return the judge of the run itself: `[judge]` with the models of `[models.critic]`."""
     return _judge(config, OWN_JUDGE, config.judge, config.models.critic)
 
 
 def judge_named(config: Config, name: str) -> NamedJudge:
-    """The judge of `[judges.NAME]`, or the run's own judge if `name` is `judge`.
+    """Return the judge of `[judges.NAME]`, or the run's own if `name` is `judge`.
 
     Raises:
         BadInputError: there is none of that name.
@@ -113,38 +111,29 @@ def judge_named(config: Config, name: str) -> NamedJudge:
 
 def _judge(config: Config, name: str, section: JudgeSpec, roles: CriticRoles) -> NamedJudge:
     spec = section.model_copy(update={"graphs": section.graphs or config.graphs.files})
+    describer, prompts = config.models.describer, prompts_of(config).critics
+
+    def one(endpoint: str) -> Endpoint | None:
+        return next(iter(models_of(config, [endpoint])), None)
+
     critics = CriticModels(
-        step=next(iter(models_of(config, [roles.step])), None),
+        step=one(roles.step),
         text=models_of(config, roles.text),
         multimodal=models_of(config, roles.multimodal),
-        describer=next(iter(models_of(config, [config.models.describer])), None),
-        prompts=prompts_of(config).critics,
+        describer=one(describer),
+        prompts=prompts,
         seed=config.run.seed,
     )
-    return NamedJudge(name, spec, critics, _endpoint_names(config, roles), _settings(config, spec, roles))
-
-
-def _settings(config: Config, spec: JudgeSpec, roles: CriticRoles) -> str:
-    """JSON of the contents that decide the verdicts: models by what they are, prompts by their texts.
-
-    Left out is what decides no verdict: names of endpoints and files, addresses, and what the votes are used for.
-    """
+    # Models count by what they are, prompts by their texts; names, addresses and the use of the votes do not count.
     voting = spec.identity()
     decisive = {
         "voting": {name: voting[name] for name in set(JudgeSpec.model_fields) & set(voting) - {"ask"}},
-        "step": _model_identity(config, roles.step),
-        "text": [_model_identity(config, name) for name in roles.text],
-        "multimodal": [_model_identity(config, name) for name in roles.multimodal],
-        "describer": _model_identity(config, config.models.describer),
-        "prompts": [content_id(prompt.system, prompt.user) for prompt in prompts_of(config).critics],
+        "step": config.identity_behind(roles.step),
+        "text": [config.identity_behind(name) for name in roles.text],
+        "multimodal": [config.identity_behind(name) for name in roles.multimodal],
+        "describer": config.identity_behind(describer),
+        "prompts": [content_id(prompt.system, prompt.user) for prompt in prompts],
         "seed": config.run.seed,
     }
-    return json.dumps(decisive, sort_keys=True)
-
-
-def _model_identity(config: Config, endpoint: str) -> object:
-    return config.endpoints[endpoint].identity() if endpoint in config.endpoints else endpoint
-
-
-def _endpoint_names(config: Config, roles: CriticRoles) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((roles.step, *roles.text, *roles.multimodal, config.models.describer)))
+    endpoints = tuple(dict.fromkeys((roles.step, *roles.text, *roles.multimodal, describer)))
+    return NamedJudge(name, spec, critics, endpoints, json.dumps(decisive, sort_keys=True))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -28,20 +28,20 @@ _PLAIN_NAMES = {
 
 
 def config_as_toml(config: Config) -> str:
-    """The effective configuration with a comment for each key; reading it gives the same configuration again."""
+    """Write the effective configuration with a comment for each key; it reads back the same."""
     lines: list[str] = []
     for keys, spec in tables_in(config):
         fields = Table(keys, type(spec), None).fields()
         given = {name: value for name in fields if (value := getattr(spec, name)) is not None}
         if given:
-            lines += ["", f"# {_meaning(spec)}", f"[{'.'.join(keys)}]"]
+            lines += ["", f"# {_one_line(spec.__doc__)}", f"[{'.'.join(keys)}]"]
         for name, value in given.items():
-            lines += [f"# {_description(fields[name])}", f"{name} = {_toml(value)}"]
+            lines += [f"# {_one_line(fields[name].description)}", f"{name} = {_toml(value)}"]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
 def configuration_tables() -> str:
-    """Markdown tables of every key, its type, default and meaning: the body of `docs/configuration.md`.
+    """Write Markdown tables of every key, its type, default and meaning: the body of `docs/configuration.md`.
 
     Each table of the file has one section. Kinds share the rows of the keys that they share, and a table whose keys
     stand in an earlier section refers to it.
@@ -59,67 +59,38 @@ def configuration_tables() -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-class _Key(NamedTuple):
-    """A key of one or several kinds."""
-
-    name: str
-    type: str
-    meaning: str
-
-
 def _section(tables: Sequence[Table], shown: Mapping[type[Spec], str]) -> Iterator[str]:
-    first = tables[0]
-    if len(tables) == 1:
+    first, several = tables[0], len(tables) > 1
+    if several:
+        yield from ("| kind | meaning |", "|---|---|")
+        yield from (f"| `{table.kind}` | {_one_line(table.spec.__doc__)} |" for table in tables)
+        yield from ("", "| key | kinds | type | default | meaning |", "|---|---|---|---|---|")
+    else:
         only = "" if first.kind is None else f' Only with `kind = "{first.kind}"`.'
-        yield f"{_meaning(first.spec)}{only}"
-        yield ""
+        yield from (f"{_one_line(first.spec.__doc__)}{only}", "")
         if first.spec in shown:
             yield f"Its keys are those of {shown[first.spec]}."
             return
-    else:
-        yield from ("| kind | meaning |", "|---|---|")
-        yield from (f"| `{table.kind}` | {_meaning(table.spec)} |" for table in tables)
-        yield ""
-    several = len(tables) > 1
-    yield "| key | kinds | type | default | meaning |" if several else "| key | type | default | meaning |"
-    yield "|---|---|---|---|---|" if several else "|---|---|---|---|"
-    for key, defaults in _keys(tables).items():
-        kinds = [_kinds([table.kind or "" for table in tables], defaults)] if several else []
-        yield f"| {' | '.join([f'`{key.name}`', *kinds, key.type, _defaults(defaults), key.meaning])} |"
-
-
-def _kinds(every: Sequence[str], having: Collection[str]) -> str:
-    lacking = [kind for kind in every if kind not in having]
-    if not lacking:
-        return "all"
-    return f"all but {', '.join(lacking)}" if len(lacking) < len(having) else ", ".join(having)
-
-
-def _keys(tables: Sequence[Table]) -> dict[_Key, dict[str, str]]:
-    """The keys of the kinds of a table; by kind, the default of each."""
-    found: dict[_Key, dict[str, str]] = {}
+        yield from ("| key | type | default | meaning |", "|---|---|---|---|")
+    # By name, type and meaning of a key: its default in each kind that has it.
+    keys: dict[tuple[str, str, str], dict[str, str]] = {}
     for table in tables:
         for name, info in table.fields().items():
-            if name != "kind" or len(tables) == 1:
-                key = _Key(name, _type_name(info.annotation), _description(info))
-                found.setdefault(key, {})[table.kind or ""] = _default(info).replace("|", "\\|")
-    return found
+            if name != "kind" or not several:
+                key = (f"`{name}`", _type_name(info.annotation), _one_line(info.description))
+                keys.setdefault(key, {})[table.kind or ""] = _default(info).replace("|", "\\|")
+    for (name, type_name, meaning), by_kind in keys.items():
+        usual, *others = (default for default, _ in Counter(by_kind.values()).most_common())
+        named = ((each, ", ".join(kind for kind, its in by_kind.items() if its == each)) for each in others)
+        default = "; ".join([usual or ("none" if others else ""), *(f"{each or 'none'} ({of})" for each, of in named)])
+        lacking = [table.kind or "" for table in tables if (table.kind or "") not in by_kind]
+        kinds = f"all but {', '.join(lacking)}" if len(lacking) < len(by_kind) else ", ".join(by_kind)
+        cells = [name, *([kinds if lacking else "all"] if several else []), type_name, default, meaning]
+        yield f"| {' | '.join(cells)} |"
 
 
-def _defaults(by_kind: Mapping[str, str]) -> str:
-    """The default of most kinds, then the others with their kinds."""
-    counted = Counter(by_kind.values()).most_common()
-    usual, *others = (default for default, _ in counted)
-    named = ((default, ", ".join(kind for kind, its in by_kind.items() if its == default)) for default in others)
-    return "; ".join([usual or ("none" if others else ""), *(f"{each or 'none'} ({kinds})" for each, kinds in named)])
-
-
-def _meaning(spec: Spec | type[Spec]) -> str:
-    return " ".join((spec.__doc__ or "").split())
-
-
-def _description(info: FieldInfo) -> str:
-    return " ".join((info.description or "").split())
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
 
 
 def _default(info: FieldInfo) -> str:
@@ -149,9 +120,9 @@ def _type_name(annotation: Any) -> str:
 def _toml(value: object) -> str:
     match value:
         case tuple() | list():
-            return f"[{', '.join(_toml(item) for item in value)}]"
+            return f"[{', '.join(map(_toml, value))}]"
         case frozenset() | set():
-            return f"[{', '.join(sorted(_toml(item) for item in value))}]"
+            return f"[{', '.join(sorted(map(_toml, value)))}]"
         case dict():
             return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
         case Path():

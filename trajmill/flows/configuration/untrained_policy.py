@@ -12,9 +12,6 @@ from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.spec import AppFilesSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.spec import ModelSpec
-
-_FAMILY = "read-aloud"
 
 
 class UntrainedPolicy(NamedTuple):
@@ -36,12 +33,15 @@ def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolic
         BadInputError: the policy is not a model of the family `read-aloud` whose folder is named, or its environment
             has no app files.
     """
-    spec = config.endpoints.get(config.models.policy)
-    folder = None if spec is None or spec.family != _FAMILY else _folder_of(spec)
+    match config.endpoints.get(config.models.policy):
+        case TransformersSpec(family="read-aloud", model=folder) | OpenAiSpec(family="read-aloud", weights=folder):
+            pass
+        case _:
+            folder = None
     if folder is None:
-        named = "is embedded" if config.models.policy == EMBEDDED else f"is {config.models.policy!r}"
+        policy = "is embedded" if config.models.policy == EMBEDDED else f"is {config.models.policy!r}"
         raise BadInputError(
-            f"models.policy {named}; name an endpoint with family = '{_FAMILY}' and a folder of weights"
+            f"models.policy {policy}; name an endpoint with family = 'read-aloud' and a folder of weights"
         )
     if not isinstance(config.environment, AppFilesSpec):
         raise BadInputError("the words of an untrained model come from app files; use environment.kind = 'simulated'")
@@ -53,10 +53,3 @@ def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolic
         texts = texts_of(world.apps.values(), [task.spec for task in world.tasks()])
         make_untrained(folder, texts, config.run.seed, blind)
     return UntrainedPolicy(folder, folder_version(folder), is_new)
-
-
-def _folder_of(spec: ModelSpec) -> Path | None:
-    """The folder that the endpoint names for the weights, whether or not there is a model in it yet."""
-    if isinstance(spec, TransformersSpec):
-        return spec.model
-    return spec.weights if isinstance(spec, OpenAiSpec) else None

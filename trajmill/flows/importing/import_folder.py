@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection
 from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.progress import Advance, progress
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageOutcome, StageReport, has_begun, report_of, run_once
+from trajmill.flows.stage import StageOutcome, has_begun, report_of, run_once
 from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.judge import judge_all
@@ -26,7 +25,7 @@ from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
-from trajmill.stages.importing.base import BadRecording, LayoutSpec, ReadRecording
+from trajmill.stages.importing.base import BadRecording, LayoutSpec
 from trajmill.stages.importing.rows import HeldOut
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, create_warehouse
@@ -41,7 +40,7 @@ _KB = 1024
 
 
 class ImportReport(NamedTuple):
-    """What an import has brought."""
+    """The result of an import."""
 
     round: int
     """The round that its rows belong to."""
@@ -57,11 +56,6 @@ class ImportReport(NamedTuple):
     """With all others since the last training."""
 
 
-class _Judged(NamedTuple):
-    judged: int
-    accepted: int
-
-
 def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportReport:
     """Import a folder; what was imported before is left out, and an import that was stopped is ended first.
 
@@ -71,63 +65,64 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
     """
     files = layout.checked_lists(folder)
     warehouse = create_warehouse(config.run.root)
-    logs = warehouse.run(config.run_id)
-    with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root), ExitStack() as stack:
+    bad: list[BadRecording] = []
+    with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
         context = _landing_round(config)
-        stack.enter_context(models_ready(config, logs))
-        number = _finish_stopped(context)
-        total = sum(file.stat().st_size for file in files) // _KB
-        with _watched_import(context, number, total) as advance:
-            found = (each for file in files for each in layout.read(file, folder))
-            bad: list[BadRecording] = []
-            landed = _land(context, number, layout, found, bad, _in_kilobytes(advance))
-        judged = _judge(context, number)
-        refresh_views(warehouse)
-    result = landed.result
+        with models_ready(config, warehouse.run(config.run_id)):
+            number = _finish_stopped(context)
+            kilobytes = sum(file.stat().st_size for file in files) // _KB
+            staged = context.at(_name(IMPORT, number)).staging(warehouse)
+            plan_items(staged, kilobytes)
+            with progress().stage(context.round, IMPORT, kilobytes, "KB") as advance:
+                counter = _in_kilobytes(ShardProgress(staged, ONLY_SHARD), advance)
+
+                def work(at: StageRun) -> StageOutcome:
+                    found = (each for file in files for each in layout.read(file, folder))
+                    held_out = HeldOut.of(context.all_queries.values(), config.queries.unseen_app_names)
+                    kind = str(layout.model_dump()["kind"])
+                    known = {*context.all_queries, *_imported(context, None)}
+                    written, counts = write_recordings(
+                        warehouse, at, context.origin, kind, found, held_out, known, counter
+                    )
+                    bad.extend(counts.bad)
+                    result = {"trajectories": counts.trajectories, "steps": counts.steps, "known": counts.known}
+                    rows_in = counts.trajectories + counts.known + len(counts.bad)
+                    return StageOutcome(rows_in, counts.trajectories, written.files, result)
+
+                landed = run_once(context, _name(IMPORT, number), work)
+            verdicts = _judge(context, number)
+            refresh_views(warehouse)
     return ImportReport(
         context.round,
-        result["trajectories"],
-        result["steps"],
-        result["known"],
+        landed.result["trajectories"],
+        landed.result["steps"],
+        landed.result["known"],
         tuple(bad),
-        judged.judged,
-        judged.accepted,
+        len(verdicts),
+        sum(verdicts),
         accepted_since_training(config),
     )
 
 
-@contextmanager
-def _watched_import(context: RoundContext, number: int, kilobytes: int) -> Iterator[Advance]:
-    """Show how much is read, here and to `trajmill status`."""
-    folder = context.at(_name(IMPORT, number)).staging(context.warehouse)
-    plan_items(folder, kilobytes)
-    counted = ShardProgress(folder, ONLY_SHARD)
-    with progress().stage(context.round, IMPORT, kilobytes, "KB") as advance_bar:
+def _in_kilobytes(counted: ShardProgress, advance_bar: Advance) -> Advance:
+    """Count bytes as whole kilobytes, in the bar and for `trajmill status`."""
+    done = 0
 
-        def advance(more: int, *, total: int | None = None) -> None:
-            counted.add(more)
-            advance_bar(more, total=total)
+    def advance(more: int, *, total: int | None = None) -> None:
+        nonlocal done
+        before, done = done, done + more
+        kilobytes = done // _KB - before // _KB
+        counted.add(kilobytes)
+        advance_bar(kilobytes)
 
-        yield advance
+    return advance
 
 
 def working_import(context: RoundContext) -> str | None:
-    """The name of the last import of a round, or of its judging, if it is not finished; None if nothing is imported."""
+    """Return the name of the last import of a round, or of its judging, if it is not finished."""
     names = (_name(stage, number) for number in count() for stage in (IMPORT, _JUDGE))
     begun = list(takewhile(lambda name: has_begun(context, name), names))
     return next((name for name in begun if report_of(context, name) is None), None)
-
-
-def _in_kilobytes(advance: Advance) -> Advance:
-    """Takes bytes, and passes on whole kilobytes."""
-    done = 0
-
-    def advance_bytes(more: int, *, total: int | None = None) -> None:
-        nonlocal done
-        before, done = done, done + more
-        advance(done // _KB - before // _KB)
-
-    return advance_bytes
 
 
 def has_imports(context: RoundContext) -> bool:
@@ -136,7 +131,7 @@ def has_imports(context: RoundContext) -> bool:
 
 
 def _landing_round(config: Config) -> RoundContext:
-    """The first round whose training data is not made yet."""
+    """Return the first round whose training data is not made yet."""
     context = current_round(config)
     if report_of(context.in_round(1), GENERATE) is None:
         raise BadInputError(
@@ -148,64 +143,35 @@ def _landing_round(config: Config) -> RoundContext:
 
 def _finish_stopped(context: RoundContext) -> int:
     """Judge an import that was committed and not judged; returns the number of the next import of the round."""
-    for number in count():
-        if report_of(context, _name(_JUDGE, number)) is not None:
-            continue
-        if report_of(context, _name(IMPORT, number)) is None:
-            return number
-        _judge(context, number)
-    raise AssertionError("unreachable")
-
-
-def _land(
-    context: RoundContext,
-    number: int,
-    layout: LayoutSpec,
-    found: Iterator[ReadRecording],
-    bad: list[BadRecording],
-    advance: Advance,
-) -> StageReport:
-    def work(at: StageRun) -> StageOutcome:
-        held_out = HeldOut.of(context.all_queries.values(), context.config.queries.unseen_app_names)
-        kind = str(layout.model_dump()["kind"])
-        files, counts = write_recordings(
-            context.warehouse, at, context.origin, kind, found, held_out, _known(context), advance
-        )
-        bad.extend(counts.bad)
-        result = {"trajectories": counts.trajectories, "steps": counts.steps, "known": counts.known}
-        rows_in = counts.trajectories + counts.known + len(counts.bad)
-        return StageOutcome(rows_in, counts.trajectories, files.files, result)
-
-    return run_once(context, _name(IMPORT, number), work)
-
-
-def _known(context: RoundContext) -> set[str]:
-    """Ids of the queries and imported trajectories of the run."""
-    return {*context.all_queries, *_imported(context, None)}
+    number = 0
+    while report_of(context, _name(IMPORT, number)) is not None:
+        if report_of(context, _name(_JUDGE, number)) is None:
+            _judge(context, number)
+        number += 1
+    return number
 
 
 def _imported(context: RoundContext, rounds: Collection[int] | None) -> list[str]:
-    """Ids of the imported trajectories of the run, sorted, or of some of its rounds."""
+    """Return the sorted ids of the imported trajectories of the run, or of some of its rounds."""
     columns = ["trajectory_id", "purpose"]
-    rows = read_table(context.warehouse, "trajectories", columns, rounds=rounds, run_id=context.run_id).to_pydict()
-    pairs = zip(rows["trajectory_id"], rows["purpose"], strict=True)
-    return sorted(name for name, purpose in pairs if purpose == Purpose.IMPORTED)
+    rows = read_table(context.warehouse, "trajectories", columns, rounds=rounds, run_id=context.run_id)
+    return sorted(rows["trajectory_id"].filter(pc.equal(rows["purpose"], Purpose.IMPORTED.value)).to_pylist())
 
 
-def _judge(context: RoundContext, number: int) -> _Judged:
-    """Judge the imported trajectories of the round that no judge has seen."""
-    rounds = [context.round]
+def _judge(context: RoundContext, number: int) -> list[bool]:
+    """Judge the imported trajectories of the round that no judge has seen; returns their verdicts."""
+    rounds, before = [context.round], _judgements(context)
     failures = read_table(context.warehouse, "failures", ["stage", "input_id"], rounds=rounds, run_id=context.run_id)
-    tried = set(failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist())
-    new = [name for name in _imported(context, rounds) if name not in tried | _judgements(context).keys()]
+    tried = {*before, *failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist()}
+    new = [name for name in _imported(context, rounds) if name not in tried]
     with watched_work(context.warehouse, context.at(_name(_JUDGE, number)), _JUDGE):
         judge_all(context, _name(_JUDGE, number), new)
-    judged = [correct for name, correct in _judgements(context).items() if name in set(new)]
-    return _Judged(len(judged), sum(judged))
+    after = _judgements(context)
+    return [after[name] for name in new if name in after]
 
 
 def _judgements(context: RoundContext) -> dict[str, bool]:
-    """By trajectory, what the run's own judge said in this round."""
+    """Return the verdicts of the run's own judge in this round, by trajectory."""
     columns = ["trajectory_id", "correct"]
     rows = read_verdicts(context.warehouse, "judgements", columns, rounds=[context.round], run_id=context.run_id)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))

@@ -38,7 +38,7 @@ from prefect.states import Crashed
 from prefect.utilities.urls import url_for
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.file import load_config, load_config_named
+from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import NotifySection
 from trajmill.flows.nights.log import (
     NIGHTLY,
@@ -87,7 +87,7 @@ class Notice(NamedTuple):
 
 def config_of_flow(config_file: str | None) -> Config:
     """Read the configuration of an unattended flow, and keep its keys out of the logs of the flow."""
-    config = load_config_named(config_file)
+    config = load_config(config_file)
     scrub_logs(config.secrets(os.environ))
     return config
 
@@ -103,7 +103,7 @@ def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
     Nothing in here ends a flow: what does not work is a line in its log.
     """
     try:
-        config = load_config_named(flow_run.parameters.get("config_file"))
+        config = load_config(flow_run.parameters.get("config_file"))
     except TrajmillError as error:
         _LOG.warning("nobody was notified, because the configuration cannot be read: %s", error)
         return

@@ -14,7 +14,6 @@ from trajmill.warehouse.releases import MANIFEST, read_release, verify_release
 _CARD = "README.md"
 _BESIDE = "../../"
 """How the card of a release names the warehouse's folder, which in a repository is the top."""
-_REFUSED = 401, 403
 
 
 class PushedFile(NamedTuple):
@@ -36,7 +35,7 @@ class PushPlan(NamedTuple):
 
 
 def plan_push(warehouse: Warehouse, release: str, repository: str) -> PushPlan:
-    """Check a release, and list what a repository gets of it; nothing is sent.
+    """Check a release, and list the files of its repository; nothing is sent.
 
     The repository has the release's files at its top and the shards under `shards/`, and the card names them there.
 
@@ -61,10 +60,10 @@ def push(plan: PushPlan, private: bool) -> str:
         BadInputError: the repository's name is wrong, or the hub refuses the token.
         TrajmillError: the hub does not answer, or refuses the files.
     """
-    # Tells the hub nothing about this machine but what the push needs.
+    # Sends the hub nothing about this machine but what the push needs.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from httpx2 import HTTPError
-    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
     # Read at each push: huggingface_hub reads the variable once, when it is imported.
@@ -77,18 +76,12 @@ def push(plan: PushPlan, private: bool) -> str:
             commit_message=f"Release {plan.release}",
             repo_type="dataset",
         )
-    except (HFValidationError, LocalTokenNotFoundError) as error:
-        raise BadInputError(_one_line(plan, error)) from error
-    except HfHubHTTPError as error:
-        refused = error.response.status_code in _REFUSED
-        raise (BadInputError if refused else TrajmillError)(_one_line(plan, error)) from error
-    except (HTTPError, OSError) as error:
-        raise TrajmillError(_one_line(plan, error)) from error
+    except (HFValidationError, LocalTokenNotFoundError, HTTPError, OSError) as error:
+        wrong = isinstance(error, HFValidationError | LocalTokenNotFoundError)
+        wrong |= isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403)
+        text = " ".join(str(error).split())
+        reason = Secrets.of(os.environ, get_token() or "").scrub(text)[:300] or type(error).__name__
+        raise (BadInputError if wrong else TrajmillError)(
+            f"{plan.repository}: {reason}; nothing is half there, push again after mending it (HF_TOKEN, HF_ENDPOINT)"
+        ) from error
     return str(address)
-
-
-def _one_line(plan: PushPlan, error: Exception) -> str:
-    from huggingface_hub import get_token
-
-    reason = Secrets.of(os.environ, get_token() or "").scrub(" ".join(str(error).split()))[:300] or type(error).__name__
-    return f"{plan.repository}: {reason}; nothing is half there, push again after mending it (HF_TOKEN, HF_ENDPOINT)"

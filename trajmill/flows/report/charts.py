@@ -51,7 +51,7 @@ class Bar(NamedTuple):
 
 
 def share_chart(series: Sequence[Series], title: str) -> Markup:
-    """A line chart of shares over the rounds; each line has the band of its interval and a label at its end.
+    """Draw shares over the rounds; each line has the band of its interval and a label at its end.
 
     Args:
         series: the lines; one without points is left out.
@@ -61,15 +61,49 @@ def share_chart(series: Sequence[Series], title: str) -> Markup:
     rounds = sorted({point.round for _, line in lines for point in line.points})
     if not rounds:
         return Markup("")
-    scale = _Scale(rounds[0], rounds[-1])
-    parts = [*_grid(scale, rounds), *(_band(scale, index, line) for index, line in lines)]
-    parts += [_line(scale, index, line) for index, line in lines]
-    parts += _end_labels(scale, lines)
+    right = WIDTH - _RIGHT
+
+    def x(number: int) -> float:
+        return _LEFT + (number - rounds[0]) / max(rounds[-1] - rounds[0], 1) * (right - _LEFT)
+
+    def y(share: float) -> float:
+        return _TOP + (1.0 - share) * (LINE_HEIGHT - _TOP - _BOTTOM)
+
+    parts = []
+    for percent in (0, 25, 50, 75, 100):
+        at = y(percent / 100)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(_text(_LEFT - 8, at + 4, f"{percent} %", "axis", "end"))
+    for number in rounds[:: max(1, len(rounds) // 12)]:
+        parts.append(_text(x(number), LINE_HEIGHT - 18, str(number), "axis", "middle"))
+    parts.append(_text((_LEFT + right) / 2, LINE_HEIGHT - 4, "round", "axis", "middle"))
+    for index, line in lines:
+        upper = [f"{x(p.round):.1f},{y(p.high):.1f}" for p in line.points]
+        lower = [f"{x(p.round):.1f},{y(p.low):.1f}" for p in reversed(line.points)]
+        parts.append(f'<polygon class="band series-{index}" points="{" ".join(upper + lower)}"/>')
+    for index, line in lines:
+        points = " ".join(f"{x(p.round):.1f},{y(p.share):.1f}" for p in line.points)
+        parts.append(f'<polyline class="line series-{index}" points="{points}"/>')
+        parts += [
+            f'<circle class="dot series-{index}" cx="{x(p.round):.1f}" cy="{y(p.share):.1f}" r="3.2"><title>'
+            f"{escape(line.name)}, round {p.round}: {p.share:.0%} ({p.low:.0%} to {p.high:.0%})</title></circle>"
+            for p in line.points
+        ]
+    # Labels are moved apart where lines end close together.
+    ordered = sorted(lines, key=lambda item: -item[1].points[-1].share)
+    heights: list[float] = []
+    for _, line in ordered:
+        height = y(line.points[-1].share)
+        heights.append(max(height, heights[-1] + _LABEL_GAP) if heights else height)
+    too_low = max(0.0, heights[-1] - (LINE_HEIGHT - _BOTTOM + 4))
+    for height, (index, line) in zip(heights, ordered, strict=True):
+        label = f"{line.points[-1].share:.0%}  {line.name}"
+        parts.append(_text(right + 12, height - too_low + 4, label, f"label series-{index}", "start"))
     return _svg(LINE_HEIGHT, title, parts)
 
 
 def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
-    """Horizontal stacked bars on one common scale; segments of one name have one colour."""
+    """Draw horizontal stacked bars on one common scale; segments of one name have one colour."""
     longest = max((sum(segment.amount for segment in bar.segments) for bar in bars), default=0.0)
     if longest <= 0.0:
         return Markup("")
@@ -92,60 +126,8 @@ def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
 
 
 def segment_names(bars: Sequence[Bar]) -> list[str]:
-    """Names of the segments in the order of their colours."""
+    """Return the names of the segments in the order of their colours."""
     return list(dict.fromkeys(segment.name for bar in bars for segment in bar.segments if segment.amount > 0.0))
-
-
-class _Scale(NamedTuple):
-    first: int
-    last: int
-
-    def x(self, round_number: int) -> float:
-        span = max(self.last - self.first, 1)
-        return _LEFT + (round_number - self.first) / span * (WIDTH - _LEFT - _RIGHT)
-
-    def y(self, share: float) -> float:
-        return _TOP + (1.0 - share) * (LINE_HEIGHT - _TOP - _BOTTOM)
-
-
-def _grid(scale: _Scale, rounds: Sequence[int]) -> Iterable[str]:
-    right = WIDTH - _RIGHT
-    for percent in (0, 25, 50, 75, 100):
-        y = scale.y(percent / 100)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield _text(_LEFT - 8, y + 4, f"{percent} %", "axis", "end")
-    every = max(1, len(rounds) // 12)
-    for round_number in rounds[::every]:
-        yield _text(scale.x(round_number), LINE_HEIGHT - 18, str(round_number), "axis", "middle")
-    yield _text((_LEFT + right) / 2, LINE_HEIGHT - 4, "round", "axis", "middle")
-
-
-def _band(scale: _Scale, index: int, line: Series) -> str:
-    upper = [f"{scale.x(p.round):.1f},{scale.y(p.high):.1f}" for p in line.points]
-    lower = [f"{scale.x(p.round):.1f},{scale.y(p.low):.1f}" for p in reversed(line.points)]
-    return f'<polygon class="band series-{index}" points="{" ".join(upper + lower)}"/>'
-
-
-def _line(scale: _Scale, index: int, line: Series) -> str:
-    points = " ".join(f"{scale.x(p.round):.1f},{scale.y(p.share):.1f}" for p in line.points)
-    dots = "".join(
-        f'<circle class="dot series-{index}" cx="{scale.x(p.round):.1f}" cy="{scale.y(p.share):.1f}" r="3.2">'
-        f"<title>{escape(line.name)}, round {p.round}: {p.share:.0%} ({p.low:.0%} to {p.high:.0%})</title></circle>"
-        for p in line.points
-    )
-    return f'<polyline class="line series-{index}" points="{points}"/>{dots}'
-
-
-def _end_labels(scale: _Scale, lines: Sequence[tuple[int, Series]]) -> Iterable[str]:
-    """Labels at the right, moved apart where lines end close together."""
-    ordered = sorted(lines, key=lambda item: -item[1].points[-1].share)
-    heights = [scale.y(line.points[-1].share) for _, line in ordered]
-    for at in range(1, len(heights)):
-        heights[at] = max(heights[at], heights[at - 1] + _LABEL_GAP)
-    too_low = max(0.0, heights[-1] - (LINE_HEIGHT - _BOTTOM + 4))
-    for height, (index, line) in zip(heights, ordered, strict=True):
-        label = f"{line.points[-1].share:.0%}  {line.name}"
-        yield _text(WIDTH - _RIGHT + 12, height - too_low + 4, label, f"label series-{index}", "start")
 
 
 def _text(x: float, y: float, words: str, style: str, anchor: str) -> str:

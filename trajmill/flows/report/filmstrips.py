@@ -1,4 +1,4 @@
-"""Shows a few trajectories in the report; each step's action is drawn on its screenshot."""
+"""A few trajectories for the report, with each step's action drawn on its screenshot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class FilmstripFrame(NamedTuple):
     label: str
     """GOOD, NEUTRAL, HARMFUL, or empty."""
     roles: tuple[RoleLine, ...]
-    """What the other roles of the agent said."""
 
 
 class Filmstrip(NamedTuple):
@@ -63,18 +62,17 @@ class PickedTrajectory(NamedTuple):
 
 
 def pick_trajectories(warehouse: Warehouse, run_id: str) -> tuple[PickedTrajectory, ...]:
-    """An early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
+    """Pick an early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
     with connect(warehouse) as views:
-        found: list[PickedTrajectory] = []
+        found: dict[str, PickedTrajectory] = {}
         for title, query in _PICKS:
-            rows = views.execute(query, [run_id]).fetchall()
-            known = {pick.trajectory_id for pick in found}
-            found += [PickedTrajectory(title, *row) for row in rows if row[0] not in known]
-        return tuple(found)
+            for trajectory_id, number in views.execute(query, [run_id]).fetchall():
+                found.setdefault(trajectory_id, PickedTrajectory(title, trajectory_id, number))
+        return tuple(found.values())
 
 
 def filmstrips(warehouse: Warehouse, run_id: str, picks: tuple[PickedTrajectory, ...]) -> tuple[Filmstrip, ...]:
-    """The picked trajectories with their pictures."""
+    """Read the picked trajectories with their pictures."""
     rounds = sorted({pick.round for pick in picks})
     ids = [pick.trajectory_id for pick in picks]
     episodes = read_episodes(warehouse, run_id, ids, rounds, with_verdicts=True)
@@ -85,17 +83,17 @@ def filmstrips(warehouse: Warehouse, run_id: str, picks: tuple[PickedTrajectory,
 
 def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Filmstrip:
     labels = {verdict.index: str(verdict.label) for verdict in episode.step_verdicts}
-    shown = episode.steps[:FRAMES]
+    trajectory = episode.trajectory
     return Filmstrip(
         title=title,
-        trajectory_id=episode.trajectory.trajectory_id,
+        trajectory_id=trajectory.trajectory_id,
         instruction=episode.query.instruction,
-        round=episode.trajectory.round,
-        agent=episode.trajectory.agent,
-        reward=episode.trajectory.reward,
+        round=trajectory.round,
+        agent=trajectory.agent,
+        reward=trajectory.reward,
         judged=None if episode.judgement is None else episode.judgement.correct,
-        frames=tuple(_frame(step, labels.get(step.index, ""), screens) for step in shown),
-        left_out=len(episode.steps) - len(shown),
+        frames=tuple(_frame(step, labels.get(step.index, ""), screens) for step in episode.steps[:FRAMES]),
+        left_out=max(len(episode.steps) - FRAMES, 0),
     )
 
 

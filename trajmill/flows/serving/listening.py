@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host name or address."""
+    """Whether a host name or address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Inside, a listening socket.
+    """Open a listening socket.
 
     Raises:
         BadInputError: the host or the port cannot be used.
@@ -44,25 +44,22 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
+class _Server(uvicorn.Server):
+    """Does not raise the signal again at its end, so that the caller can still write what is pending."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 async def serve_app(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, however often it comes; then end in order."""
     server = _Server(uvicorn.Config(app, log_level="warning", lifespan="auto", timeout_graceful_shutdown=2))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.end)
+        loop.add_signal_handler(number, setattr, server, "should_exit", True)
     try:
         await server.serve(sockets=[listener])
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-
-
-class _Server(uvicorn.Server):
-    """Does not raise the signal again when it has ended, so that what remains to be written is."""
-
-    def end(self) -> None:
-        self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

@@ -40,7 +40,7 @@ class ModelServer(NamedTuple):
 
     endpoint: str
     model: str
-    """Name that requests use for the model."""
+    """Name of the model in requests."""
     section: ModelServerSpec
     api_key: str = ""
 
@@ -48,6 +48,10 @@ class ModelServer(NamedTuple):
     def address(self) -> str:
         """Base address of its API."""
         return f"http://{_HOST}:{self.section.port}/v1"
+
+    @property
+    def health(self) -> str:
+        return f"http://{_HOST}:{self.section.port}/health"
 
 
 class RunningServer(NamedTuple):
@@ -60,52 +64,45 @@ class RunningServer(NamedTuple):
     """Process id of its keeper, the leader of its process group; None if the server ran before."""
 
 
-class _Started(NamedTuple):
-    server: ModelServer
-    keeper: subprocess.Popen[bytes]
-    log: Path
-    log_start: int
-
-
 @contextmanager
 def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[tuple[RunningServer, ...]]:
-    """Inside, all `servers` answer; those that had to be started are stopped at the end.
+    """Start the servers that do not run yet, all at the same time, and stop these at the end.
 
-    They load their weights at the same time. Each writes to `logs`/ENDPOINT.log.
+    Each writes to `logs`/ENDPOINT.log.
 
     Raises:
         BadInputError: a port is asked for twice or taken by something else, or there is no such Python.
         TrajmillError: a server ended while starting, or hung; the message quotes its log.
     """
-    _refuse_shared_ports(servers)
+    taken: dict[int, str] = {}
+    for server in servers:
+        port, other = server.section.port, taken.setdefault(server.section.port, server.endpoint)
+        if other != server.endpoint:
+            raise BadInputError(
+                f"endpoints.{server.endpoint}.serve.port is {port}, which endpoints.{other} has already"
+            )
     missing = [server for server in servers if not _is_running(server)]
     started: list[_Started] = []
     try:
         for server in missing:
-            started.append(_start(server, logs))
+            started.append(_Started(server, logs))
         for each in started:
-            _await_ready(each)
+            each.await_ready()
         process_ids = {each.server.endpoint: each.keeper.pid for each in started}
         yield tuple(
             RunningServer(server.endpoint, server.address, process_ids.get(server.endpoint)) for server in servers
         )
     finally:
-        _stop(started)
-
-
-def _refuse_shared_ports(servers: Sequence[ModelServer]) -> None:
-    taken: dict[int, str] = {}
-    for server in servers:
-        other = taken.setdefault(server.section.port, server.endpoint)
-        if other != server.endpoint:
-            raise BadInputError(
-                f"endpoints.{server.endpoint}.serve.port is {server.section.port}, which endpoints.{other} has already"
-            )
+        for each in started:
+            assert each.keeper.stdin is not None
+            each.keeper.stdin.close()
+        until = time.monotonic() + SECONDS_TO_END + 5.0
+        for each in started:
+            each.end(until)
 
 
 def _is_running(server: ModelServer) -> bool:
-    """Whether a server of the model already runs at the address."""
-    health = ask_server(f"http://{_HOST}:{server.section.port}/health")
+    health = ask_server(server.health)
     if health.status == 0 and is_free(server.section.port):
         return False
     where = f"endpoints.{server.endpoint}.serve.port {server.section.port}"
@@ -125,105 +122,75 @@ def _is_running(server: ModelServer) -> bool:
     return True
 
 
-def _start(server: ModelServer, logs: Path) -> _Started:
-    if not os.access(server.section.python, os.X_OK):
-        raise BadInputError(
-            f"endpoints.{server.endpoint}.serve.python: there is no program {server.section.python}; it is the Python "
-            "of the environment that vLLM is installed in"
-        )
-    logs.mkdir(parents=True, exist_ok=True)
-    log = logs / f"{server.endpoint}.log"
-    with log.open("ab") as log_file:
-        log_start = log_file.tell()
-        keeper = subprocess.Popen(
-            [sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", *_command(server)],
-            stdin=subprocess.PIPE,
-            stdout=log_file,
-            stderr=log_file,
-            env=_environment(server),
-            start_new_session=True,
-        )
-    return _Started(server, keeper, log, log_start)
+class _Started:
+    """A server that was started here."""
 
+    def __init__(self, server: ModelServer, logs: Path) -> None:
+        section = server.section
+        if not os.access(section.python, os.X_OK):
+            raise BadInputError(
+                f"endpoints.{server.endpoint}.serve.python: there is no program {section.python}; it is the Python "
+                "of the environment that vLLM is installed in"
+            )
+        # The module that `vllm serve` runs; some builds of vLLM lack the command, but none lacks the module.
+        program = [str(section.python), "-m", "vllm.entrypoints.openai.api_server"]
+        place = ["--host", _HOST, "--port", str(section.port)]
+        model = ["--model", section.model or server.model, "--served-model-name", server.model]
+        # PYTHONSAFEPATH acts like the option -P; Pythons before 3.11, which vLLM may use, ignore it.
+        own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "PYTHONSAFEPATH": "1"}
+        if server.api_key:
+            own["VLLM_API_KEY"] = server.api_key
+        if "--enable-lora" in section.arguments:
+            own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+        logs.mkdir(parents=True, exist_ok=True)
+        self.server, self.log = server, logs / f"{server.endpoint}.log"
+        with self.log.open("ab") as log_file:
+            self.log_start = log_file.tell()
+            keeper = [sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper"]
+            self.keeper = subprocess.Popen(
+                [*keeper, *program, *place, *model, *section.arguments],
+                stdin=subprocess.PIPE,
+                stdout=log_file,
+                stderr=log_file,
+                env=os.environ | own | section.environment,
+                start_new_session=True,
+            )
 
-def _command(server: ModelServer) -> list[str]:
-    """The module that `vllm serve` runs; some builds of vLLM lack the command, but none lacks the module."""
-    section = server.section
-    program = [str(section.python), "-m", "vllm.entrypoints.openai.api_server"]
-    place = ["--host", _HOST, "--port", str(section.port)]
-    model = ["--model", section.model or server.model, "--served-model-name", server.model]
-    return [*program, *place, *model, *section.arguments]
-
-
-def _environment(server: ModelServer) -> dict[str, str]:
-    # PYTHONSAFEPATH acts like the option -P; Pythons before 3.11, which vLLM may use, ignore it.
-    own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "PYTHONSAFEPATH": "1"}
-    if server.api_key:
-        own["VLLM_API_KEY"] = server.api_key
-    if "--enable-lora" in server.section.arguments:
-        own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
-    return os.environ | own | server.section.environment
-
-
-def _await_ready(started: _Started) -> None:
-    """Wait as long as the server lives and its log grows: how long it loads says nothing on a busy machine."""
-    server = started.server
-    health = f"http://{_HOST}:{server.section.port}/health"
-    silence = LogSilence(started.log, time.monotonic())
-    while silence.seconds(time.monotonic()) < server.section.ready_seconds:
-        code = started.keeper.poll()
-        if code is not None:
-            raise TrajmillError(f"{_name(server)} ended with code {code} while starting: {_log_excerpt(started)}")
-        if ask_server(health).status == 200:
-            return _check_model(server)
-        time.sleep(_POLL_SECONDS)
-    raise TrajmillError(
-        f"{_name(server)} hung while starting: silent for {server.section.ready_seconds:g} s (serve.ready_seconds): "
-        f"{_log_excerpt(started)}"
-    )
-
-
-def _check_model(server: ModelServer) -> None:
-    models = served_models(server.address, server.api_key)
-    if isinstance(models, ServerAnswer):
-        raise TrajmillError(f"{_name(server)} started and does not tell its models ({_status_text(models)})")
-    if server.model not in models:
-        raise BadInputError(
-            f"{_name(server)} serves {', '.join(sorted(models))}, not {server.model}; "
-            "leave --served-model-name out of serve.arguments"
-        )
-
-
-def _stop(started: Sequence[_Started]) -> None:
-    """Ask all servers to end, then kill those that have not ended in time."""
-    for each in started:
-        assert each.keeper.stdin is not None
-        each.keeper.stdin.close()
-    until = time.monotonic() + SECONDS_TO_END + 5.0
-    for each in started:
-        with suppress(subprocess.TimeoutExpired):
-            each.keeper.wait(timeout=max(0.0, until - time.monotonic()))
-        _end_group(each.keeper)
-
-
-def _end_group(keeper: subprocess.Popen[bytes]) -> None:
-    """Kill the processes that are left of a keeper's group, and wait until they are gone."""
-    until = time.monotonic() + _SECONDS_TO_BE_GONE
-    with suppress(ProcessLookupError):
-        os.killpg(keeper.pid, signal.SIGKILL)
-        keeper.wait()
-        while time.monotonic() < until:
-            os.killpg(keeper.pid, signal.SIGKILL)
+    def await_ready(self) -> None:
+        """Wait as long as the server lives and its log grows: loading time has no bound on a busy machine."""
+        server, silence = self.server, LogSilence(self.log, time.monotonic())
+        name = f"the model server of endpoints.{server.endpoint}"
+        while (code := self.keeper.poll()) is None and ask_server(server.health).status != 200:
+            if silence.seconds(time.monotonic()) >= server.section.ready_seconds:
+                seconds = f"silent for {server.section.ready_seconds:g} s (serve.ready_seconds)"
+                raise TrajmillError(f"{name} hung while starting: {seconds}: {self._log_excerpt()}")
             time.sleep(_POLL_SECONDS)
-    keeper.wait()
+        if code is not None:
+            raise TrajmillError(f"{name} ended with code {code} while starting: {self._log_excerpt()}")
+        models = served_models(server.address, server.api_key)
+        if isinstance(models, ServerAnswer):
+            raise TrajmillError(f"{name} started and does not tell its models ({_status_text(models)})")
+        if server.model not in models:
+            raise BadInputError(
+                f"{name} serves {', '.join(sorted(models))}, not {server.model}; "
+                "leave --served-model-name out of serve.arguments"
+            )
 
+    def end(self, until: float) -> None:
+        """Wait for the keeper until a time, then kill what is left of its group and wait until that is gone."""
+        with suppress(subprocess.TimeoutExpired):
+            self.keeper.wait(timeout=max(0.0, until - time.monotonic()))
+        until = time.monotonic() + _SECONDS_TO_BE_GONE
+        with suppress(ProcessLookupError):
+            os.killpg(self.keeper.pid, signal.SIGKILL)
+            self.keeper.wait()
+            while time.monotonic() < until:
+                os.killpg(self.keeper.pid, signal.SIGKILL)
+                time.sleep(_POLL_SECONDS)
+        self.keeper.wait()
 
-def _name(server: ModelServer) -> str:
-    return f"the model server of endpoints.{server.endpoint}"
-
-
-def _log_excerpt(started: _Started) -> str:
-    return f"{error_in_log(started.log, started.log_start)}; all of it is in {started.log}"
+    def _log_excerpt(self) -> str:
+        return f"{error_in_log(self.log, self.log_start)}; all of it is in {self.log}"
 
 
 def _status_text(answer: ServerAnswer) -> str:
@@ -231,14 +198,13 @@ def _status_text(answer: ServerAnswer) -> str:
 
 
 class LogSilence:
-    """How long a log has not grown."""
+    """Seconds in which a log has not grown."""
 
     def __init__(self, log: Path, now: float) -> None:
-        """Begin to look at a log, at a time in seconds."""
         self._log, self._size, self._since = log, log.stat().st_size, now
 
     def seconds(self, now: float) -> float:
-        """Seconds since it was last seen to have grown, or since the beginning."""
+        """Return the seconds since the log was last seen to have grown, or since the beginning."""
         size = self._log.stat().st_size
         if size != self._size:
             self._size, self._since = size, now
@@ -246,30 +212,16 @@ class LogSilence:
 
 
 def error_in_log(log: Path, start: int = 0) -> str:
-    """The first error after byte `start` of a log, or else its last line; one printable line.
+    """Return the first error after byte `start` of a log, or else its last line; one printable line.
 
-    It is the first, because later ones only say that another process failed ("see root cause above").
+    Later errors only report that another process failed ("see root cause above").
     """
-    lines = [line for line in map(_without_prefix, _tail(log, start).splitlines()) if line.strip()]
-    if not lines:
-        return "it wrote nothing"
-    return (_first_error(lines) or lines[-1].strip())[:_LONGEST]
-
-
-def _first_error(lines: Sequence[str]) -> str | None:
-    for number, line in enumerate(lines):
-        if _ERROR.fullmatch(line):
-            following = lines[number + 1] if number + 1 < len(lines) else ""
-            return line + (following if _CONTINUED.fullmatch(following) else "")
-    return None
-
-
-def _tail(log: Path, start: int) -> str:
     with log.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(start, size - _LOOK_BACK_BYTES))
-        return file.read().decode(errors="replace")
-
-
-def _without_prefix(line: str) -> str:
-    return "".join(character for character in _LINE_PREFIX.sub("", line.rstrip()) if character.isprintable())
+        file.seek(max(start, file.seek(0, 2) - _LOOK_BACK_BYTES))
+        text = file.read().decode(errors="replace")
+    lines = ["".join(filter(str.isprintable, _LINE_PREFIX.sub("", line.rstrip()))) for line in text.splitlines()]
+    lines = [line for line in lines if line.strip()]
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
+        if _ERROR.fullmatch(line):
+            return (line + (following if _CONTINUED.fullmatch(following) else ""))[:_LONGEST]
+    return lines[-1].strip()[:_LONGEST] if lines else "it wrote nothing"

@@ -1,4 +1,4 @@
-"""Makes sure that the models of a run answer before its first stage asks them."""
+"""Makes sure that the models of a run answer before its first stage calls them."""
 
 from __future__ import annotations
 
@@ -28,45 +28,32 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
         names: the endpoints that are needed; None takes those of all roles.
 
     Raises:
-        BadInputError: a server cannot be reached, does not know its model, or takes no adapter; a prompt
+        BadInputError: a server cannot be reached, does not have its model, or takes no adapter; a prompt
             file misses something; the folder of the agent's documents has none.
         TrajmillError: a server that trajmill starts does not get ready.
     """
     prompts_of(config)
     check_agent(config.agent)
-    needed = names if names is not None else (name for _, name in config.asked_endpoints())
-    used = {name: config.endpoints[name] for name in needed if name != EMBEDDED}
+    roles, policy = [name for _, name in config.asked_endpoints()], config.models.policy
+    used = {name: config.endpoints[name] for name in (roles if names is None else names) if name != EMBEDDED}
     at_servers = {name: spec for name, spec in used.items() if isinstance(spec, OpenAiSpec)}
-    own_policy = _policy_of_its_own(config) if names is None else None
-    of_policy = at_servers.pop(own_policy, None) if own_policy is not None else None
+    # A policy without another role changes during a run; the stage in which it acts says which version is served.
+    acts_only = names is None and roles.count(policy) == 1 and at_servers.pop(policy, None) is not None
     with ExitStack() as stack:
-        stack.enter_context(served([_server(name, spec) for name, spec in at_servers.items() if spec.serve], logs))
-        if own_policy is not None and of_policy is not None:
-            # It serves several versions during a run; the stage in which the policy acts says which one.
-            stack.enter_context(policy_server(own_policy, logs))
+        servers = []
+        for name, spec in at_servers.items():
+            if spec.serve is not None:
+                model = spec.serve.model if spec.adapter else spec.model
+                servers.append(ModelServer(name, model, spec.serve, api_key(spec)))
+        stack.enter_context(served(servers, logs))
+        if acts_only:
+            stack.enter_context(policy_server(policy, logs))
         for spec in at_servers.values():
-            _load_adapter(spec)
+            for address in spec.addresses if spec.adapter is not None else ():
+                assert spec.adapter is not None
+                load_adapter(address, Adapter(spec.model, spec.adapter), api_key(spec))
         asyncio.run(_check(at_servers.values()))
         yield
-
-
-def _policy_of_its_own(config: Config) -> str | None:
-    """The policy's endpoint, if it has no other role."""
-    policy = config.models.policy
-    roles = [name for _, name in config.asked_endpoints()]
-    return policy if roles.count(policy) == 1 else None
-
-
-def _server(name: str, endpoint: OpenAiSpec) -> ModelServer:
-    assert endpoint.serve is not None
-    model = endpoint.serve.model if endpoint.adapter else endpoint.model
-    return ModelServer(name, model, endpoint.serve, api_key(endpoint))
-
-
-def _load_adapter(endpoint: OpenAiSpec) -> None:
-    if endpoint.adapter is not None:
-        for address in endpoint.addresses:
-            load_adapter(address, Adapter(endpoint.model, endpoint.adapter), api_key(endpoint))
 
 
 async def _check(specs: Iterable[OpenAiSpec]) -> None:

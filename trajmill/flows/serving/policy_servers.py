@@ -1,7 +1,7 @@
 """Makes the servers of the policy's endpoint serve the version that acts next: its adapter, or its weights.
 
-An adapter is loaded into the running servers. For whole weights, a server that trajmill started is stopped and started
-again with them; for any other server the stage waits until somebody has loaded them.
+An adapter is loaded into the running servers. For whole weights, a server that trajmill started is restarted with them;
+for any other server the stage waits until somebody has loaded them.
 """
 
 from __future__ import annotations
@@ -27,33 +27,40 @@ class PolicyServer:
     """The server that trajmill starts for the policy; it serves one set of weights at a time."""
 
     def __init__(self, endpoint: str, logs: Path) -> None:
-        """Start nothing yet.
-
-        Args:
-            endpoint: name of the policy's endpoint.
-            logs: folder for the server's log.
-        """
         self._endpoint, self._logs = endpoint, logs
         self._running = ExitStack()
         self._weights = ""
 
-    def serve(self, spec: OpenAiSpec, name: str, weights: str) -> None:
-        """Serve these weights under a name; a server with others is stopped first.
+    def serve(self, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
+        """Serve the weights of a version, in place of others; the configured weights keep their configured name.
 
         Raises:
-            BadInputError: the port is taken, or there is no such Python.
-            TrajmillError: the server does not get ready with these weights.
+            RefusedPolicyError: the server does not get ready with weights that are not the configured ones.
+            TrajmillError: the port is taken, there is no such Python, or the server does not get ready.
         """
         assert spec.serve is not None
+        known = spec.weights_folder
+        weights = spec.serve.model or (str(known) if known is not None else spec.model)
+        is_configured = folder is None or (known is not None and folder.resolve() == known.resolve())
+        if is_configured:
+            name = weights if spec.adapter is not None else spec.model
+        else:
+            weights = str(folder)
+            name = version if adapter is None else Path(weights).name
         if weights == self._weights:
             return
         self.close()
         section = spec.serve.model_copy(update={"model": weights})
-        self._running.enter_context(served([ModelServer(self._endpoint, name, section, api_key(spec))], self._logs))
+        try:
+            self._running.enter_context(served([ModelServer(self._endpoint, name, section, api_key(spec))], self._logs))
+        except TrajmillError as error:
+            if is_configured:
+                raise
+            raise RefusedPolicyError(str(error)) from error
         self._weights = weights
 
     def close(self) -> None:
-        """Stop the server, if it runs; closing twice is fine."""
+        """Stop the server if it runs."""
         self._weights = ""
         self._running.close()
 
@@ -63,7 +70,7 @@ _POLICY_SERVER: ContextVar[PolicyServer] = ContextVar("trajmill_policy_server")
 
 @contextmanager
 def policy_server(endpoint: str, logs: Path) -> Iterator[None]:
-    """Inside, `serve_policy` may start and replace the server of the policy's endpoint; at the end it is stopped."""
+    """Let `serve_policy` start and replace the server of the policy's endpoint inside; stop it at the end."""
     server = PolicyServer(endpoint, logs)
     token = _POLICY_SERVER.set(server)
     try:
@@ -83,63 +90,42 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
         adapter: folder of its LoRA adapter; None if it has none.
 
     Raises:
-        RefusedPolicyError: a server refuses the adapter or the weights, or nobody knows the weights of the version.
+        RefusedPolicyError: a server refuses the adapter or the weights, or nobody has the weights of the version.
         AwaitedError: somebody has to load the weights into a server that trajmill did not start.
         TrajmillError: a server does not answer.
     """
     own = _POLICY_SERVER.get(None) if spec.serve is not None else None
     if own is not None:
-        _start(own, spec, version, folder, adapter)
+        own.serve(spec, version, folder, adapter)
     for address in spec.addresses:
         models = served_models(address, api_key(spec))
         if isinstance(models, ServerAnswer):
             raise TrajmillError(f"the model server {address} does not answer ({models.reason})")
         if version in models:
             continue
-        if adapter is None:
-            missing = f"the model server {address} does not serve {version}, but {_list(models)}"
-            if folder is None:
-                raise RefusedPolicyError(missing)
-            raise AwaitedError(
-                f"awaiting a policy: {missing}; load {folder} into it under this name (vLLM: `vllm serve {folder} "
-                f"--served-model-name {version}`), then run the same command again"
-            )
-        try:
-            load_adapter(address, Adapter(version, adapter), api_key(spec))
-        except BadInputError as error:
-            raise RefusedPolicyError(str(error)) from error
+        if adapter is not None:
+            try:
+                load_adapter(address, Adapter(version, adapter), api_key(spec))
+            except BadInputError as error:
+                raise RefusedPolicyError(str(error)) from error
+            continue
+        names = ", ".join(sorted(models)) or "none"
+        missing = f"the model server {address} does not serve {version}, but {names}"
+        if folder is None:
+            raise RefusedPolicyError(missing)
+        raise AwaitedError(
+            f"awaiting a policy: {missing}; load {folder} into it under this name (vLLM: `vllm serve {folder} "
+            f"--served-model-name {version}`), then run the same command again"
+        )
 
 
 def release_adapter(spec: OpenAiSpec, version: str) -> None:
-    """Unload the adapter of a version that no longer acts; a server that cannot do this keeps it."""
+    """Unload the adapter of a version that no longer acts, where the server can."""
     for address in spec.addresses:
         with suppress(TrajmillError):
             unload_adapter(address, version, api_key(spec))
 
 
 def api_key(spec: OpenAiSpec) -> str:
-    """The key for the endpoint's servers; empty if there is none."""
+    """Return the key for the endpoint's servers; empty if there is none."""
     return os.environ.get(spec.api_key_variable, "")
-
-
-def _start(own: PolicyServer, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
-    """Serve the weights of a version; the configured weights keep their configured name."""
-    assert spec.serve is not None
-    known = spec.weights_folder
-    configured = spec.serve.model or (str(known) if known is not None else spec.model)
-    is_configured = folder is None or (known is not None and folder.resolve() == known.resolve())
-    weights = configured if is_configured else str(folder)
-    if is_configured:
-        name = configured if spec.adapter is not None else spec.model
-    else:
-        name = version if adapter is None else Path(weights).name
-    try:
-        own.serve(spec, name, weights)
-    except TrajmillError as error:
-        if is_configured:
-            raise
-        raise RefusedPolicyError(str(error)) from error
-
-
-def _list(models: frozenset[str]) -> str:
-    return ", ".join(sorted(models)) or "none"

@@ -1,8 +1,7 @@
 """Short requests to a running model server: its health, its models, adapters to load and unload.
 
 A vLLM server takes adapters if it was started with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; trajmill
-sets the variable for servers that it starts with `--enable-lora`. The server reads the adapter's folder itself, so it
-needs access to it.
+sets the variable for servers that it starts with `--enable-lora`. The server reads the adapter's folder itself.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ _LOAD_SECONDS = 300.0
 
 
 class ServerAnswer(NamedTuple):
-    """The answer of a server."""
-
     status: int
     """HTTP status; 0 if there is no server, no HTTP, or no answer in time."""
     text: str
@@ -46,13 +43,8 @@ def ask_server(url: str, body: object = None, api_key: str = "", seconds: float 
 
     Keys that the server echoes are removed from its answer.
     """
-    answer = _ask(url, body, api_key, seconds)
-    return answer._replace(text=Secrets.of(os.environ, api_key, urls=[url]).scrub(answer.text))
-
-
-def _ask(url: str, body: object, api_key: str, seconds: float) -> ServerAnswer:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
     if api_key:
         request.add_header("Authorization", f"Bearer {api_key}")
     # Requests to this machine never go through a proxy, even if the environment names one.
@@ -60,16 +52,17 @@ def _ask(url: str, body: object, api_key: str, seconds: float) -> ServerAnswer:
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local else []))
     try:
         with opener.open(request, timeout=seconds) as response:
-            return ServerAnswer(response.status, response.read(_MOST_BYTES).decode(errors="replace"))
+            status, text = response.status, response.read(_MOST_BYTES).decode(errors="replace")
     except urllib.error.HTTPError as error:
         with error:
-            return ServerAnswer(error.code, error.read(_MOST_BYTES).decode(errors="replace"))
+            status, text = error.code, error.read(_MOST_BYTES).decode(errors="replace")
     except (OSError, HTTPException) as error:
-        return ServerAnswer(0, str(getattr(error, "reason", error)) or type(error).__name__)
+        status, text = 0, str(getattr(error, "reason", error)) or type(error).__name__
+    return ServerAnswer(status, Secrets.of(os.environ, api_key, urls=[url]).scrub(text))
 
 
 def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAnswer:
-    """Model names of the server at `address` (.../v1), adapters included, or its refusal."""
+    """Return the model names of the server at `address` (.../v1), adapters included, or its refusal."""
     answer = ask_server(f"{address}/models", api_key=api_key)
     if answer.status != 200:
         return answer
@@ -97,9 +90,7 @@ def load_adapter(address: str, adapter: Adapter, api_key: str = "") -> None:
     if not (adapter.folder / "adapter_config.json").is_file():
         raise BadInputError(f"{adapter.folder} is no LoRA adapter: it has no adapter_config.json")
     body = {"lora_name": adapter.name, "lora_path": str(adapter.folder.absolute()), "load_inplace": True}
-    answer = ask_server(f"{address}/load_lora_adapter", body, api_key, _LOAD_SECONDS)
-    if answer.status != 200:
-        raise _refusal(address, f"load the LoRA adapter {adapter.name}", answer)
+    _post(f"load the LoRA adapter {adapter.name}", address, "load_lora_adapter", body, api_key, _LOAD_SECONDS)
 
 
 def unload_adapter(address: str, name: str, api_key: str = "") -> None:
@@ -110,19 +101,18 @@ def unload_adapter(address: str, name: str, api_key: str = "") -> None:
         TrajmillError: the server does not answer.
     """
     models = served_models(address, api_key)
-    if not isinstance(models, ServerAnswer) and name not in models:
-        return
-    answer = ask_server(f"{address}/unload_lora_adapter", {"lora_name": name}, api_key)
-    if answer.status != 200:
-        raise _refusal(address, f"unload the LoRA adapter {name}", answer)
+    if isinstance(models, ServerAnswer) or name in models:
+        _post(f"unload the LoRA adapter {name}", address, "unload_lora_adapter", {"lora_name": name}, api_key, 10.0)
 
 
-def _refusal(address: str, what: str, answer: ServerAnswer) -> TrajmillError:
+def _post(what: str, address: str, path: str, body: object, api_key: str, seconds: float) -> None:
+    answer = ask_server(f"{address}/{path}", body, api_key, seconds)
     if answer.status == 0:
-        return TrajmillError(f"the model server {address} does not answer ({answer.reason})")
+        raise TrajmillError(f"the model server {address} does not answer ({answer.reason})")
     if answer.status in (404, 405) and "does not exist" not in answer.text:
-        return BadInputError(
+        raise BadInputError(
             f"the model server {address} cannot {what}: start it with --enable-lora and "
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
         )
-    return BadInputError(f"the model server {address} did not {what}: {answer.reason}")
+    if answer.status != 200:
+        raise BadInputError(f"the model server {address} did not {what}: {answer.reason}")

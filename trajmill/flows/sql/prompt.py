@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
@@ -33,34 +33,30 @@ class SqlPrompt:
         self._limits = limits._replace(rows=_MOST_ROWS)
 
     def run(self) -> None:
-        """Ask until the end of the input. A statement that fails is one line, and ends nothing."""
+        """Answer statements until the end of the input. One that fails is one line, and ends nothing."""
         typed = sys.stdin.isatty()
         if typed:
             print(f"{self._warehouse.root}: committed rows, read-only; .help says more")
-        with _remembered(self._names) if typed else nullcontext():
+        with _remembered(self._names()) if typed else nullcontext():
             for statement in _statements(typed):
                 if statement == ".quit":
                     return
                 try:
-                    print(self._said(statement), flush=True)
+                    print(self._answer(statement), flush=True)
                 except TrajmillError as error:
                     print(error, file=sys.stderr, flush=True)
                 except KeyboardInterrupt:
                     print("stopped", file=sys.stderr, flush=True)
 
-    def _said(self, statement: str) -> str:
+    def _answer(self, statement: str) -> str:
         match statement.split():
             case [".tables"]:
                 return "\n".join(self._names())
             case [".columns", name]:
                 quoted = name.replace('"', '""')
-                return self._answer(f'SELECT column_name, column_type FROM (DESCRIBE "{quoted}")')
+                statement = f'SELECT column_name, column_type FROM (DESCRIBE "{quoted}")'
             case [command, *_] if command.startswith("."):
                 return _HELP
-            case _:
-                return self._answer(statement)
-
-    def _answer(self, statement: str) -> str:
         answer = answer_sql(self._warehouse, statement, self._limits)
         rows = format_rows(answer.rows, self._form).rstrip("\n")
         return rows if answer.is_whole else f"{rows}\nonly the first {_MOST_ROWS:,}; `trajmill sql QUERY` prints all"
@@ -71,7 +67,7 @@ class SqlPrompt:
 
 
 def _statements(typed: bool) -> Iterator[str]:
-    """The statements of standard input; what stands before its end needs no semicolon."""
+    """Yield the statements of standard input; the last one needs no semicolon."""
     lines: list[str] = []
     while True:
         try:
@@ -95,17 +91,16 @@ def _statements(typed: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _remembered(names: Callable[[], list[str]]) -> Iterator[None]:
-    """Complete names with Tab, and keep what is typed in the user's state folder, where that can be written."""
+def _remembered(names: list[str]) -> Iterator[None]:
+    """Complete names with Tab, and keep the history in the user's state folder, where that can be written."""
     try:
         import readline
     except ImportError:  # Python may be built without it.
         yield
         return
-    known = names()
 
     def complete(text: str, place: int) -> str | None:
-        found = [name for name in known if name.startswith(text)]
+        found = [name for name in names if name.startswith(text)]
         return found[place] if place < len(found) else None
 
     readline.set_completer(complete)
@@ -123,7 +118,7 @@ def _remembered(names: Callable[[], list[str]]) -> Iterator[None]:
 
 
 def state_folder() -> Path:
-    """Where programs of the user keep what should last, as the XDG base directories say."""
+    """Return the user's folder for state that lasts, as the XDG base directories define it."""
     named = os.environ.get("XDG_STATE_HOME", "")
     base = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
     return base / "trajmill"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -24,14 +22,28 @@ _NAMES = {
 
 
 def calibration_table(calibrated: Calibrated) -> RenderableType:
-    """The figures of one judge; calls, tokens and seconds are per verdict."""
+    """Lay out the figures of one judge; calls, tokens and seconds are per verdict."""
     labels = "programmatic rewards" if calibrated.labels is None else f"the labels of {calibrated.labels}"
+    found = calibrated.evaluated
+    counts = [f"{found.trajectories - found.unjudged:,} of {found.trajectories:,} labelled trajectories judged"]
+    for count, what in (
+        (found.unjudged, "could not be judged"),
+        (found.void, "void"),
+        (found.unlabelled, "without a label"),
+        (found.absent, "of the set are not there"),
+    ):
+        counts += [f"{count:,} {what}"] if count else []
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(_HEADINGS):
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number > 0)
+    for row in calibrated.rows:
+        table.add_row(*map(Text, _cells(row)), end_section=row.ingredient is Ingredient.CHANNEL)
     parts: list[RenderableType] = [
         Text(),
         Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold"),
-        Text(_counts_line(calibrated)),
-        *([Text(calibrated.evaluated.why_unjudged)] if calibrated.evaluated.unjudged else []),
-        _figures(calibrated.rows),
+        Text("; ".join(counts)),
+        *([Text(found.why_unjudged)] if found.unjudged else []),
+        table,
     ]
     cached = max(row.cached for row in calibrated.rows)
     if cached:
@@ -39,39 +51,16 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
     return Group(*parts)
 
 
-def _counts_line(calibrated: Calibrated) -> str:
-    found = calibrated.evaluated
-    parts = [f"{found.trajectories - found.unjudged:,} of {found.trajectories:,} labelled trajectories judged"]
-    parts += [f"{count:,} {what}" for count, what in _without_verdict(calibrated)]
-    return "; ".join(parts)
-
-
-def _without_verdict(calibrated: Calibrated) -> Iterator[tuple[int, str]]:
-    """The trajectories without a verdict, as counts with a reason."""
-    found = calibrated.evaluated
-    for count, what in (
-        (found.unjudged, "could not be judged"),
-        (found.void, "void"),
-        (found.unlabelled, "without a label"),
-        (found.absent, "of the set are not there"),
-    ):
-        if count:
-            yield count, what
-
-
-def _figures(rows: Sequence[Calibration]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, heading in enumerate(_HEADINGS):
-        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number > 0)
-    for row in rows:
-        table.add_row(*map(Text, _cells(row)), end_section=row.ingredient is Ingredient.CHANNEL)
-    return table
-
-
 def _cells(row: Calibration) -> tuple[str, ...]:
+    name = _NAMES[row.ingredient]
+    if row.channel is not None:
+        # E.g. `multimodal: voting at 0.5, judge-72b`; a fine-tuned model shows in its name.
+        at = f" at {row.resolution}" if row.resolution not in (None, "full") else ""
+        models = dict.fromkeys(made_by.partition("@")[2] or made_by for made_by in row.models.split("+"))
+        name = f"{row.channel}: {name}{at}, {' + '.join(models)}"
     n = row.true_positive + row.false_positive + row.true_negative + row.false_negative
     return (
-        _name(row),
+        name,
         str(row.votes),
         _percent(row.precision),
         f"{100 * row.precision_low:.1f}-{100 * row.precision_high:.1f}",
@@ -85,15 +74,6 @@ def _cells(row: Calibration) -> tuple[str, ...]:
         f"{row.tokens:,.0f}",
         f"{row.seconds:.2f}",
     )
-
-
-def _name(row: Calibration) -> str:
-    """E.g. `multimodal: voting at 0.5, judge-72b`; a fine-tuned model shows in its name."""
-    if row.channel is None:
-        return _NAMES[row.ingredient]
-    at = f" at {row.resolution}" if row.resolution not in (None, "full") else ""
-    models = dict.fromkeys(made_by.partition("@")[2] or made_by for made_by in row.models.split("+"))
-    return f"{row.channel}: {_NAMES[row.ingredient]}{at}, {' + '.join(models)}"
 
 
 def _percent(rate: float | None) -> str:

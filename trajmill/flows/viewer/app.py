@@ -1,4 +1,4 @@
-"""The routes of the viewer: pages, and the JSON and the images that they show."""
+"""The routes of the viewer: pages, and their JSON and images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path, PurePath
-from typing import Annotated, NamedTuple
+from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import FastAPI, Query, Request
@@ -20,24 +20,10 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
-from trajmill.flows.viewer.catalogue import Catalogue
-from trajmill.flows.viewer.listing import AttemptFilter, AttemptPage, FacetValue, PageRequest, attempt_page, facets
-from trajmill.flows.viewer.overview import (
-    Group,
-    RunCard,
-    SuccessCell,
-    TrainingRows,
-    run_cards,
-    success_over_rounds,
-    training_rows,
-)
-from trajmill.flows.viewer.trajectory import (
-    SharedScreens,
-    TrajectoryPage,
-    model_calls,
-    trajectory_named,
-    trajectory_page,
-)
+from trajmill.flows.viewer.catalogue import Catalogue, Row
+from trajmill.flows.viewer.listing import AttemptFilter, PageRequest, attempt_page, facets
+from trajmill.flows.viewer.overview import Group, run_cards, success_over_rounds, training_rows
+from trajmill.flows.viewer.trajectory import SharedScreens, model_calls, trajectory_named, trajectory_page
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.environments.openenv.spec import read_token
@@ -45,11 +31,10 @@ from trajmill.warehouse.layout import Warehouse
 
 _PLACES = ("/", "/trajectories", "/success", "/trajectories/{run_id}/{trajectory_id}", "/compare")
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_NOT_SHOWN = {"steps": {"__all__": {"reply_token_ids", "reply_logprobs"}}}
 _FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
 _ASK_AGAIN = {"cache-control": "no-cache"}
-TOKEN = "token"
-"""Name of the query parameter that a first link carries."""
+_TOKEN = "token"
+"""Query parameter of the first link."""
 _COOKIE = "trajmill_view"
 _HEADERS = {
     # Only the viewer's own files: a script, style or image that a model has written into a text is never loaded.
@@ -67,7 +52,7 @@ class _SuccessRequest(AttemptFilter):
 
 
 def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
-    """The app that shows a warehouse; it only reads.
+    """Make the app that shows a warehouse; it only reads.
 
     Args:
         warehouse: what is shown.
@@ -78,57 +63,47 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
     """
     app = FastAPI(title="trajmill", openapi_url=None)
     app.add_exception_handler(BadInputError, _not_found)
-    _add_pages(app)
-    _add_data(app, warehouse, Catalogue(warehouse), SharedScreens(warehouse))
-    return ViewerGuard(app, token)
-
-
-def _add_pages(app: FastAPI) -> None:
+    catalogue, screens = Catalogue(warehouse), SharedScreens(warehouse)
     files = {
         path.name: (path.read_bytes(), _MEDIA_TYPES[PurePath(path.name).suffix])
         for path in resources.files(__package__).joinpath("page").iterdir()
     }
 
-    def place() -> Response:
-        return _file("index.html")
-
+    @app.get("/static/{name}")
     def static(name: str) -> Response:
-        return _file(name)
-
-    def _file(name: str) -> Response:
         if name not in files:
             return Response(status_code=HTTPStatus.NOT_FOUND)
         data, media_type = files[name]
         return Response(data, media_type=media_type, headers=_ASK_AGAIN)
 
+    def place() -> Response:
+        return static("index.html")
+
     for path in _PLACES:
         app.add_api_route(path, place)
-    app.add_api_route("/static/{name}", static)
 
-
-def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens) -> None:
     @app.get("/api/runs")
-    def runs() -> list[RunCard]:
+    def runs() -> list[Row]:
         return run_cards(warehouse, catalogue)
 
     @app.get("/api/trajectories")
-    def trajectories(wanted: Annotated[PageRequest, Query()]) -> AttemptPage:
-        return attempt_page(catalogue, wanted)
+    def trajectories(wanted: Annotated[PageRequest, Query()]) -> Row:
+        return attempt_page(catalogue, wanted)._asdict()
 
     @app.get("/api/facets")
-    def values(wanted: Annotated[AttemptFilter, Query()]) -> dict[str, list[FacetValue]]:
+    def values(wanted: Annotated[AttemptFilter, Query()]) -> dict[str, list[Row]]:
         return facets(catalogue, wanted)
 
     @app.get("/api/success")
-    def success(wanted: Annotated[_SuccessRequest, Query()]) -> list[SuccessCell]:
+    def success(wanted: Annotated[_SuccessRequest, Query()]) -> list[Row]:
         return success_over_rounds(catalogue, wanted, wanted.by)
 
-    @app.get("/api/trajectories/{run_id}/{trajectory_id}", response_model_exclude=_NOT_SHOWN)
-    def trajectory(run_id: str, trajectory_id: str) -> TrajectoryPage:
+    @app.get("/api/trajectories/{run_id}/{trajectory_id}")
+    def trajectory(run_id: str, trajectory_id: str) -> Row:
         return trajectory_page(warehouse, catalogue, screens, run_id, trajectory_id)
 
     @app.get("/api/trajectories/{run_id}/{trajectory_id}/training")
-    def training(run_id: str, trajectory_id: str) -> TrainingRows:
+    def training(run_id: str, trajectory_id: str) -> Row:
         return training_rows(warehouse, run_id, trajectory_id)
 
     @app.get("/api/trajectories/{run_id}/{trajectory_id}/calls")
@@ -144,7 +119,9 @@ def _add_data(app: FastAPI, warehouse: Warehouse, catalogue: Catalogue, screens:
     def named(start: str) -> Response:
         """A short link: `/t/` and the start of a trajectory's id."""
         found = trajectory_named(catalogue, start)
-        return RedirectResponse(f"/trajectories/{found.run_id}/{found.trajectory_id}", HTTPStatus.SEE_OTHER)
+        return RedirectResponse(f"/trajectories/{found['run_id']}/{found['trajectory_id']}", HTTPStatus.SEE_OTHER)
+
+    return ViewerGuard(app, token)
 
 
 def _not_found(request: Request, error: Exception) -> Response:
@@ -152,22 +129,17 @@ def _not_found(request: Request, error: Exception) -> Response:
 
 
 class ViewerGuard:
-    """Refuses readers without the token, and names of other hosts; adds the headers that keep pages harmless."""
+    """Refuses readers without the token, and names of other hosts; adds the headers that keep pages harmless.
+
+    Readers send the token once as `?token=`, then as a cookie, or as `Authorization: Bearer`. Without a token, only
+    requests to a loopback name are answered, so that no page of the web can read through a name of its own.
+    """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
-        """Protect an app.
-
-        Args:
-            app: what is protected.
-            token: what readers must send, once as `?token=`, then as a cookie, or as `Authorization: Bearer`. If it is
-                empty, only requests to a loopback name are answered, so that no page of the web can read through a
-                name of its own.
-        """
         self._app = app
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             return
 
@@ -178,18 +150,22 @@ class ViewerGuard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(scope) or self._app
-        await answer(scope, receive, send_with_headers)
+        await (self._refusal(scope) or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if not self._token:
-            name = _host_name(headers.get("host", ""))
+            host = headers.get("host", "")
+            name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
             refused = PlainTextResponse("this viewer answers only to localhost\n", HTTPStatus.MISDIRECTED_REQUEST)
             return None if is_loopback(name) else refused
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if self._is_token(dict(query).get(TOKEN, "")):
-            return _welcome(scope["path"], [pair for pair in query if pair[0] != TOKEN], self._token)
+        if self._is_token(dict(query).get(_TOKEN, "")):
+            # To the same place without the token in its address, which would stay in the browser's history.
+            others, place = [pair for pair in query if pair[0] != _TOKEN], quote("/" + scope["path"].lstrip("/"))
+            answer = RedirectResponse(f"{place}?{urlencode(others)}" if others else place, HTTPStatus.SEE_OTHER)
+            answer.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
+            return answer
         given = headers.get("authorization", "").removeprefix("Bearer ")
         cookie = cookie_parser(headers.get("cookie", "")).get(_COOKIE, "")
         if self._is_token(given) or self._is_token(cookie):
@@ -200,48 +176,27 @@ class ViewerGuard:
         return hmac.compare_digest(given.encode(), self._token.encode())
 
 
-def _welcome(path: str, query: list[tuple[str, str]], token: str) -> Response:
-    """To the same place without the token in its address, which would stay in the browser's history."""
-    place = quote("/" + path.lstrip("/"))
-    answer = RedirectResponse(f"{place}?{urlencode(query)}" if query else place, HTTPStatus.SEE_OTHER)
-    answer.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
-    return answer
-
-
-def _host_name(host: str) -> str:
-    """The name in a `Host` header, e.g. `::1` of `[::1]:8080`."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-class ViewOptions(NamedTuple):
-    """Where the viewer listens."""
-
-    host: str = "127.0.0.1"
-    port: int = 8080
-    """Port; 0 for a free one."""
-    token_file: Path | None = None
-    """File with the token that readers must send. Without it, a token is made where others can reach the viewer."""
-
-
-def serve_viewer(warehouse: Warehouse, options: ViewOptions, ready: Callable[[str], None]) -> None:
-    """Serve the viewer.
+def serve_viewer(
+    warehouse: Warehouse, host: str, port: int, token_file: Path | None, ready: Callable[[str], None]
+) -> None:
+    """Serve the viewer until Ctrl-C.
 
     Args:
         warehouse: what is shown.
-        options: where.
+        host: address to listen on.
+        port: port; 0 for a free one.
+        token_file: file with the token that readers must send; without it, a token is made if others can reach `host`.
         ready: called with the link, which carries the token if one is needed.
 
     Raises:
         BadInputError: an option is wrong, the port is taken, or a committed file is missing or damaged.
     """
-    token = "" if options.token_file is None else read_token(options.token_file)
-    if not token and not is_loopback(options.host):
+    token = "" if token_file is None else read_token(token_file)
+    if not token and not is_loopback(host):
         token = secrets.token_urlsafe(24)
-    with listening(options.host, options.port) as listener:
+    with listening(host, port) as listener:
         app = viewer_app(warehouse, token)
-        host, port = listener.getsockname()[:2]
-        name = f"[{host}]" if ":" in host else host
-        ready(f"http://{name}:{port}/" + (f"?{TOKEN}={token}" if token else ""))
+        address, number = listener.getsockname()[:2]
+        name = f"[{address}]" if ":" in address else address
+        ready(f"http://{name}:{number}/" + (f"?{_TOKEN}={token}" if token else ""))
         asyncio.run(serve_app(app, listener))

@@ -25,20 +25,19 @@ _COLUMNS = {
     "judgements": ("trajectory_id", "correct", "agreed", "judge", "made_by", *_COMMON),
 }
 _SECONDS_BETWEEN_LOOKS = 1.0
+Row = dict[str, Any]
 
 
 class Catalogue:
     """Answers SQL over the table `attempts`, which follows the commits of the warehouse.
 
-    `attempts` has a row for each trajectory, joined with its query and its judgements; `attempts.sql` says how.
+    `attempts` has a row for each trajectory, joined with its query and its judgements (`attempts.sql`).
+
+    Raises:
+        BadInputError: a committed file or an entry of a table's log is missing or damaged.
     """
 
     def __init__(self, warehouse: Warehouse) -> None:
-        """Read the warehouse.
-
-        Raises:
-            BadInputError: a committed file or an entry of a table's log is missing or damaged.
-        """
         self._warehouse = warehouse
         self._database = duckdb.connect(config=OFFLINE)
         self._lock = threading.Lock()
@@ -46,8 +45,8 @@ class Catalogue:
         self._looked = 0.0
         self._refresh()
 
-    def ask(self, query: str, parameters: list[object]) -> list[dict[str, Any]]:
-        """The rows that one SELECT gives, by column; all values are bound as parameters.
+    def ask(self, query: str, parameters: list[object]) -> list[Row]:
+        """Return the rows of one SELECT, by column; all values are bound as parameters.
 
         Raises:
             BadInputError: a committed file or an entry of a table's log is missing or damaged.
@@ -59,18 +58,15 @@ class Catalogue:
             return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _refresh(self) -> None:
-        """Read the tables again if something was committed since; looks at most once in a while."""
+        """Read the tables again after a commit, at most once in a while."""
         with self._lock:
             if self._entries and time.monotonic() - self._looked < _SECONDS_BETWEEN_LOOKS:
                 return
             entries = {table: newest_log_entry(self._warehouse, table) for table in _COLUMNS}
             if entries != self._entries:
-                self._read()
+                with self._database.cursor() as cursor:
+                    for table, columns in _COLUMNS.items():
+                        cursor.register(f"read_{table}", read_table(self._warehouse, table, columns))
+                    cursor.execute(resources.files(__package__).joinpath("attempts.sql").read_text(encoding="utf-8"))
                 self._entries = entries
             self._looked = time.monotonic()
-
-    def _read(self) -> None:
-        with self._database.cursor() as cursor:
-            for table, columns in _COLUMNS.items():
-                cursor.register(f"read_{table}", read_table(self._warehouse, table, columns))
-            cursor.execute(resources.files(__package__).joinpath("attempts.sql").read_text(encoding="utf-8"))

@@ -1,0 +1,90 @@
+"""Options and steps that commands share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trajmill.flows.configuration.config import Config
+    from trajmill.warehouse.layout import Warehouse
+
+ConfigFile = Annotated[
+    Path | None,
+    Option("--config", "-c", metavar="FILE", help="Configuration; trajmill.toml of this folder if there is one."),
+]
+NewRun = Annotated[bool, Option("--new-run", help="Begin a new run if the configuration has changed.")]
+Root = Annotated[
+    str | None,
+    Option(
+        "--root", metavar="PLACE", help="Folder or s3://, gs://, abfs:// URL of the warehouse, not the configured one."
+    ),
+]
+ReleaseName = Annotated[str | None, Option("--release", metavar="NAME", help="The newest release if none.")]
+
+
+def load(config_file: Path | None) -> Config:
+    """Read the configuration and quieten Prefect; call before importing modules that import Prefect."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.prefect_settings import set_quiet_defaults
+
+    config = load_config(config_file)
+    set_quiet_defaults()
+    return config
+
+
+def begin(config_file: Path | None, new_run: bool) -> Config:
+    """Read the configuration, begin or continue its run, and quieten Prefect."""
+    config = load(config_file)
+    begin_or_ask(config, new_run)
+    return config
+
+
+def begin_or_ask(config: Config, new_run: bool) -> None:
+    """Begin or continue the run; confirm a second run of its name on a terminal, elsewhere require `--new-run`."""
+    from trajmill.flows.new_run import NewRunError, begin_or_continue
+
+    try:
+        begin_or_continue(config, new_run)
+    except NewRunError as error:
+        if not (sys.stdin.isatty() and typer.confirm(f"{error}\nBegin it?", err=True)):
+            raise
+        begin_or_continue(config, new_run=True)
+
+
+def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:
+    """Open the warehouse at `root`, or the configured one."""
+    from trajmill.warehouse.layout import open_warehouse
+
+    if root is not None:
+        return open_warehouse(root)
+    # All specs take a quarter of a second to import.
+    from trajmill.flows.configuration.file import load_config
+
+    return open_warehouse(load_config(config_file).run.root)
+
+
+@contextmanager
+def progress_shown(width_of_file: int | None = None) -> Iterator[Console]:
+    """Show progress on the yielded console, which has this width if it is no terminal."""
+    from rich.console import Console
+
+    from trajmill.flows.progress import ConsoleWatcher, watched_by
+
+    console = Console()
+    console = console if console.is_terminal else Console(width=width_of_file)
+    with watched_by(ConsoleWatcher(console)):
+        yield console
+
+
+def print_lines(console: Console, *lines: str, style: str = "") -> None:
+    """Print lines as they are: no wrapping, markup or highlighting."""
+    console.print(*lines, sep="\n", style=style, soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,247 @@
+"""Commands on environments: app files, graphs of apps, environments for trainers, an untrained policy."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from trajmill.flows.cli.options import ConfigFile, load, print_lines
+from trajmill.schemas.errors import TrajmillError
+
+apps = typer.Typer(help="App files of the simulated phone and desktop.", no_args_is_help=True, rich_markup_mode=None)
+
+env = typer.Typer(help="Environments for trainers and other machines.", no_args_is_help=True, rich_markup_mode=None)
+graph = typer.Typer(
+    help="Graphs of apps: pages, elements, slots, transitions.", no_args_is_help=True, rich_markup_mode=None
+)
+app = typer.Typer()
+
+AppFiles = Annotated[list[Path], Argument(metavar="FILE...", help="YAML files, read with the built-in apps.")]
+ConfigArgument = Annotated[Path, Argument(metavar="CONFIG", help="Configuration with a section [explore].")]
+GraphFileArgument = Annotated[Path, Argument(metavar="GRAPH", help="YAML file of a graph.")]
+AppOption = Annotated[str, Option("--app", metavar="NAME", help="An app of [explore.apps].")]
+_MOST_LISTED = 20
+
+
+@apps.callback()
+def apps_group() -> None:
+    """App files of the simulated phone and desktop."""
+
+
+@apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
+def check_apps(files: AppFiles) -> None:
+    """Find the mistakes of app files, each with its line; the paths of their tasks are walked."""
+    from trajmill.stages.queries.tasks.check_app_files import check_app_files
+
+    mistakes = check_app_files(files)
+    if mistakes:
+        raise TrajmillError("\n".join(str(mistake) for mistake in mistakes))
+    print(f"{len(files)} file{'s' if len(files) != 1 else ''} without mistakes")
+
+
+@apps.command("build", epilog="Example: trajmill apps build my_app.yaml --out site")
+def build_apps(
+    files: AppFiles,
+    out: Path = Option(..., "--out", metavar="FOLDER", help="Where to write; a new or empty folder."),
+) -> None:
+    """Write app files and the built-in apps as a static web app, and print the page to open in a browser."""
+    from trajmill.stages.environments.webapp.compile import compile_files, write_web_app
+
+    print(write_web_app(compile_files(files), out))
+
+
+@apps.command("serve", epilog="Example: trajmill apps serve my_app.yaml --port 8000")
+def serve_apps(
+    files: AppFiles,
+    port: int = Option(8000, "--port", min=0, max=65535, help="On loopback; 0 for any that is free."),
+) -> None:
+    """Serve app files and the built-in apps as a web app, for this machine only, until Ctrl-C."""
+    from trajmill.stages.environments.webapp.compile import HOST, compile_files, web_app_server
+
+    with web_app_server(compile_files(files), port) as server, suppress(KeyboardInterrupt):
+        print(f"http://{HOST}:{server.server_port}/ (Ctrl-C ends it)", flush=True)
+        server.serve_forever()
+
+
+@env.callback()
+def env_group() -> None:
+    """Environments for trainers and other machines."""
+
+
+@env.command("serve", epilog="Example: trajmill env serve --config docs/examples/desktop.toml --port 8000 --slots 4")
+def serve_env(
+    config: ConfigFile = None,
+    host: str = Option("127.0.0.1", "--host", help="Address to listen on; not loopback only with a token."),
+    port: int = Option(8000, "--port", min=0, max=65535, help="0 for any that is free."),
+    slots: int = Option(8, "--slots", min=1, max=1000, help="Sessions at once."),
+    splits: list[str] | None = Option(
+        None, "--split", help="Queries that may be asked for, once for each split; train if none."
+    ),
+    family: str = Option("", "--family", help="Family of the trainer's model; that of models.policy if none."),
+    judge: str = Option(
+        "",
+        "--judge",
+        metavar="NAME",
+        help="Judge whose word is the reward: `judge`, the run's own, or a [judges.NAME].",
+    ),
+    token_file: Path | None = Option(
+        None, "--token-file", metavar="FILE", help="File with the token that clients must send."
+    ),
+) -> None:
+    """Serve the environment of a configuration with the OpenEnv protocol, until Ctrl-C.
+
+    Trainers step episodes of the run's queries; each becomes rows of the warehouse with purpose `online`.
+    """
+    settings = load(config)
+    from trajmill.flows.environment_server import ServeOptions, serve_environment
+
+    options = ServeOptions(host, port, slots, tuple(splits or ServeOptions.splits), family, judge, token_file)
+    serve_environment(settings, options, lambda address: print(f"{address} (Ctrl-C ends it)", flush=True))
+
+
+@app.command(epilog="Example: trajmill untrained --config docs/examples/pixels.toml")
+def untrained(
+    config: ConfigFile = None,
+    blind: bool = Option(False, help="Make a control whose pictures are always black."),
+) -> None:
+    """Make the small untrained vision-language model of the policy's endpoint, if it does not exist."""
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.configuration.untrained_policy import make_untrained_policy
+
+    made = make_untrained_policy(load_config(config), blind)
+    print(f"{made.folder.resolve()}: {made.version}" + ("" if made.is_new else " was there already"))
+
+
+@graph.callback()
+def graph_group() -> None:
+    """Graphs of apps: what their pages are and do."""
+
+
+@graph.command("explore", epilog="Example: trajmill graph explore docs/examples/graphs.toml --app galculator")
+def explore_graph(
+    config: ConfigArgument,
+    name: AppOption,
+    out: Path | None = Option(None, "--out", metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
+) -> None:
+    """Walk a running app, try its elements, and write its graph; a second call goes on and keeps what people wrote."""
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.graphs.explore import explore_app
+
+    console = Console()
+    settings = load_config(config, before_exploring=True)
+    with console.status(f"exploring {name}") as status:
+        report = explore_app(
+            settings, name, out, lambda pages, trials: status.update(f"{name}: {pages} pages, {trials} trials")
+        )
+    found = report.explored
+    print_lines(
+        console,
+        f"pages     {len(report.graph.pages)}",
+        f"trials    {len(found.trials)}, {found.actions} actions in this call",
+        f"graph     {report.path}",
+    )
+    unfinished = [] if found.complete else ["not all was tried; the same command goes on"]
+    for line in (*(f"failure   {failure}" for failure in found.failures), *unfinished):
+        print_lines(console, line, style="yellow")
+
+
+@graph.command("annotate", epilog="Example: trajmill graph annotate graphs/galculator.yaml --config models.toml")
+def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> None:
+    """Let models fill what nobody has written: titles, descriptions, what elements do, names of slots.
+
+    The describer looks at the pictures of the pages; the writer names the slots. What people wrote stays. The file is
+    written after each page, and a second call fills what is left.
+    """
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.graphs.annotate import annotate_file
+
+    console = Console()
+    with console.status(f"annotating {file}") as status:
+        report = annotate_file(
+            load_config(config), file, lambda done, pages: status.update(f"{file}: {done} of {pages} pages")
+        )
+    annotated, use = report.annotated, report.use
+    left = annotated.unfilled
+    print_lines(
+        console,
+        f"written   {annotated.filled}",
+        f"left      {len(left)}",
+        f"models    {use.calls} calls, {use.input_tokens} + {use.output_tokens} tokens, price {use.price:.4f}",
+    )
+    notes = [f"models.{role} is embedded: what it would write is left" for role in report.embedded]
+    notes += [f"left      {each}" for each in left[:_MOST_LISTED]]
+    notes += [f"left      and {len(left) - _MOST_LISTED} more"] if len(left) > _MOST_LISTED else []
+    for note in notes:
+        print_lines(console, note, style="yellow")
+    if left and not annotated.filled:
+        raise TrajmillError("the models wrote nothing that can be used; the file is as it was")
+
+
+@graph.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")
+def check_graphs(
+    files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs."),
+) -> None:
+    """Find unreachable pages, ambiguous recognisers and slots that cannot be set, by line; tell where paths end."""
+    from trajmill.stages.graphs.check import check_graph
+    from trajmill.stages.graphs.file import parse_graph
+
+    mistakes: list[str] = []
+    for path in files:
+        reading = parse_graph(path)
+        found = check_graph(reading.file) if reading.file is not None else None
+        mistakes += map(str, found.mistakes if found else reading.mistakes)
+        for remark in found.remarks if found else ():
+            print(f"{remark} (no mistake)")
+    if mistakes:
+        raise TrajmillError("\n".join(mistakes))
+    print(f"{len(files)} graph{'s' if len(files) != 1 else ''} without mistakes")
+
+
+@graph.command("show", epilog="Example: trajmill graph show graphs/galculator.yaml")
+def show_graph(
+    file: GraphFileArgument,
+    out: Path | None = Option(None, "--out", metavar="FILE", help="HTML file; beside the graph."),
+) -> None:
+    """Draw a graph as one HTML file with its screenshots."""
+    from trajmill.flows.graphs.show import write_graph_page
+
+    page = out or file.with_suffix(".html")
+    write_graph_page(file, page)
+    print(page)
+
+
+@graph.command("verify", epilog="Example: trajmill graph verify docs/examples/graphs.toml --app galculator")
+def verify_graph_of_app(
+    config: ConfigArgument,
+    name: AppOption,
+    file: Path | None = Option(None, "--graph", metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
+) -> None:
+    """Walk every transition of a graph in the running app, and say what has changed."""
+    from itertools import count
+
+    from rich.console import Console
+
+    from trajmill.flows.configuration.file import load_config
+    from trajmill.flows.graphs.verify import verify_app
+    from trajmill.stages.graphs.verify import EdgeState
+
+    console, walked = Console(), count(1)
+    settings = load_config(config)
+    with console.status(f"walking {name}") as status:
+        report = verify_app(
+            settings,
+            file or settings.explore.file(name),
+            lambda edge: status.update(f"{name}: {next(walked)} transitions walked"),
+        )
+    states = ", ".join(f"{report.count(state)} {state}" for state in EdgeState)
+    print_lines(console, *map(str, report.notes), states)
+    if report.count(EdgeState.CHANGED) or report.count(EdgeState.LOST):
+        raise TrajmillError("the app is not as the graph says; correct the graph, or explore again")
