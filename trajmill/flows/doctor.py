@@ -36,8 +36,10 @@ _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch",
 _EXTRA_OF_ENVIRONMENT = dict.fromkeys(("webapp", "browser", "miniwob"), "web")
 _EXTRA_OF_ENVIRONMENT |= {name: name for name in ("browsergym", "android", "desktop")}
 _INSTALL = "`make system-deps` installs it"
+_BROWSER = {"chromium-headless-shell": _INSTALL}
 _PROGRAMS = {
-    **dict.fromkeys(("web", "browsergym"), {"chromium-headless-shell": _INSTALL}),
+    "web": _BROWSER,
+    "browsergym": _BROWSER,
     "android": {"adb": "install Android's platform tools and put adb in PATH"},
     "desktop": dict.fromkeys(("Xvfb", "openbox", "dbus-daemon"), _INSTALL),
 }

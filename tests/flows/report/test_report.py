@@ -149,14 +149,14 @@ def test_rounds_have_dates_and_disagreements_their_reasons(figures: Figures) -> 
 
 def test_success_by_app_what_still_fails_and_the_configuration(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "root")
+    at = stage_run("generate", 1, "run-m")
+    asked = query("q", at, Split.VALIDATION).model_copy(update={"apps": ("mail", "notes")})
+    commit_rows(warehouse, at, asked)
     for number in (1, 2):
         at = stage_run("evaluate", number, "run-m")
-        asked: list[Row] = [query("q", at, Split.VALIDATION).model_copy(update={"apps": ("mail", "notes")})] if number == 1 else []
         rewards = (0.0, float(number > 1))
-        rows = [
-            trajectory(each, at, "q", purpose=Purpose.EVALUATE, reward=reward) for each, reward in enumerate(rewards)
-        ]
-        commit_rows(warehouse, at, *asked, *rows)
+        tried = [trajectory(each, at, "q", purpose=Purpose.EVALUATE, reward=rewards[each]) for each in (0, 1)]
+        commit_rows(warehouse, at, *tried)
     warehouse.run("run-m").mkdir(parents=True)
     identity = {"rollout": {"group_size": 4}, "agent": {"kind": HOSTILE}}
     (warehouse.run("run-m") / IDENTITY_FILE).write_text(json.dumps(identity))
