@@ -19,6 +19,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = Path("paper.yaml")
     path.write_text(PAPER)
+    Path("typo.yaml").write_text("app: mine\nnmae: Mine\n")
     return path
 
 
@@ -38,6 +39,7 @@ def test_build_prints_the_page_to_open(mine: Path, capsys: pytest.CaptureFixture
         (["build", "paper.yaml", "--out", "paper.yaml"], "paper.yaml: "),
         (["build", "paper.yaml", "--out", "."], "holds other files, such as 'paper.yaml'"),
         (["serve", "nope.yaml"], "nope.yaml:1: "),
+        (["check", "typo.yaml"], "typo.yaml:2:"),
     ],
 )
 def test_bad_input_gives_one_error_line(
@@ -49,24 +51,10 @@ def test_bad_input_gives_one_error_line(
     assert shown.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["build", "serve"])
-def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["apps", command, "--help"]) == 0
-    assert "Example: trajmill apps" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_serve_answers_until_it_is_interrupted(mine: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from trajmill.flows.cli.app import main; main()",
-        "apps",
-        "serve",
-        str(mine),
-        "--port",
-        "0",
-    ]
+    main = "from trajmill.flows.cli.app import main; main()"
+    command = [sys.executable, "-c", main, "apps", "serve", str(mine), "--port", "0"]
     root = Path(__file__).parents[3]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(root)}) as server:
         assert server.stdout is not None

@@ -3,11 +3,13 @@ from __future__ import annotations
 import csv
 import errno
 import json
-import re
+import logging
+import os
 import signal
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 from PIL import Image
 
 from tests.flows.synthetic_run import HOSTILE, RUN, STEPS
-from trajmill.flows.cli.app import INTERRUPTED, STOPPED, run
+from trajmill.flows.cli.app import INTERRUPTED, STOPPED, give_memory_back, run, show_own_warnings
 from trajmill.flows.cli.loop import STAGE_COMMANDS
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
@@ -59,7 +61,7 @@ def test_help_does_not_load_the_engines() -> None:
     assert all(f"\n  {command} " in done.stdout for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "apps check"])
+@pytest.mark.parametrize("command", [*COMMANDS, "apps check", "apps build", "apps serve"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
     shown = capsys.readouterr().out
@@ -116,47 +118,40 @@ def test_traceback_is_shown_when_asked_for(folder: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().err.startswith("Traceback (most recent call last):")
 
 
-def test_an_unexpected_error_gives_one_error_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def fail(error: BaseException) -> None:
+    raise error
+
+
+NOT_ALLOWED = PermissionError(errno.EACCES, "Permission denied", "/there/file")
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "line"),
+    [
+        (
+            lambda config: fail(ZeroDivisionError("by nothing")),
+            1,
+            "unexpected ZeroDivisionError: by nothing; --traceback shows where",
+        ),
+        (
+            lambda config: fail(NOT_ALLOWED),
+            1,
+            "/there/file cannot be written (Permission denied): nothing was lost; name a folder that you can write to",
+        ),
+        (lambda config: fail(KeyboardInterrupt()), INTERRUPTED, f"\n{STOPPED}"),
+        (lambda config: signal.raise_signal(signal.SIGTERM), 128 + signal.SIGTERM, f"\n{STOPPED}"),
+    ],
+)
+def test_what_ends_a_command_is_one_line_and_an_exit_status(
+    work: Callable[[Config], None],
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(config: Config) -> None:
-        raise ZeroDivisionError("by nothing")
-
-    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=fail)
-    assert run(["evolve"]) == 1
-    assert capsys.readouterr().err == "unexpected ZeroDivisionError: by nothing; --traceback shows where\n"
-
-
-def test_ctrl_c_gives_exit_status_130_and_says_that_the_same_command_continues(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(config: Config) -> None:
-        raise KeyboardInterrupt
-
-    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=interrupted)
-    assert run(["evolve"]) == INTERRUPTED
-    assert capsys.readouterr().err.strip() == STOPPED
-
-
-def test_sigterm_gives_exit_status_143_and_says_that_the_same_command_continues(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=lambda config: signal.raise_signal(signal.SIGTERM))
-    assert run(["evolve"]) == 128 + signal.SIGTERM
-    assert capsys.readouterr().err.strip() == STOPPED
-
-
-def test_a_folder_that_cannot_be_written_gives_one_error_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refused(config: Config) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", "/there/file")
-
-    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=refused)
-    assert run(["evolve"]) == 1
-    assert re.fullmatch(
-        r"/there/file cannot be written \(Permission denied\): nothing was lost; [^\n]+\n", capsys.readouterr().err
-    )
+    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=work)
+    assert run(["evolve"]) == code
+    assert capsys.readouterr().err == f"{line}\n"
 
 
 def test_an_error_that_ctrl_c_caused_in_an_engine_is_reported_as_ctrl_c(
@@ -198,29 +193,23 @@ def test_a_stage_alone_is_watched_and_reported(
     assert reported == f"{stage}: 1,600 in, 30 out, 2.0 s"
 
 
-def test_sql_prints_plain_data(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sql_prints_plain_data_and_a_wrong_query_is_one_line(
+    run_warehouse: Warehouse, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--root", str(run_warehouse.root)]
     query = "SELECT query_id, instruction FROM queries ORDER BY 1"
-    assert run(["sql", query, "--format", "csv", "--root", str(run_warehouse.root)]) == 0
+    assert run(["sql", query, "--format", "csv", *root]) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert rows[0] == {"query_id": "query-0", "instruction": HOSTILE}
-    assert run(["sql", query, "-f", "json", "--root", str(run_warehouse.root)]) == 0
+    assert run(["sql", query, "-f", "json", *root]) == 0
     assert json.loads(capsys.readouterr().out) == rows
-
-
-def test_sql_reads_the_configured_warehouse(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "DROP TABLE rounds", *root]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert run(["sql", "SELECT 1", "--root", str(folder)]) == 1
+    assert str(folder) in capsys.readouterr().err
     Path("trajmill.toml").write_text(f"[run]\nroot = {json.dumps(str(run_warehouse.root))}\n")
     assert run(["sql", "SELECT count(*) AS n FROM rounds", "-f", "csv"]) == 0
     assert capsys.readouterr().out == "n\n2\n"
-
-
-def test_sql_tells_a_wrong_query_in_one_line(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "DROP TABLE rounds", "--root", str(run_warehouse.root)]) == 1
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_a_folder_that_is_no_warehouse_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "SELECT 1", "--root", str(folder)]) == 1
-    assert str(folder) in capsys.readouterr().err
 
 
 def test_report_prints_where_it_is(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,13 +254,32 @@ def test_show_wants_one_trajectory(
     assert told in capsys.readouterr().err
 
 
-def test_apps_check_names_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("mine.yaml").write_text("app: mine\nnmae: Mine\n")
-    assert run(["apps", "check", "mine.yaml"]) == 1
-    assert "mine.yaml:2:" in capsys.readouterr().err
-
-
 def test_config_prints_what_is_in_force(capsys: pytest.CaptureFixture[str]) -> None:
     Path("trajmill.toml").write_text("[run]\nrounds = 3\n")
     assert run(["config"]) == 0
     assert "\nrounds = 3\n" in capsys.readouterr().out
+
+
+def test_what_the_program_warns_of_is_a_line_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger("trajmill"), "handlers", [])
+    show_own_warnings()
+    logging.getLogger("trajmill.pipelines.executors.watch").warning("stage %s: it is started again", "rollout")
+    logging.getLogger("trajmill.pipelines.executors.watch").info("nobody asked for this")
+    logging.getLogger("a.library").warning("nor for this")
+    assert capsys.readouterr().err == "stage rollout: it is started again\n"
+
+
+@pytest.mark.parametrize(
+    ("platform", "chosen", "pool"),
+    [("linux", {}, "jemalloc"), ("linux", {"ARROW_DEFAULT_MEMORY_POOL": "system"}, "system"), ("darwin", {}, None)],
+)
+def test_arrow_gives_memory_back_unless_the_user_chose_an_allocator(
+    platform: str, chosen: dict[str, str], pool: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = dict(chosen)
+    monkeypatch.setattr("sys.platform", platform)
+    monkeypatch.setattr(os, "environ", environment)
+    give_memory_back()
+    assert environment.get("ARROW_DEFAULT_MEMORY_POOL") == pool

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trajmill.flows.configuration.check import tasks_unknown_to_judge
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.tables import key_paths
@@ -29,13 +30,9 @@ def mistakes(folder: Path, text: str) -> list[str]:
     return str(caught.value).replace(f"{path}:", "").splitlines()
 
 
-def test_no_file_is_the_default_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_working_folder_is_read_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_config() == Config()
-
-
-def test_a_file_of_the_working_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
     written(tmp_path, "[run]\nrounds = 3\n")
     assert load_config().run.rounds == 3
 
@@ -148,16 +145,12 @@ def test_all_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> Non
     assert [line.split(":")[0] for line in found] == ["2", "4", "6"]
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"nowhere\.toml: there is no such configuration file"):
         load_config(tmp_path / "nowhere.toml")
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "binary.toml"
-    path.write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadInputError, match=r"binary\.toml: the configuration file cannot be read"):
-        load_config(path)
+        load_config(tmp_path / "binary.toml")
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -167,23 +160,24 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert config.environment == SimulatedSpec(apps=(tmp_path / "mine.yaml",))
 
 
-def test_a_run_is_the_same_when_it_is_prolonged_moved_or_sped_up() -> None:
-    other = Config.model_validate(
-        {
-            "run": {"rounds": 20, "root": Path("elsewhere")},
-            "rollout": {"workers": 2, "concurrency": 4},
-            "serve": {"cron": "0 4 * * *"},
-            "atomic": {"programs": ("mousepad",)},
-        }
-    )
-    assert other.run_id == Config().run_id == Config.model_validate({"run": {"rounds": 3}}).run_id
-
-
-def test_a_run_without_new_queries_is_not_another_one() -> None:
-    plain = Config().run_id
-    assert Config.model_validate({"queries": {"harder_above": 0.5}}).run_id == plain
-    assert Config.model_validate({"queries": {"fresh": 5}}).run_id != plain
-    assert Config.model_validate({"queries": {"retire_after": 5}}).run_id != plain
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"run": {"rounds": 20, "root": Path("elsewhere")}}, True),
+        ({"rollout": {"workers": 2, "concurrency": 4}, "serve": {"cron": "0 4 * * *"}}, True),
+        ({"atomic": {"programs": ("mousepad",)}}, True),
+        ({"endpoints": {"owl": {"model": "owl-7b"}}}, True),
+        ({"queries": {"harder_above": 0.5}}, True),
+        ({"queries": {"fresh": 5}}, False),
+        ({"queries": {"retire_after": 5}}, False),
+        ({"run": {"seed": 1}}, False),
+        ({"train": {"epochs": 5.0}}, False),
+        ({"judge": {"filter": False}}, False),
+        ({"atomic": {"train": 1}}, False),
+    ],
+)
+def test_a_run_is_another_one_if_its_rows_are(change: dict[str, object], same: bool) -> None:
+    assert (Config.model_validate(change).run_id == Config().run_id) is same
 
 
 def served(role: str, model: str, url: str = "http://one/v1", name: str = "owl") -> Config:
@@ -191,20 +185,13 @@ def served(role: str, model: str, url: str = "http://one/v1", name: str = "owl")
     return Config.model_validate({"models": {role: name}, "endpoints": endpoints})
 
 
-def test_a_served_model_may_move_but_not_become_another() -> None:
+def test_a_served_model_may_move_but_not_become_another_and_the_policy_may() -> None:
     before = served("writer", "owl-7b").run_id
     assert served("writer", "owl-7b", url="http://two/v1").run_id == before
     assert served("writer", "owl-7b", name="bird").run_id == before
     assert served("writer", "owl-32b").run_id != before
     assert served("describer", "owl-7b").run_id != before
-
-
-def test_the_policy_changes_within_a_run() -> None:
     assert served("policy", "owl-7b").run_id == served("policy", "owl-7b-trained").run_id == Config().run_id
-
-
-def test_an_endpoint_without_a_role_decides_nothing() -> None:
-    assert Config.model_validate({"endpoints": {"owl": {"model": "owl-7b"}}}).run_id == Config().run_id
 
 
 FILES = [
@@ -279,14 +266,6 @@ def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[s
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"run": {"seed": 1}}, {"train": {"epochs": 5.0}}, {"judge": {"filter": False}}, {"atomic": {"train": 1}}],
-)
-def test_a_run_with_other_rows_is_another_run(change: dict[str, object]) -> None:
-    assert Config.model_validate(change).run_id != Config().run_id
-
-
 def test_the_documentation_lists_every_key_once() -> None:
     assert DOCUMENT.read_text(encoding="utf-8").endswith(configuration_tables())
     sections = dict(re.findall(r"^## `(\[[^`]+\])`\n\n(.+?)(?=\n## |\Z)", configuration_tables(), re.M | re.S))
@@ -304,5 +283,30 @@ def test_the_documentation_lists_every_key_once() -> None:
 
 
 @pytest.mark.parametrize("file", sorted((DOCUMENT.parent / "examples").glob("*.toml")), ids=lambda file: file.stem)
-def test_the_examples_can_be_read(file: Path) -> None:
-    assert Path(load_config(file).run.root).resolve() == DOCUMENT.parents[1] / "trajmill-data"
+def test_the_examples_can_be_read_and_judged(file: Path) -> None:
+    config = load_config(file)
+    assert Path(config.run.root).resolve() == DOCUMENT.parents[1] / "trajmill-data"
+    assert tasks_unknown_to_judge(config) is None
+
+
+DESKTOP = {"environment": {"kind": "desktop"}}
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"environment": {"kind": "simulated"}},
+        {"environment": {"kind": "webapp"}},
+        DESKTOP | {"judge": {"channels": ("programmatic",)}},
+        DESKTOP | {"judge": {"channels": ("text",)}, "models": {"critic": {"text": ("big",)}}},
+    ],
+)
+def test_annotated_worlds_checks_and_models_can_judge(tables: dict[str, object]) -> None:
+    assert tasks_unknown_to_judge(Config.model_validate(tables)) is None
+
+
+def test_a_judge_that_knows_no_task_is_named_with_what_to_do() -> None:
+    warning = tasks_unknown_to_judge(Config.model_validate(DESKTOP))
+    assert warning is not None and "\n" not in warning
+    assert "'desktop'" in warning and "models.critic.text and models.critic.multimodal" in warning
+    assert 'judge.channels = ["programmatic"]' in warning

@@ -23,7 +23,7 @@ from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
 from trajmill.flows.report.figures import Figures, ShareTable, read_figures
-from trajmill.flows.report.filmstrips import Filmstrip, filmstrips, pick_trajectories
+from trajmill.flows.report.filmstrips import Filmstrip, pick_filmstrips
 from trajmill.flows.report.page import render_report, runs_to_report, warnings, write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
@@ -64,7 +64,7 @@ def page(run_warehouse: Warehouse) -> Reader:
 @pytest.fixture(scope="module")
 def films(run_warehouse: Warehouse) -> tuple[Filmstrip, ...]:
     refresh_views(run_warehouse)
-    return filmstrips(run_warehouse, RUN, pick_trajectories(run_warehouse, RUN))
+    return pick_filmstrips(run_warehouse, RUN)
 
 
 def test_what_models_and_screens_said_is_text(page: Reader) -> None:
@@ -83,7 +83,7 @@ def test_the_page_loads_no_other_file(page: Reader) -> None:
 
 def test_pictures_open_and_carry_the_mark(films: tuple[Filmstrip, ...]) -> None:
     frame = films[0].frames[0]
-    assert frame.action == "click"
+    assert frame.step.action_kind == "click"
     image = Image.open(io.BytesIO(base64.b64decode(frame.image.partition(",")[2]))).convert("RGB")
     assert image.size == (216, 384)
     red, green, blue = (numpy.asarray(channel, int) for channel in image.split())
@@ -97,11 +97,16 @@ def test_the_page_shows_each_trajectory(films: tuple[Filmstrip, ...]) -> None:
         "Solved with guidance",
         "Where the judge and the check disagree",
     ]
-    first, last, guided, wrong = films
-    assert (first.round, first.reward, last.round, last.reward) == (1, 0.0, 2, 1.0)
-    assert first.instruction == last.instruction
-    assert guided.reward == 1.0
-    assert (wrong.judged, wrong.reward) == (True, 0.0)
+    first, last, guided, wrong = (film.episode for film in films)
+    assert (first.trajectory.round, first.trajectory.reward, last.trajectory.round, last.trajectory.reward) == (
+        1,
+        0.0,
+        2,
+        1.0,
+    )
+    assert first.query.instruction == last.query.instruction
+    assert guided.trajectory.reward == 1.0
+    assert wrong.judgement is not None and (wrong.judgement.correct, wrong.trajectory.reward) == (True, 0.0)
 
 
 @pytest.fixture(scope="module")

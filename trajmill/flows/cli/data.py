@@ -32,7 +32,7 @@ Name = Annotated[str, Argument(metavar="NAME", help="Name of a release; `trajmil
 @app.command(epilog="Example: trajmill vacuum --dry-run")
 def vacuum(
     days: float | None = Option(
-        None, "--days", min=0, help="Age below which nothing is deleted, instead of retention.unused_days."
+        None, min=0, help="Age below which nothing is deleted, instead of retention.unused_days."
     ),
     dry_run: bool = Option(False, "--dry-run", help="Only list the files."),
     config: ConfigFile = None,
@@ -149,14 +149,12 @@ def export(
         ..., "--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory or swift."
     ),
     family: str = Option(
-        ..., "--family", metavar="FAMILY", help="gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars: whose words."
+        ..., metavar="FAMILY", help="gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars: whose words."
     ),
     out: Path = Option(..., "--out", "-o", metavar="FOLDER", help="Where to write; new or empty."),
     release: ReleaseName = None,
-    kind: str = Option("", "--kind", metavar="KIND", help="A derived kind instead of steps of attempts."),
-    max_pixels: int | None = Option(
-        None, "--max-pixels", min=1, help="Bound on a picture's pixels that the model is trained with."
-    ),
+    kind: str = Option("", metavar="KIND", help="A derived kind instead of steps of attempts."),
+    max_pixels: int | None = Option(None, min=1, help="Bound on a picture's pixels that the model is trained with."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:

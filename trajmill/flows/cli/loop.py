@@ -162,9 +162,7 @@ def calibrate(
     names: list[str] | None = Option(
         None, "--judge", metavar="NAME", help="A [judges.NAME], once for each; the run's own judge if none."
     ),
-    labels: Path | None = Option(
-        None, "--labels", metavar="FOLDER", help="A labelled set in AgentRewardBench's layout."
-    ),
+    labels: Path | None = Option(None, metavar="FOLDER", help="A labelled set in AgentRewardBench's layout."),
 ) -> None:
     """Measure how good judges are, ingredient by ingredient, and what a verdict costs.
 

@@ -61,14 +61,12 @@ def serve(
 
 @app.command(epilog="Example: PREFECT_API_URL=http://prefect:4200/api trajmill deploy --pool gpu-machines")
 def deploy(
-    pool: str = Option(..., "--pool", metavar="NAME", help="Work pool whose workers run the deployments."),
-    image: str | None = Option(None, "--image", metavar="IMAGE", help="Docker image with trajmill, for a Docker pool."),
+    pool: str = Option(..., metavar="NAME", help="Work pool whose workers run the deployments."),
+    image: str | None = Option(None, metavar="IMAGE", help="Docker image with trajmill, for a Docker pool."),
     worker_config: Path | None = Option(
-        None, "--worker-config", metavar="FILE", help="Where the workers find the configuration; here if none."
+        None, metavar="FILE", help="Where the workers find the configuration; here if none."
     ),
-    job: list[str] | None = Option(
-        None, "--job", metavar="NAME=JSON", help="A variable of the pool's jobs; may be repeated."
-    ),
+    job: list[str] | None = Option(None, metavar="NAME=JSON", help="A variable of the pool's jobs; may be repeated."),
     replace: Replace = False,
     config: ConfigFile = None,
     new_run: NewRun = False,
@@ -137,14 +135,11 @@ def list_versions(config: ConfigFile = None) -> None:
 def add(
     config: ConfigFile = None,
     model: str | None = Option(
-        None, "--model", metavar="NAME", help="Its name at the policy's servers, or the folder of its weights."
+        None, metavar="NAME", help="Its name at the policy's servers, or the folder of its weights."
     ),
-    adapter: Path | None = Option(None, "--adapter", metavar="DIR", help="A LoRA adapter on the policy's weights."),
+    adapter: Path | None = Option(None, metavar="DIR", help="A LoRA adapter on the policy's weights."),
     release: str | None = Option(
-        None,
-        "--release",
-        metavar="NAME",
-        help="What it was trained on; by default the release of the round that awaits it.",
+        None, metavar="NAME", help="What it was trained on; by default the release of the round that awaits it."
     ),
 ) -> None:
     """Add a version that you have trained, measure it, and promote it or not.

@@ -46,8 +46,8 @@ def sql(
 def report(
     config: ConfigFile = None,
     root: Root = None,
-    run: str | None = Option(None, "--run", metavar="RUN", help="Run, if there are several."),
-    out: Path | None = Option(None, "--out", metavar="FILE", help="HTML file; in the warehouse by default."),
+    run: str | None = Option(None, metavar="RUN", help="Run, if there are several."),
+    out: Path | None = Option(None, metavar="FILE", help="HTML file; in the warehouse by default."),
 ) -> None:
     """Write the report of a run as one HTML file, and print its path; with --root, of each run of that warehouse."""
     from trajmill.flows.configuration.file import load_config
@@ -66,9 +66,7 @@ def report(
 @app.command(epilog="Example: trajmill show 3f2a9c --images pictures")
 def show(
     trajectory: str = Argument(..., help="Id of a trajectory, or how it starts."),
-    images: Path | None = Option(
-        None, "--images", metavar="FOLDER", help="Write each screen there, with the action drawn on it."
-    ),
+    images: Path | None = Option(None, metavar="FOLDER", help="Write each screen there, with the action drawn on it."),
     roles: bool = Option(False, "--roles", help="Print what each role of the agent was asked and answered, too."),
     config: ConfigFile = None,
     root: Root = None,
@@ -89,12 +87,10 @@ def show(
 @app.command(epilog="Example: trajmill view --root trajmill-data --port 8080")
 def view(
     host: str = Option(
-        "127.0.0.1", "--host", help="Address to listen on; readers elsewhere need the printed link with its token."
+        "127.0.0.1", help="Address to listen on; readers elsewhere need the printed link with its token."
     ),
-    port: int = Option(8080, "--port", min=0, max=65535, help="0 for any that is free."),
-    token_file: Path | None = Option(
-        None, "--token-file", metavar="FILE", help="File with the token that readers must send."
-    ),
+    port: int = Option(8080, min=0, max=65535, help="0 for any that is free."),
+    token_file: Path | None = Option(None, metavar="FILE", help="File with the token that readers must send."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:

@@ -46,7 +46,7 @@ def check_apps(files: AppFiles) -> None:
 @apps.command("build", epilog="Example: trajmill apps build my_app.yaml --out site")
 def build_apps(
     files: AppFiles,
-    out: Path = Option(..., "--out", metavar="FOLDER", help="Where to write; a new or empty folder."),
+    out: Path = Option(..., metavar="FOLDER", help="Where to write; a new or empty folder."),
 ) -> None:
     """Write app files and the built-in apps as a static web app, and print the page to open in a browser."""
     from trajmill.stages.environments.webapp.compile import compile_files, write_web_app
@@ -57,7 +57,7 @@ def build_apps(
 @apps.command("serve", epilog="Example: trajmill apps serve my_app.yaml --port 8000")
 def serve_apps(
     files: AppFiles,
-    port: int = Option(8000, "--port", min=0, max=65535, help="On loopback; 0 for any that is free."),
+    port: int = Option(8000, min=0, max=65535, help="On loopback; 0 for any that is free."),
 ) -> None:
     """Serve app files and the built-in apps as a web app, for this machine only, until Ctrl-C."""
     from trajmill.stages.environments.webapp.compile import HOST, compile_files, web_app_server
@@ -75,22 +75,17 @@ def env_group() -> None:
 @env.command("serve", epilog="Example: trajmill env serve --config docs/examples/desktop.toml --port 8000 --slots 4")
 def serve_env(
     config: ConfigFile = None,
-    host: str = Option("127.0.0.1", "--host", help="Address to listen on; not loopback only with a token."),
-    port: int = Option(8000, "--port", min=0, max=65535, help="0 for any that is free."),
-    slots: int = Option(8, "--slots", min=1, max=1000, help="Sessions at once."),
+    host: str = Option("127.0.0.1", help="Address to listen on; not loopback only with a token."),
+    port: int = Option(8000, min=0, max=65535, help="0 for any that is free."),
+    slots: int = Option(8, min=1, max=1000, help="Sessions at once."),
     splits: list[str] | None = Option(
         None, "--split", help="Queries that may be asked for, once for each split; train if none."
     ),
-    family: str = Option("", "--family", help="Family of the trainer's model; that of models.policy if none."),
+    family: str = Option("", help="Family of the trainer's model; that of models.policy if none."),
     judge: str = Option(
-        "",
-        "--judge",
-        metavar="NAME",
-        help="Judge whose word is the reward: `judge`, the run's own, or a [judges.NAME].",
+        "", metavar="NAME", help="Judge whose word is the reward: `judge`, the run's own, or a [judges.NAME]."
     ),
-    token_file: Path | None = Option(
-        None, "--token-file", metavar="FILE", help="File with the token that clients must send."
-    ),
+    token_file: Path | None = Option(None, metavar="FILE", help="File with the token that clients must send."),
 ) -> None:
     """Serve the environment of a configuration with the OpenEnv protocol, until Ctrl-C.
 
@@ -125,7 +120,7 @@ def graph_group() -> None:
 def explore_graph(
     config: ConfigArgument,
     name: AppOption,
-    out: Path | None = Option(None, "--out", metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
+    out: Path | None = Option(None, metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
 ) -> None:
     """Walk a running app, try its elements, and write its graph; a second call goes on and keeps what people wrote."""
     from rich.console import Console
@@ -208,7 +203,7 @@ def check_graphs(
 @graph.command("show", epilog="Example: trajmill graph show graphs/galculator.yaml")
 def show_graph(
     file: GraphFileArgument,
-    out: Path | None = Option(None, "--out", metavar="FILE", help="HTML file; beside the graph."),
+    out: Path | None = Option(None, metavar="FILE", help="HTML file; beside the graph."),
 ) -> None:
     """Draw a graph as one HTML file with its screenshots."""
     from trajmill.flows.graphs.show import write_graph_page

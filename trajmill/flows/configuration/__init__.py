@@ -1,1 +1,0 @@
-"""The configuration of a run: its tables, its file, and its models, judges and prompts."""

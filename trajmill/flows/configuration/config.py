@@ -65,34 +65,28 @@ class RunSection(Spec):
     """Folder of the warehouse, or the URL of a folder in a bucket, e.g. `s3://bucket/nightly` (also `gs://` and
     `abfs://`); credentials come from the environment."""
     asynchronous: Annotated[bool, OPERATIONAL] = False
-    """Whether the rollout of the next round begins while the policy trains, with the policy that is in force then. It
-    decides which version of the policy acts, and no version is part of a run's identity."""
+    """Whether the next round's rollout begins while the policy trains, with the policy in force at that time."""
 
 
 class QueriesSection(GraphQueriesSpec):
     """How many queries the first round generates for each split, and how many tasks each round proposes."""
 
     example_tasks: Path | None = None
-    """A few tasks that people wrote, to propose new ones from: one JSON object in each line, e.g.
-    `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`, and `start_state` where it is not the
-    environment's default."""
+    """Tasks that people wrote, to propose new ones from. One JSON object a line: `{"instruction": "Order me a pizza",
+    "platform": "phone", "apps": ["bites"]}`, and `start_state` if it is not the environment's default."""
     curriculum: NonNegativeInt = 0
-    """Training tasks that the model of `models.writer` proposes in each round, before the rollouts, from the example
-    tasks and the success so far."""
+    """Training tasks that `models.writer` proposes in each round from the example tasks and the success so far."""
     fresh: NonNegativeInt = 0
-    """Training queries that each round after the first adds from the navigation graphs, those of `[graphs]` and
-    `[causal]` included: other values, combinations and phrasings, at the difficulty that the success so far calls for.
-    Held-out queries stay as they are."""
+    """Training queries that each round after the first adds from the navigation graphs (`[graphs]` and `[causal]` too):
+    other values, combinations and phrasings, at the difficulty that fits the success so far."""
     harder_above: Fraction = 0.7
     """Success at a difficulty from which `fresh` asks for the next one."""
     retire_after: NonNegativeInt = 0
     """Successes in a row without guidance after which a training query is not attempted any more; 0 for never."""
     screenshot: NonNegativeInt = 0
-    """Training tasks that it proposes in each round from the first screens of the example tasks; the model must accept
-    images."""
+    """Training tasks that it proposes in each round from first screens of the example tasks; it must accept images."""
     try_proposals: bool = False
-    """Whether each proposed task is tried first: the policy in force makes one attempt at it, and training gets only
-    the tasks whose attempt the run's judge finds correct."""
+    """Whether the policy tries each proposed task first; training gets those whose attempt the run's judge accepts."""
 
     def identity(self) -> dict[str, Any]:
         """Return all keys that decide rows; those of new queries only if there are any."""
@@ -108,8 +102,8 @@ class RolloutSection(Spec):
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
     group_size: PositiveInt = 2
-    """Unguided attempts at each chosen query, each with its own seed. They form the group in which RL compares them. A
-    round makes as many attempts with any size: larger groups, fewer queries. With 1 a release has no RL rows."""
+    """Unguided attempts at each chosen query, each with its own seed: the group that RL compares. Larger groups mean
+    fewer queries, not more attempts. With 1 a release has no RL rows."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
@@ -123,11 +117,11 @@ class RolloutSection(Spec):
     recycle_after: PositiveInt = 1000
     """Episodes after which an environment is replaced."""
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
-    """Worker processes that work side by side on this machine, each with `concurrency` episodes; a killed one is
-    replaced. With another Beam runner, whose workers are its own, the least number of shards."""
+    """Worker processes on this machine, each with `concurrency` episodes; a killed one is replaced. With another Beam
+    runner, the least number of shards."""
     store_after: Annotated[PositiveInt, OPERATIONAL] = 16
-    """Finished episodes after which a worker stores them, if the warehouse is in a bucket. A killed worker costs at
-    most those that it has not stored; in a folder, each is stored when it is finished."""
+    """Finished episodes that a worker stores together in a bucket; a killed worker loses at most as many. In a folder
+    each episode is stored at once."""
     store_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Seconds after which it stores them at the latest."""
 
@@ -164,9 +158,8 @@ class GuidanceSection(Spec):
     share: Fraction = 0.5
     """Largest share of a round's episodes that may be guided."""
     demonstrate: bool | Literal["explorer"] = False
-    """Whether the reference agent makes the guided attempts itself, for a policy that cannot follow hints yet. With
-    `explorer` the untrained embedded policy makes them, which knows no reference path. Their steps are learned from as
-    those of any attempt that is accepted."""
+    """Whether the reference agent makes the guided attempts, for a policy that cannot follow hints yet; with `explorer`
+    the untrained embedded policy, which has no reference path. Accepted steps are learned from as any others."""
 
 
 class ReleaseSection(Spec):
@@ -184,11 +177,10 @@ class EvaluateSection(Spec):
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Level of the paired test on the validation queries: a new policy is refused if chance alone would make it so much
-    worse less often than this. A higher level refuses more; at 0.5, whatever loses more queries than it wins."""
+    """Level of the paired test on validation queries: a new policy is refused if chance alone would make it this much
+    worse less often. A higher level refuses more; at 0.5, whatever loses more queries than it wins."""
     promote_without_evidence: bool = False
-    """Whether a new policy is promoted where neither it nor the policy in force achieves a validation query. For
-    trials with models that cannot learn the task."""
+    """Whether a new policy is promoted if neither policy achieves a validation query; for trials with weak models."""
 
 
 class BeamSection(Spec):
@@ -202,8 +194,8 @@ class BeamSection(Spec):
     restarts: NonNegativeInt = 5
     """How often a stage is started again after its workers on other machines were lost; finished work is kept."""
     silent_seconds: NonNegativeFloat = 300.0
-    """Seconds without a sign of life from any worker after which they are taken for lost; 0 waits for ever, for an
-    engine that notices lost machines itself."""
+    """Seconds without a heartbeat of any worker after which they count as lost; 0 waits for ever, for an engine that
+    notices lost machines itself."""
 
 
 class RetentionSection(Spec):

@@ -109,7 +109,7 @@ class AtomicSection(Spec):
     """Programs to make queries for; all if empty."""
     written: NonNegativeInt = 0
     """Further training queries for each kind of document, which `models.writer` writes from a screenshot and examples;
-    the model must read images. Each is walked."""
+    it must read images. Each is walked."""
     documents: tuple[DocumentKind, ...] = ("docx", "xlsx")
     """Kinds of documents that `written` queries are about: `docx`, `xlsx`, `pptx` (needs LibreOffice Impress)."""
 
@@ -140,14 +140,13 @@ class PathwaysSection(Spec):
     seconds: PositiveFloat = 300.0
     """Longest walk over a program; what it has found by then is kept."""
     queries: NonNegativeInt = 0
-    """Most queries from each program, beside the environment's own; with 0 no program is walked. Programs named in
-    `queries.heldout_app_names` are kept from training."""
+    """Most queries from each program; with 0 no program is walked. Training has none from
+    programs of `queries.heldout_app_names`."""
     written: NonNegativeInt = 0
-    """Further training queries for each program in which something can be selected: `models.writer` writes them from a
-    screenshot, the pathways that need a selection and examples; the model must read images. Each is walked."""
+    """Further training queries for each program with something to select, which `models.writer` writes from a
+    screenshot, the pathways that need a selection, and examples; it must read images. Each is walked."""
     second_opinion: Annotated[str, OPERATIONAL] = ""
-    """The endpoint that is asked whether an element needs a selection, if the program does not show it; empty asks no
-    model."""
+    """The endpoint that decides whether an element needs a selection if the program does not show it; none if empty."""
 
 
 def _possible(cron: str) -> str:
@@ -177,8 +176,7 @@ class ServeSection(Spec):
     rounds_per_night: PositiveInt = 1
     """Rounds that one nightly run collects."""
     nightly_trains: bool = False
-    """Whether a nightly run trains each round that it has collected, however little has landed. By default only the
-    retrain deployment trains."""
+    """Whether a nightly run trains each round that it collected; by default only the retrain deployment trains."""
     retrain_after_accepted: PositiveInt = 200
     """Newly accepted trajectories that start the retrain deployment."""
     when_busy: Literal["wait", "skip"] = "wait"
@@ -191,11 +189,11 @@ class NotifySection(Spec):
     """Who is notified when a nightly run or a retraining fails, or needs a person."""
 
     webhook: Address = ""
-    """An address that the message is posted to as JSON with the key `text`, as chat programs take it; none if empty."""
+    """Address that the message is posted to as JSON with the key `text`, as chat programs take it; none if empty."""
     blocks: tuple[str, ...] = ()
     """Notification blocks of the Prefect server, e.g. `slack-webhook/team`."""
     heartbeat: Address = ""
-    """An address that is fetched at the end of each night, e.g. a check of healthchecks.io; it raises the alarm when a
-    night does not happen and nothing here is left to do so. None if empty."""
+    """Address that is fetched at the end of each night, e.g. a check of healthchecks.io, which raises the alarm if
+    a night does not happen; none if empty."""
     judge_failures: Fraction = 0.2
     """Share of a night's finished attempts that the judge fails on, above which the night needs a person."""

@@ -1,1 +1,0 @@
-"""Imports trajectories of other agents and people, and judges them."""

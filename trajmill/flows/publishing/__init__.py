@@ -1,1 +1,0 @@
-"""Gives releases away."""

@@ -26,75 +26,42 @@ _QUALITY = 72
 class FilmstripFrame(NamedTuple):
     """One step."""
 
-    number: int
+    step: Step
     image: str
     """Data URI of the marked screenshot, scaled down."""
     wide: bool
-    thought: str
-    conclusion: str
-    action: str
     label: str
     """GOOD, NEUTRAL, HARMFUL, or empty."""
     roles: tuple[RoleLine, ...]
 
 
 class Filmstrip(NamedTuple):
-    """One trajectory."""
+    """One trajectory, up to its twelfth step."""
 
     title: str
-    trajectory_id: str
-    instruction: str
-    round: int
-    agent: str
-    reward: float | None
-    judged: bool | None
+    episode: Episode
     frames: tuple[FilmstripFrame, ...]
-    left_out: int
-    """Steps that are not shown."""
 
 
-class PickedTrajectory(NamedTuple):
-    """A trajectory worth showing."""
-
-    title: str
-    trajectory_id: str
-    round: int
-
-
-def pick_trajectories(warehouse: Warehouse, run_id: str) -> tuple[PickedTrajectory, ...]:
+def pick_filmstrips(warehouse: Warehouse, run_id: str) -> tuple[Filmstrip, ...]:
     """Pick an early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
+    titles: dict[str, str] = {}
+    rounds: set[int] = set()
     with connect(warehouse) as views:
-        found: dict[str, PickedTrajectory] = {}
         for title, query in _PICKS:
             for trajectory_id, number in views.execute(query, [run_id]).fetchall():
-                found.setdefault(trajectory_id, PickedTrajectory(title, trajectory_id, number))
-        return tuple(found.values())
-
-
-def filmstrips(warehouse: Warehouse, run_id: str, picks: tuple[PickedTrajectory, ...]) -> tuple[Filmstrip, ...]:
-    """Read the picked trajectories with their pictures."""
-    rounds = sorted({pick.round for pick in picks})
-    ids = [pick.trajectory_id for pick in picks]
-    episodes = read_episodes(warehouse, run_id, ids, rounds, with_verdicts=True)
+                titles.setdefault(trajectory_id, title)
+                rounds.add(number)
+    episodes = read_episodes(warehouse, run_id, list(titles), sorted(rounds), with_verdicts=True)
     by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
     screens = WarehouseScreens(warehouse)
-    return tuple(_filmstrip(pick.title, by_id[pick.trajectory_id], screens) for pick in picks)
-
-
-def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Filmstrip:
-    labels = {verdict.index: str(verdict.label) for verdict in episode.step_verdicts}
-    trajectory = episode.trajectory
-    return Filmstrip(
-        title=title,
-        trajectory_id=trajectory.trajectory_id,
-        instruction=episode.query.instruction,
-        round=trajectory.round,
-        agent=trajectory.agent,
-        reward=trajectory.reward,
-        judged=None if episode.judgement is None else episode.judgement.correct,
-        frames=tuple(_frame(step, labels.get(step.index, ""), screens) for step in episode.steps[:FRAMES]),
-        left_out=max(len(episode.steps) - FRAMES, 0),
-    )
+    films = []
+    for trajectory_id, title in titles.items():
+        episode = by_id[trajectory_id]
+        labels = {verdict.index: str(verdict.label) for verdict in episode.step_verdicts}
+        frames = (_frame(step, labels.get(step.index, ""), screens) for step in episode.steps[:FRAMES])
+        films.append(Filmstrip(title, episode, tuple(frames)))
+    return tuple(films)
 
 
 def _frame(step: Step, label: str, screens: WarehouseScreens) -> FilmstripFrame:
@@ -105,9 +72,7 @@ def _frame(step: Step, label: str, screens: WarehouseScreens) -> FilmstripFrame:
     packed = io.BytesIO()
     small.save(packed, format="WEBP", quality=_QUALITY)
     uri = f"data:image/webp;base64,{base64.b64encode(packed.getvalue()).decode('ascii')}"
-    return FilmstripFrame(
-        step.index + 1, uri, wide, step.thought, step.conclusion, step.action_kind, label, role_lines(step)
-    )
+    return FilmstripFrame(step, uri, wide, label, role_lines(step))
 
 
 _SOLVED = "t.status = 'finished' AND t.reward >= 1"

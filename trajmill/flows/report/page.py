@@ -11,7 +11,7 @@ from markupsafe import Markup
 from trajmill.flows.nights.log import EndedFlow, ended_flows, needs_person
 from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
 from trajmill.flows.report.figures import ERROR_NAMES, SPLIT_NAMES, Figures, read_figures
-from trajmill.flows.report.filmstrips import filmstrips, pick_trajectories
+from trajmill.flows.report.filmstrips import pick_filmstrips
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
@@ -70,7 +70,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
         attempts_chart=share_chart(figures.attempts, "Success of guided and unguided attempts per round"),
         seconds_chart=stacked_bars(figures.seconds, "Seconds per stage and round"),
         seconds_names=segment_names(figures.seconds),
-        filmstrips=filmstrips(warehouse, run_id, pick_trajectories(warehouse, run_id)),
+        filmstrips=pick_filmstrips(warehouse, run_id),
     )
 
 

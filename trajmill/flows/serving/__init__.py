@@ -1,1 +1,0 @@
-"""Model servers: started, checked, given adapters, and stopped."""

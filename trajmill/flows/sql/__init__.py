@@ -1,1 +1,0 @@
-"""Asks the warehouse questions at a prompt."""

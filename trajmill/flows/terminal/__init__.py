@@ -1,1 +1,0 @@
-"""Formats what the command line prints: one trajectory, one calibration."""

@@ -1,1 +1,0 @@
-"""The viewer: a local web page over a warehouse, for people who look at runs, trajectories and judges."""
