@@ -57,15 +57,8 @@ async def make_queries(
 ) -> NewQueries:
     """Make the queries of all splits; each is walked, meets its goal, and shares nothing across splits.
 
-    The grammar writes the queries for which the model's drafts are refused; each refusal is a failure.
-
-    Args:
-        sources: in the order in which their queries are added.
-        context: the environment, the seed and what is held out.
-        model: the language model that writes; the grammar alone without one.
-
-    Raises:
-        BadInputError: a file of a source is wrong, or the model cannot be connected.
+    The grammar writes the queries for which the model's drafts are refused; each refusal is a failure. Raises
+    BadInputError if a file of a source is wrong, or the model cannot be connected.
     """
     calls: list[ModelCall] = []
     opened = model.model.open(context.origin, calls.append) if model else None
@@ -87,18 +80,10 @@ async def make_queries(
 async def fresh_queries(
     sources: Sequence[QuerySource], context: SourceContext, request: FreshRequest, known: Collection[Query]
 ) -> tuple[Query, ...]:
-    """Make new walked training queries for a run, at most `request.wanted`, and none with a held-out goal or words.
+    """Make new walked training queries, at most `request.wanted`, none with a held-out goal or words.
 
-    Each source makes up for what those before it lack.
-
-    Args:
-        sources: in the order in which they are asked.
-        context: the environment, the seed of the run and what is held out.
-        request: how many, and how hard.
-        known: all queries of the run.
-
-    Raises:
-        BadInputError: a file of a source is wrong.
+    `known` are all queries of the run. Each source makes up for what those before it lack. Raises BadInputError if a
+    file of a source is wrong.
     """
     walker = QueryWalker(context.environment.factory, context.instances, context.origin)
     added = QuerySet([GrammarWriter()], context.origin, known)
@@ -264,10 +249,7 @@ class _Drafted(NamedTuple):
 
 
 class _DraftQueue:
-    """Drafts the candidates of a stream in order, some of them ahead, to keep a model server busy.
-
-    Drafts are taken in a fixed order: the number of drafts ahead changes only the duration.
-    """
+    """Drafts the candidates of a stream in order, some ahead to keep a model server busy; changes only the duration."""
 
     def __init__(self, candidates: Iterator[Candidate], draft: Callable[[Candidate], Awaitable[_Drafted]]) -> None:
         self._candidates, self._draft = candidates, draft

@@ -1,8 +1,8 @@
 """The writer by a language model: synthesis from path metadata, then few-shot refinement (paper 6.2, steps 3 and 4).
 
-`slot_check` compares each draft with the slots of its task; a draft that misses, invents or changes something is sent
-back with the reason. Held-out phrasings are questions, and training phrasings never are, which can be checked in every
-draft. No training prompt shows an example of a held-out style.
+`check_instruction` compares each draft with the slots of its task; a draft that misses, invents or changes something is
+sent back with the reason. Held-out phrasings are questions, training phrasings never, which is checked in every draft.
+No training prompt shows an example of a held-out style.
 """
 
 from __future__ import annotations

@@ -69,11 +69,8 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
     """Return an environment's own queries; the goals of a user's tasks are checked once in their start states.
 
     Refuses queries whose goal is met before the first action, or whose start state or goal is malformed; a query is
-    kept if its environment fails otherwise.
-
-    Raises:
-        BadInputError: a file of tasks, or the name of a task, is wrong.
-        EnvironmentFailure: something that the tasks need is not installed or does not start.
+    kept if its environment fails otherwise. Raises BadInputError for a wrong file or name of a task, and
+    EnvironmentFailure if something that the tasks need is not installed or does not start.
     """
     made = await environment.own_queries(seed, origin)
     checked = NewQueries((), tuple(made.failures))

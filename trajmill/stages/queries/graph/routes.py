@@ -142,10 +142,7 @@ def values_of(slot: GraphSlot) -> tuple[str, ...]:
 
 
 def _all_differ(route: Route, values: Sequence[str]) -> bool:
-    """Whether a slot that is set twice on the way gets two values, in a fixed order: no goal is drawn twice.
-
-    Pages may have a slot in common, and no goal could require one value twice.
-    """
+    """Whether a slot that is set twice, maybe on two pages, gets two values in a fixed order: no goal repeats."""
     by_slot: dict[tuple[str, str], list[str]] = defaultdict(list)
     on_the_way = len(values) - len(route.final)
     for (_, name, slot), value in list(zip(route.places, values, strict=True))[:on_the_way]:

@@ -59,15 +59,10 @@ class Navigator:
         return self._environment.name if self._environment is not None else ""
 
     async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
-        """Go to the end of a known way.
+        """Go to the end of a known way: by Escape to a state on it, else by reset and replay.
 
-        Presses Escape until a state on the way is reached; if Escape changes nothing, resets the program and replays
-        the way.
-
-        Raises:
-            ElementMissing: an element of the way is not there, even after a reset.
-            EnvironmentFailure: the program crashed or hangs.
-            OutOfBounds: the walk is over.
+        Raises ElementMissing if an element is not there even after a reset, EnvironmentFailure if the program crashed
+        or hangs, OutOfBounds if the walk is over.
         """
         targets = [step.target for step in way]
         for _ in range(self._bounds.depth + 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +59,8 @@ async def deep_search(
     pressed. A program that ends or hangs is reset, and the branch becomes a failure. It raises nothing: a walk that
     cannot begin is a failure, too. The factory is left open.
     """
-    walk = _Walk(factory, program, bounds, deny_list, origin)
+    navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
+    walk = _Walk(navigator, program, bounds, deny_list, origin)
     try:
         await walk.run()
     except OutOfBounds:
@@ -70,54 +72,50 @@ async def deep_search(
     return WalkResult(tuple(walk.found.values()), tuple(walk.failures), walk.screens, walk.navigator.tally)
 
 
+@dataclass
 class _Walk:
-    def __init__(
-        self,
-        factory: EnvironmentFactory,
-        program: PathwayProgram,
-        bounds: WalkBounds,
-        deny_list: DenyList,
-        origin: Origin,
-    ) -> None:
-        self._program, self._bounds, self._deny_list, self._origin = program, bounds, deny_list, origin
-        self.navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
-        self.found: dict[str, Pathway] = {}
-        self.failures: list[Failure] = []
-        self.screens: dict[str, Observation] = {}
-        self._visited: set[str] = set()
-        self._broken = 0
-        self._app = ""
+    navigator: Navigator
+    program: PathwayProgram
+    bounds: WalkBounds
+    deny_list: DenyList
+    origin: Origin
+    found: dict[str, Pathway] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    screens: dict[str, Observation] = field(default_factory=dict)
+    visited: set[str] = field(default_factory=set)
+    broken: int = 0
+    app: str = ""
 
     async def run(self) -> None:
         state = await self.navigator.reset()
-        self._app = state.observation.app
-        self._visited.add(state.state_id)
+        self.app = state.observation.app
+        self.visited.add(state.state_id)
         await self._expand(_Node((), state, frozenset(), frozenset()))
         if not self.found and not self.failures:
             self.fail("its tree shows nothing that opens a menu, a dialog or a tab", FailureClass.ENVIRONMENT)
 
     def fail(self, message: str, failure_class: FailureClass) -> None:
-        name = self._program.name
-        self.failures.append(failure(name, message, self._origin, MADE_BY, failure_class, stage=STAGE))
+        name = self.program.name
+        self.failures.append(failure(name, message, self.origin, MADE_BY, failure_class, stage=STAGE))
 
     async def _expand(self, node: _Node) -> None:
         new = {key: element for key, element in node.state.elements.items() if key not in node.known and key.text}
         for key, element in new.items():
             if key.role in _ENTRIES and node.way:
                 self._record((*node.way, self._step(key, node.state)), menu_entry(key), element, pressed=False)
-        if len(node.way) >= self._bounds.depth:
+        if len(node.way) >= self.bounds.depth:
             return
-        for key in [key for key, element in new.items() if self._is_pressed(key, element)][: self._bounds.breadth]:
+        for key in [key for key, element in new.items() if self._is_pressed(key, element)][: self.bounds.breadth]:
             opened = await self._press(node, key)
-            if opened is not None and opened.state.state_id not in self._visited:
-                self._visited.add(opened.state.state_id)
+            if opened is not None and opened.state.state_id not in self.visited:
+                self.visited.add(opened.state.state_id)
                 await self._expand(opened)
 
     def _is_pressed(self, key: ElementKey, element: UIElement) -> bool:
-        is_command = key.role in _COMMANDS and (self._program.presses_commands or promises_dialog(key.text))
+        is_command = key.role in _COMMANDS and (self.program.presses_commands or promises_dialog(key.text))
         in_front = key.role == "tab" and "selected" in element.states
         opens = (key.role in _OPENS_ALWAYS or is_command) and not in_front
-        return opens and element.clickable and not self._deny_list.denies(key.text)
+        return opens and element.clickable and not self.deny_list.denies(key.text)
 
     async def _press(self, node: _Node, key: ElementKey) -> _Node | None:
         try:
@@ -138,7 +136,7 @@ class _Walk:
                 opened = press_result(key, before, after)
             if not after.alive:
                 raise ProgramEnded("the program has ended, or shows nothing")
-            if self._app and not after.observation.app:
+            if self.app and not after.observation.app:
                 raise ProgramEnded("the program is no longer in front")
         except EnvironmentFailure as error:
             await self._record_broken_branch(node, key, error)
@@ -159,13 +157,13 @@ class _Walk:
         self.fail(f"{place}: {error}", error.failure_class)
         if isinstance(error, ElementMissing):
             return
-        self._broken += 1
+        self.broken += 1
         if isinstance(error, ProgramEnded):
             self.navigator.forget()
         else:
             await self.navigator.give_up()
-        if self._broken > self._bounds.failures:
-            raise EnvironmentFailure(f"more than {self._bounds.failures} branches broke", error.failure_class)
+        if self.broken > self.bounds.failures:
+            raise EnvironmentFailure(f"more than {self.bounds.failures} branches broke", error.failure_class)
 
     def _record(self, way: tuple[PathwayStep, ...], end: PressResult, element: UIElement, pressed: bool) -> None:
         pathway_id = self._id(way)
@@ -173,10 +171,10 @@ class _Walk:
             return
         self.found[pathway_id] = Pathway(
             pathway_id=pathway_id,
-            platform=self._program.platform,
-            program=self._program.name,
+            platform=self.program.platform,
+            program=self.program.name,
             environment=self.navigator.environment_name,
-            start_state=self._program.start_state,
+            start_state=self.program.start_state,
             steps=way,
             end_kind=end.kind,
             end_name=end.name or plain_name(way[-1].name),
@@ -186,7 +184,7 @@ class _Walk:
             needs_selection=None,
             selection_by="",
             found_after=round(self.navigator.tally.seconds, 3),
-            **self._origin.common(made_by=MADE_BY),
+            **self.origin.common(made_by=MADE_BY),
         )
 
     def _step(self, key: ElementKey, state: ProgramState) -> PathwayStep:
@@ -196,7 +194,7 @@ class _Walk:
         return PathwayStep(role=key.role, name=key.text, target=key.target, bounds=bounds, screen_id=screen_id)
 
     def _id(self, way: tuple[PathwayStep, ...]) -> str:
-        return Pathway.make_id(self._program.name, self._program.start_state, tuple(step.target for step in way))
+        return Pathway.make_id(self.program.name, self.program.start_state, tuple(step.target for step in way))
 
 
 TREE = "tree"

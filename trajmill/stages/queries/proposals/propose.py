@@ -48,97 +48,65 @@ async def propose_tasks(
 ) -> NewQueries:
     """Let a model propose `wanted` new tasks, divided evenly between the starting points.
 
-    A task is refused if it has the same or nearly the same words as an existing query, an example or another new task.
-    Held-out queries count as existing queries, but are never shown to the model.
-
-    Args:
-        proposer: the model and its prompts.
-        starts: the starting points of the tasks.
-        existing: all queries of the run, of every split.
-        wanted: number of tasks for all starting points together.
-        seed: decides on the proposals.
-        origin: common columns of the rows.
-        heldout_apps: apps kept from training; a starting point that needs one is refused.
-        at_once: starting points for which the model is asked at the same time; changes only the duration.
-
-    Raises:
-        BadInputError: the package datasketch is not installed.
+    A task is refused if it has the same or nearly the same words as one of the `existing` queries (of every split), an
+    example or another new task; a starting point with a held-out app is refused. Held-out queries are never shown to
+    the model. `at_once` changes only the duration. Raises BadInputError if datasketch is not installed.
     """
     free = asyncio.Semaphore(at_once)
     known = KnownTasks(query.instruction for query in existing)
 
-    async def propose(number: int, start: StartingPoint) -> _Proposing:
-        proposing = _Proposing(proposer, start, existing, known, origin)
+    async def propose(number: int, start: StartingPoint) -> tuple[list[Query], list[Failure]]:
+        own, version = KnownTasks(start.examples, shared=known), proposer.version(start)
+        shown = [query.instruction for query in existing if query.split is Split.TRAIN and query.apps == start.apps]
+        queries: list[Query] = []
+        failures: list[Failure] = []
+
+        def fail(input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
+            text = f"{start.source}: {message}"
+            failures.append(failure(input_id, text, origin, version, failure_class, stage=STAGE))
+
+        async def ask(count: int, request: int) -> int:
+            before = len(queries)
+            texts = [*shown, *(query.instruction for query in queries)]
+            for task in await proposer.propose(start, texts, count, seed + request):
+                if len(queries) - before == count:
+                    break
+                text = one_line(task.instruction)
+                reason, similar = why_no_task(task.instruction, text), own.find(text)
+                if similar and not reason:
+                    how = "the same words as" if similar.same_words else "nearly the same words as"
+                    reason = f'{how} "{similar.text[:LONGEST_QUOTE]}"'
+                if reason:
+                    fail(content_id("proposal", start.id, text), f"{reason}: {text[:LONGEST_QUOTE]}")
+                else:
+                    own.add(text)
+                    queries.append(_proposed_query(start, text, task.difficulty, version, origin))
+            return len(queries) - before
+
+        if heldout := sorted(set(start.apps) & set(heldout_apps)):
+            fail(start.id, f"training must not see the app {heldout[0]}: it is held out")
+            return queries, failures
+        share = wanted // len(starts) + (number < wanted % len(starts))
         async with free:
-            share = wanted // len(starts) + (number < wanted % len(starts))
-            await proposing.run(share, seed, heldout_apps)
-        return proposing
+            try:
+                if await ask_until(share, SPARE_REQUESTS, ask):
+                    fail(start.id, f"only {len(queries)} of {share} tasks: the others were refused")
+            except StageError as error:
+                fail(start.id, str(error), error.failure_class)
+        return queries, failures
 
     made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(starts)))
     queries: dict[tuple[str, str], Query] = {}
     failures: list[Failure] = []
-    for each in made:
-        for query in each.queries:
+    for start, (proposed, refused) in zip(starts, made, strict=True):
+        failures += refused
+        for query in proposed:
             # Of two tasks with the same words on one platform the second is refused.
             if queries.setdefault((query.platform, query.instruction.casefold()), query) is not query:
-                quoted = query.instruction[:LONGEST_QUOTE]
-                each.fail(query.query_id, f"the same words as on another starting point: {quoted}")
-        failures += each.failures
+                text = f"{start.source}: the same words as on another starting point: "
+                text += query.instruction[:LONGEST_QUOTE]
+                failures.append(failure(query.query_id, text, origin, query.made_by, stage=STAGE))
     return NewQueries(tuple(queries.values()), tuple(failures))
-
-
-class _Proposing:
-    def __init__(
-        self,
-        proposer: TaskProposer,
-        start: StartingPoint,
-        existing: Sequence[Query],
-        known: KnownTasks,
-        origin: Origin,
-    ) -> None:
-        self._proposer, self._start, self._origin = proposer, start, origin
-        self._known = KnownTasks(start.examples, shared=known)
-        train = (query for query in existing if query.split is Split.TRAIN)
-        self._shown = [query.instruction for query in train if query.apps == start.apps]
-        self.queries: list[Query] = []
-        self.failures: list[Failure] = []
-
-    async def run(self, wanted: int, seed: int, heldout_apps: Collection[str]) -> None:
-        if heldout := sorted(set(self._start.apps) & set(heldout_apps)):
-            self.fail(self._start.id, f"training must not see the app {heldout[0]}: it is held out")
-            return
-
-        async def ask(count: int, number: int) -> int:
-            before = len(self.queries)
-            shown = [*self._shown, *(query.instruction for query in self.queries)]
-            for task in await self._proposer.propose(self._start, shown, count, seed + number):
-                if len(self.queries) - before < count:
-                    self._admit(task)
-            return len(self.queries) - before
-
-        try:
-            if await ask_until(wanted, SPARE_REQUESTS, ask):
-                text = f"only {len(self.queries)} of {wanted} tasks: the others were refused"
-                self.fail(self._start.id, text)
-        except StageError as error:
-            self.fail(self._start.id, str(error), error.failure_class)
-
-    def _admit(self, task: ProposedTask) -> None:
-        text = one_line(task.instruction)
-        reason, similar = why_no_task(task.instruction, text), self._known.find(text)
-        if similar and not reason:
-            how = "the same words as" if similar.same_words else "nearly the same words as"
-            reason = f'{how} "{similar.text[:LONGEST_QUOTE]}"'
-        if reason:
-            self.fail(content_id("proposal", self._start.id, text), f"{reason}: {text[:LONGEST_QUOTE]}")
-            return
-        self._known.add(text)
-        version = self._proposer.version(self._start)
-        self.queries.append(_proposed_query(self._start, text, task.difficulty, version, self._origin))
-
-    def fail(self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
-        version, text = self._proposer.version(self._start), f"{self._start.source}: {message}"
-        self.failures.append(failure(input_id, text, self._origin, version, failure_class, stage=STAGE))
 
 
 def _proposed_query(start: StartingPoint, text: str, difficulty: int, version: str, origin: Origin) -> Query:
@@ -175,15 +143,9 @@ class DecidedProposal(NamedTuple):
 def decide_proposal(
     query: Query, trajectory: Trajectory, judgement: Judgement | None, origin: Origin
 ) -> DecidedProposal | None:
-    """Decide about a proposed task; None if the attempt is inconclusive.
+    """Decide about a proposed task in the round of its trial; None if the attempt is inconclusive.
 
     An attempt that an environment or a model ended, or that no critic could judge, decides nothing.
-
-    Args:
-        query: the proposed task.
-        trajectory: the attempt at it.
-        judgement: the judge's decision on the attempt; None if it was not judged.
-        origin: common columns of the rows; the query is stored in this round, even if an earlier one proposed it.
     """
     if judgement is None and trajectory.failure_class is not FailureClass.TASK:
         return None

@@ -134,10 +134,7 @@ def paths(task: TaskGraph) -> tuple[Path, ...]:
 def sample(task: TaskGraph, candidates: Sequence[Path], rng: Random) -> TaskGoal:
     """Draw one of the `candidates` and slot values: all required slots, up to three of the optional ones on the path.
 
-    A task without required slots gets at least one optional slot; otherwise it would ask for nothing.
-
-    Raises:
-        StageError: a slot has no value to ask for.
+    A task without required slots gets an optional one. Raises StageError if a slot has no value to ask for.
     """
     path = rng.choice(candidates)
     free = [slot for slot in task.slots if slot.is_free]

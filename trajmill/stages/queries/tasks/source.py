@@ -117,23 +117,10 @@ async def generate_queries(
     in_flight: int = 1,
     stand_in: QueryWriter | None = None,
 ) -> NewQueries:
-    """Make the queries of all splits of a world; equal arguments, `in_flight` apart, give equal queries.
+    """Make the walked queries of all splits of a world; equal arguments, `in_flight` apart, give equal queries.
 
-    Every returned query has been walked and meets its goal check. A query that was dropped or could not be made is a
-    failure with its reason.
-
-    Args:
-        world: the apps and errands with their navigation DAGs.
-        settings: how many queries, and what is held out.
-        seed: decides goals and wording.
-        origin: common columns of the rows.
-        writer: a grammar or a language model.
-        validator: walks each query.
-        in_flight: drafts made at the same time; a writer that waits for a server needs many.
-        stand_in: writes the query if the writer fails; the failure is recorded in any case.
-
-    Raises:
-        BadInputError: an app to hold out does not exist, or a phrasing cannot be parsed.
+    A query that was dropped or could not be made is a failure with its reason. `stand_in` writes the queries for which
+    the writer fails. Raises BadInputError if an app to hold out does not exist, or a phrasing cannot be parsed.
     """
     unseen = UnseenApps(settings.heldout_app_names, settings.validation_app_names)
     source = TaskSource(world, settings, validator)
