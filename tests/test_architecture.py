@@ -103,7 +103,7 @@ _BUDGETS = (
     Budget(("pipelines",), 4_740),
     Budget(("flows",), 14_400),
     Budget(("stages/environments",), 16_550),
-    Budget(("stages/queries",), 7_110),
+    Budget(("stages/queries",), 5_560),
     Budget(("stages/critics",), 4_997),
     Budget(("stages/models",), 5_300),
     Budget(("stages/export", "stages/curate", "stages/importing"), 6_200),
