@@ -10,51 +10,42 @@ from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.leaks import InstructionIndex, LeakKind, Novelty, leaks_in_queries
 
 
-def _kinds(queries: list[Query], heldout_apps: tuple[str, ...] = ()) -> list[LeakKind]:
-    return [leak.kind for leak in leaks_in_queries(queries, heldout_apps)]
+@pytest.mark.parametrize(
+    ("planted", "kinds"),
+    [
+        ([], []),
+        ([order_query("Get me Diavola.", "Diavola")], [LeakKind.GOAL]),
+        (
+            [order_query("I feel like eating Diavola.", "Diavola", Split.HELDOUT_PHRASINGS, "bites.order/h0")],
+            [LeakKind.GOAL],
+        ),
+        ([order_query("order  diavola", "Diavola", start_state='{"setup": {}}')], [LeakKind.INSTRUCTION]),
+        (
+            [order_query("Order Cheeseburger, the large one.", "Cheeseburger", phrasing="bites.order/0 size/h0")],
+            [LeakKind.PHRASING],
+        ),
+        ([order_query("Call Ada.", "Ada", phrasing="contacts.order/0", app="contacts")], [LeakKind.APP]),
+    ],
+)
+def test_what_is_planted_in_a_clean_set_is_found(planted: list[Query], kinds: list[LeakKind]) -> None:
+    leaks = leaks_in_queries([*CLEAN, *planted], ("contacts",))
+    assert [leak.kind for leak in leaks] == kinds
 
 
-def test_a_clean_set_has_no_leak() -> None:
-    assert _kinds(CLEAN) == []
-
-
-def test_a_goal_in_two_splits_is_found() -> None:
+def test_a_leak_names_the_held_out_query_and_that_which_has_its_goal() -> None:
     planted = order_query("Get me Diavola.", "Diavola")
     (leak,) = leaks_in_queries([*CLEAN, planted], ())
     assert leak[:3] == (LeakKind.GOAL, SLOTS.query_id, planted.query_id)
 
 
-def test_a_goal_in_two_heldout_splits_is_found() -> None:
-    planted = order_query("I feel like eating Diavola.", "Diavola", Split.HELDOUT_PHRASINGS, "bites.order/h0")
-    assert _kinds([*CLEAN, planted]) == [LeakKind.GOAL]
-
-
-def test_the_words_of_a_heldout_instruction_are_found_in_training() -> None:
-    planted = order_query("order  diavola", "Diavola", start_state='{"setup": {}}')
-    assert _kinds([*CLEAN, planted]) == [LeakKind.INSTRUCTION]
-
-
-def test_a_heldout_phrasing_in_training_is_found() -> None:
-    planted = order_query("I feel like eating Pad Thai", "Pad Thai", phrasing="bites.order/h0")
-    found = leaks_in_queries([PHRASINGS, planted], ())
-    assert {leak.kind for leak in found} == {LeakKind.PHRASING}
-    assert PHRASINGS.query_id in {leak.heldout for leak in found}
-
-
-def test_a_heldout_clause_in_training_is_found() -> None:
-    planted = order_query("Order Cheeseburger, the large one.", "Cheeseburger", phrasing="bites.order/0 size/h0")
-    assert _kinds([*CLEAN, planted]) == [LeakKind.PHRASING]
-
-
-def test_a_heldout_sentence_under_another_name_is_found() -> None:
-    planted = order_query("I feel like eating Pad Thai.", "Pad Thai", phrasing="bites.order/3")
-    (leak,) = leaks_in_queries([PHRASINGS, planted], ())
-    assert leak[:3] == (LeakKind.PHRASING, PHRASINGS.query_id, planted.query_id)
-
-
-def test_a_heldout_app_in_training_is_found() -> None:
-    planted = order_query("Call Ada.", "Ada", phrasing="contacts.order/0", app="contacts")
-    assert _kinds([*CLEAN, planted], ("contacts",)) == [LeakKind.APP]
+def test_a_heldout_phrasing_or_its_sentence_in_training_is_found() -> None:
+    marked = order_query("I feel like eating Pad Thai", "Pad Thai", phrasing="bites.order/h0")
+    leaks = leaks_in_queries([PHRASINGS, marked], ())
+    assert {leak.kind for leak in leaks} == {LeakKind.PHRASING}
+    assert PHRASINGS.query_id in {leak.heldout for leak in leaks}
+    renamed = order_query("I feel like eating Pad Thai.", "Pad Thai", phrasing="bites.order/3")
+    (leak,) = leaks_in_queries([PHRASINGS, renamed], ())
+    assert leak[:3] == (LeakKind.PHRASING, PHRASINGS.query_id, renamed.query_id)
 
 
 def test_an_imported_page_may_say_the_same_for_another_start_state() -> None:
@@ -64,8 +55,9 @@ def test_an_imported_page_may_say_the_same_for_another_start_state() -> None:
         )
         for seed, split in enumerate((Split.TRAIN, Split.HELDOUT_SLOTS))
     ]
-    assert _kinds(pages) == []
-    assert _kinds([pages[0], pages[0].model_copy(update={"split": Split.HELDOUT_SLOTS})]) == [LeakKind.GOAL]
+    assert leaks_in_queries(pages, ()) == ()
+    (leak,) = leaks_in_queries([pages[0], pages[0].model_copy(update={"split": Split.HELDOUT_SLOTS})], ())
+    assert leak.kind is LeakKind.GOAL
 
 
 @pytest.fixture
@@ -88,17 +80,11 @@ def _other_dish(query: Query, dish: str) -> Query:
     )
 
 
-def test_a_new_query_is_not_a_duplicate(index: InstructionIndex, train: Query) -> None:
-    assert index.novelty_of(_other_dish(train, "Diavola")) is Novelty.NEW
-
-
-def test_the_same_goal_in_the_same_words_is_a_repetition(index: InstructionIndex, train: Query) -> None:
+def test_repetitions_and_ambiguous_words_are_told_from_new_queries(index: InstructionIndex, train: Query) -> None:
+    other = _other_dish(train, "Diavola")
+    assert index.novelty_of(other) is Novelty.NEW
     assert index.novelty_of(train) is Novelty.REPEATED
-
-
-def test_the_same_words_for_another_goal_are_ambiguous(index: InstructionIndex, train: Query) -> None:
-    other = _other_dish(train, "Diavola").model_copy(update={"instruction": train.instruction})
-    assert index.novelty_of(other) is Novelty.AMBIGUOUS
+    assert index.novelty_of(other.model_copy(update={"instruction": train.instruction})) is Novelty.AMBIGUOUS
 
 
 def test_trained_words_are_not_held_out_for_another_start_state(index: InstructionIndex, train: Query) -> None:
