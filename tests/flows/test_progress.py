@@ -13,19 +13,15 @@ from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.staging import Progress, ShardProgress, plan_items
 
 
-def test_progress_is_hidden_by_default() -> None:
-    assert isinstance(progress(), Unwatched)
-    with progress().stage(1, "rollout", None) as advance:
-        advance(3)
-
-
-def test_the_watcher_is_the_innermost_and_goes_away() -> None:
+def test_the_watcher_is_the_innermost_and_the_default_shows_nothing() -> None:
     outer, inner = Unwatched(), Unwatched()
     with watched_by(outer):
         with watched_by(inner):
             assert progress() is inner
         assert progress() is outer
     assert progress() not in (outer, inner)
+    with progress().stage(1, "rollout", None) as advance:
+        advance(3)
 
 
 def test_without_a_terminal_a_stage_is_one_line() -> None:
@@ -35,15 +31,6 @@ def test_without_a_terminal_a_stage_is_one_line() -> None:
         advance(500)
     assert words.getvalue().split()[:5] == ["round", "2", "judge", "1,500", "rows"]
     assert words.getvalue().count("\n") == 1
-
-
-def test_on_a_terminal_a_stage_is_a_bar_that_goes_away() -> None:
-    words = io.StringIO()
-    console = Console(file=words, width=100, force_terminal=True)
-    with ConsoleWatcher(console).stage(2, "judge", 10) as advance:
-        advance(10)
-    assert "10/10" in words.getvalue()
-    assert words.getvalue().endswith("\x1b[2K")
 
 
 def test_two_stages_at_the_same_time_share_one_display() -> None:

@@ -48,31 +48,22 @@ _LITTLE_DISK = 0.05
 
 
 class Finding(NamedTuple):
-    """The result of one check."""
-
     what: str
     """What was checked, e.g. `disk`."""
     text: str
-    """What was found."""
     mend: str = ""
     """How to mend it; empty if nothing is wrong."""
 
     @property
     def is_wrong(self) -> bool:
-        """Whether something has to be mended."""
         return bool(self.mend)
 
     def line(self) -> str:
-        """Return one line for a terminal."""
         return f"{'WRONG' if self.mend else 'ok':<6}{self.what}: {self.text}" + (f"; {self.mend}" if self.mend else "")
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Run all checks; nothing is changed.
-
-    Raises:
-        BadInputError: the warehouse is of a newer version.
-    """
+    """Run all checks; nothing is changed. Raises BadInputError: the warehouse is of a newer version."""
     yield from check_installation(config)
     yield from check_surroundings(config)
     if store_at(config.run.root).size(VERSION_FILE) is not None:

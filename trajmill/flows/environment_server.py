@@ -41,8 +41,6 @@ _OUTSIDE_ROUNDS = 0
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """The options of a server."""
-
     host: str = "127.0.0.1"
     port: int = 8000
     """Port; 0 for a free one."""

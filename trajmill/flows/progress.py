@@ -25,8 +25,6 @@ from rich.progress import (
 
 
 class Advance(Protocol):
-    """Reports finished rows."""
-
     def __call__(self, more: int, *, total: int | None = None) -> None:
         """Count `more` rows as done; `total` is their number, once that is known."""
         ...
@@ -105,7 +103,6 @@ _WATCHER: ContextVar[Unwatched] = ContextVar("trajmill_watcher")
 
 
 def progress() -> Unwatched:
-    """Return the watcher of this context; the default shows nothing."""
     return _WATCHER.get(Unwatched())
 
 

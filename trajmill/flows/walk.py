@@ -42,10 +42,7 @@ PATHWAY_QUERIES = "pathway_queries"
 
 
 class WalkReport(NamedTuple):
-    """The result of trying an environment."""
-
     table: Table
-    """A line for each query."""
     report_path: Path
     all_failed: bool
     """Whether no walk reached its goal; one without a check has reached it if nothing failed."""
@@ -113,10 +110,7 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
 
 
 class PathwaysReport(NamedTuple):
-    """The result of walking programs."""
-
     table: Table
-    """A line for each program."""
     queries: dict[Split, int]
     """By split, the number of queries that were made."""
     failures: int

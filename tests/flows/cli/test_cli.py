@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.flows.synthetic_run import HOSTILE, RUN, STEPS
+from tests.flows.synthetic_run import HOSTILE, STEPS
 from trajmill.flows.cli.app import INTERRUPTED, STOPPED, give_memory_back, run, show_own_warnings
 from trajmill.flows.cli.loop import STAGE_COMMANDS
 from trajmill.flows.configuration.config import Config
@@ -210,13 +210,6 @@ def test_sql_prints_plain_data_and_a_wrong_query_is_one_line(
     Path("trajmill.toml").write_text(f"[run]\nroot = {json.dumps(str(run_warehouse.root))}\n")
     assert run(["sql", "SELECT count(*) AS n FROM rounds", "-f", "csv"]) == 0
     assert capsys.readouterr().out == "n\n2\n"
-
-
-def test_report_prints_where_it_is(run_warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", "--root", str(run_warehouse.root)]) == 0
-    path = Path(capsys.readouterr().out.strip())
-    assert path == run_warehouse.run(RUN) / "report.html"
-    assert path.stat().st_size > 10_000
 
 
 def test_show_prints_steps_and_verdicts_and_writes_pictures(

@@ -46,12 +46,8 @@ def test_roles_votes_and_resolutions_become_a_judge(tmp_path: Path) -> None:
     assert judge.critics.step == model_of(config, "judge")
     assert judge.critics.multimodal == (model_of(config, "judge"), model_of(config, "other"))
     assert judge.critics.describer is None
-
-
-def test_the_default_asks_every_channel_once() -> None:
-    judge = own_judge(Config())
-    assert str(judge.rule) == "consensus(text,multimodal)"
-    assert judge.spec.ask is Ask.CHANNELS
+    assert str(own_judge(Config()).rule) == "consensus(text,multimodal)"
+    assert own_judge(Config()).spec.ask is Ask.CHANNELS
 
 
 @pytest.mark.parametrize(
@@ -73,12 +69,6 @@ def test_an_impossible_judge_gives_one_error_line(tmp_path: Path, line: str, mes
     assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_how_many_are_judged_at_once_decides_no_row() -> None:
-    faster = Config(judge=JudgeSection(concurrency=512))
-    assert faster.run_id == Config().run_id
-    assert Config(judge=JudgeSection(votes=2)).run_id != Config().run_id
-
-
 def test_names_of_endpoints_and_prompt_files_make_no_other_judge(tmp_path: Path) -> None:
     [packaged] = (Path(__file__).parents[3] / "trajmill/stages/critics/model/prompts").glob("critic_text-*.md")
     (tmp_path / "one.md").write_text(packaged.read_text())
@@ -90,3 +80,5 @@ def test_names_of_endpoints_and_prompt_files_make_no_other_judge(tmp_path: Path)
     second = second.model_copy(update={"endpoints": {**second.endpoints, "second": renamed}})
     assert own_judge(first).identity == own_judge(second).identity
     assert own_judge(first).identity != own_judge(third).identity
+    assert Config(judge=JudgeSection(concurrency=512)).run_id == Config().run_id, "it decides no row"
+    assert Config(judge=JudgeSection(votes=2)).run_id != Config().run_id

@@ -178,14 +178,11 @@ def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse, figures
     assert "Nothing failed." in render_report(run_warehouse, "run-nobody-knows")
 
 
-def test_the_run_that_is_meant(run_warehouse: Warehouse) -> None:
+def test_the_run_that_is_meant(run_warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert runs_to_report(run_warehouse, None, "default-0") == [RUN]
     assert runs_to_report(run_warehouse, RUN, "default-0") == [RUN]
     with pytest.raises(BadInputError, match="no finished round of a run 'other'"):
         runs_to_report(run_warehouse, "other", "default-0")
-
-
-def test_a_named_warehouse_reports_its_own_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(create_warehouse(tmp_path), rounds=1)
     assert run(["report", "--root", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [str(tmp_path / "runs" / RUN / "report.html")]

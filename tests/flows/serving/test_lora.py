@@ -54,11 +54,6 @@ def test_the_predecessor_stays_when_the_successor_cannot_be_loaded(address: str,
     unload_adapter(address, "v3")
 
 
-def test_a_folder_without_an_adapter_is_refused(address: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"is no LoRA adapter: it has no adapter_config.json"):
-        load_adapter(address, Adapter("v1", tmp_path))
-
-
 def test_a_server_that_takes_no_adapter(tmp_path: Path) -> None:
     policy = ModelServer("policy", "policy-7b", stand_in(tmp_path, free_port()))
     with (
@@ -68,6 +63,9 @@ def test_a_server_that_takes_no_adapter(tmp_path: Path) -> None:
         load_adapter(policy.address, adapter(tmp_path, "v1"))
 
 
-def test_without_a_server_one_line_says_so(tmp_path: Path) -> None:
+def test_without_an_adapter_or_a_server_one_line_says_so(tmp_path: Path) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}/v1"
+    with pytest.raises(BadInputError, match=r"is no LoRA adapter: it has no adapter_config.json"):
+        load_adapter(nobody, Adapter("v1", tmp_path))
     with pytest.raises(TrajmillError, match="does not answer"):
-        load_adapter(f"http://127.0.0.1:{free_port()}/v1", adapter(tmp_path, "v1"))
+        load_adapter(nobody, adapter(tmp_path, "v1"))

@@ -30,13 +30,10 @@ def test_the_link_opens_the_viewer_and_leaves_no_token_in_the_address(guarded: T
     assert guarded.get("/api/runs").status_code == 200
 
 
-def test_the_link_leads_nowhere_else(guarded: TestClient) -> None:
+def test_the_link_leads_nowhere_else_and_programs_send_the_token_as_a_header(guarded: TestClient) -> None:
     guarded.cookies.clear()
     answer = guarded.get(f"http://team:8080//elsewhere.example/?token={TOKEN}")
     assert answer.headers["location"] == "/elsewhere.example/"
-
-
-def test_programs_send_the_token_as_a_header(guarded: TestClient) -> None:
     guarded.cookies.clear()
     assert guarded.get("/api/runs", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 

@@ -78,7 +78,6 @@ def show_config(config: ConfigFile = None) -> None:
 
 
 def main() -> None:
-    """Entry point of the command."""
     codes: list[int] = []
     # Registered first, so it runs last.
     atexit.register(_end_at_once, codes)
@@ -113,7 +112,6 @@ def give_memory_back() -> None:
 
 
 def show_own_warnings() -> None:
-    """Print trajmill's own warnings on standard error."""
     lines = logging.StreamHandler()
     lines.setLevel(logging.WARNING)
     logging.getLogger("trajmill").addHandler(lines)

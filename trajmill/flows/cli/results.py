@@ -15,8 +15,6 @@ app = typer.Typer()
 
 
 class RowFormat(StrEnum):
-    """How rows are printed."""
-
     TABLE = "table"
     CSV = "csv"
     JSON = "json"

@@ -27,11 +27,6 @@ AppOption = Annotated[str, Option("--app", metavar="NAME", help="An app of [expl
 _MOST_LISTED = 20
 
 
-@apps.callback()
-def apps_group() -> None:
-    """App files of the simulated phone and desktop."""
-
-
 @apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
     """Find the mistakes of app files, each with its line; the paths of their tasks are walked."""
@@ -65,11 +60,6 @@ def serve_apps(
     with web_app_server(compile_files(files), port) as server, suppress(KeyboardInterrupt):
         print(f"http://{HOST}:{server.server_port}/ (Ctrl-C ends it)", flush=True)
         server.serve_forever()
-
-
-@env.callback()
-def env_group() -> None:
-    """Environments for trainers and other machines."""
 
 
 @env.command("serve", epilog="Example: trajmill env serve --config docs/examples/desktop.toml --port 8000 --slots 4")
@@ -109,11 +99,6 @@ def untrained(
 
     made = make_untrained_policy(load_config(config), blind)
     print(f"{made.folder.resolve()}: {made.version}" + ("" if made.is_new else " was there already"))
-
-
-@graph.callback()
-def graph_group() -> None:
-    """Graphs of apps: what their pages are and do."""
 
 
 @graph.command("explore", epilog="Example: trajmill graph explore docs/examples/graphs.toml --app galculator")

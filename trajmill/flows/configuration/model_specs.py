@@ -15,7 +15,6 @@ REQUEST_CACHE = "request-cache"
 
 
 def model_of(config: Config, name: str) -> Endpoint:
-    """The model of an endpoint that the configuration defines."""
     return Endpoint(config.endpoints[name], local_folder(config.run.root) / REQUEST_CACHE)
 
 

@@ -120,7 +120,6 @@ class AtomicSection(Spec):
 
     @property
     def wanted(self) -> bool:
-        """Whether the run has any queries for operations."""
         return self.drawn or bool(self.written)
 
 

@@ -68,15 +68,12 @@ class TableField(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that the file may have."""
-
     keys: KeyPath
     spec: type[Spec]
     kind: str | None
     """The kind that it belongs to; None if its keys do not depend on a kind."""
 
     def fields(self) -> dict[str, FieldInfo]:
-        """Return its own keys, without its sub-tables."""
         return {name: info for name, info in self.spec.model_fields.items() if table_field(info) is None}
 
 
@@ -111,7 +108,6 @@ def all_tables(spec: type[Spec], keys: KeyPath = (), kind: str | None = None) ->
 
 
 def key_paths(spec: type[Spec]) -> list[KeyPath]:
-    """Return the path of every key, without the tables themselves."""
     return list(dict.fromkeys((*table.keys, name) for table in all_tables(spec) for name in table.fields()))
 
 

@@ -15,12 +15,9 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 
 class UntrainedPolicy(NamedTuple):
-    """The folder of an untrained model."""
-
     folder: Path
     version: str
     is_new: bool
-    """Whether this call made it."""
 
 
 def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolicy:

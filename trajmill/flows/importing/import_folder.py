@@ -40,8 +40,6 @@ _KB = 1024
 
 
 class ImportReport(NamedTuple):
-    """The result of an import."""
-
     round: int
     """The round that its rows belong to."""
     trajectories: int
@@ -126,7 +124,6 @@ def working_import(context: RoundContext) -> str | None:
 
 
 def has_imports(context: RoundContext) -> bool:
-    """Whether something was imported into a round."""
     return report_of(context, _name(IMPORT, 0)) is not None
 
 

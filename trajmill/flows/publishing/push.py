@@ -17,16 +17,12 @@ _BESIDE = "../../"
 
 
 class PushedFile(NamedTuple):
-    """A file of a repository."""
-
     path: str
     """In the repository."""
     content: Path | bytes
 
 
 class PushPlan(NamedTuple):
-    """What is pushed."""
-
     repository: str
     """As OWNER/NAME."""
     release: str

@@ -27,23 +27,17 @@ class Share(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One line of a chart."""
-
     name: str
     points: tuple[Share, ...]
     """In the order of the rounds."""
 
 
 class Segment(NamedTuple):
-    """One coloured part of a bar."""
-
     name: str
     amount: float
 
 
 class Bar(NamedTuple):
-    """One stacked bar."""
-
     label: str
     segments: tuple[Segment, ...]
     note: str
@@ -126,7 +120,6 @@ def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
 
 
 def segment_names(bars: Sequence[Bar]) -> list[str]:
-    """Return the names of the segments in the order of their colours."""
     return list(dict.fromkeys(segment.name for bar in bars for segment in bar.segments if segment.amount > 0.0))
 
 

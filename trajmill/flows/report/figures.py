@@ -38,7 +38,6 @@ ERROR_NAMES = {
     "perceptual": "misread values",
 }
 _NAMED_STAGES = 9
-"""Number of stages that have their own colour."""
 _MOST_ROUNDS = 8
 _MOST_TASKS = 12
 
@@ -111,7 +110,6 @@ def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
 
 
 def read_pathways(warehouse: Warehouse, run_id: str) -> Rows:
-    """Read what a run has found in each program."""
     with connect(warehouse) as views:
         return select(views, _TABLES["pathways"], run_id)
 

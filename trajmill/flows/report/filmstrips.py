@@ -24,8 +24,6 @@ _QUALITY = 72
 
 
 class FilmstripFrame(NamedTuple):
-    """One step."""
-
     step: Step
     image: str
     """Data URI of the marked screenshot, scaled down."""

@@ -79,7 +79,6 @@ def _blocks(summary: RoundSummary) -> tuple[_Block, ...]:
 
 
 def _share(entry: SplitSuccess | None) -> tuple[str, str]:
-    """Return the success on a split, and its interval."""
     if entry is None or entry.queries == 0:
         return "-", "-"
     low, high = wilson(entry.successes, entry.queries)

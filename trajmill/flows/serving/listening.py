@@ -28,11 +28,7 @@ def is_loopback(host: str) -> bool:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Open a listening socket.
-
-    Raises:
-        BadInputError: the host or the port cannot be used.
-    """
+    """Open a listening socket. Raises BadInputError if the host or the port cannot be used."""
     try:
         (family, *_, address) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=1024)

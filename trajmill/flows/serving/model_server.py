@@ -36,8 +36,6 @@ _CONTINUED = re.compile(r" {1,3}(?!File )\S.*")
 
 
 class ModelServer(NamedTuple):
-    """A server that an endpoint needs."""
-
     endpoint: str
     model: str
     """Name of the model in requests."""
@@ -55,8 +53,6 @@ class ModelServer(NamedTuple):
 
 
 class RunningServer(NamedTuple):
-    """A server that answers."""
-
     endpoint: str
     address: str
     """Base address of its API, e.g. `http://127.0.0.1:8000/v1`."""
@@ -123,8 +119,6 @@ def _is_running(server: ModelServer) -> bool:
 
 
 class _Started:
-    """A server that was started here."""
-
     def __init__(self, server: ModelServer, logs: Path) -> None:
         section = server.section
         if not os.access(section.python, os.X_OK):

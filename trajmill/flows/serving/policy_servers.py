@@ -60,7 +60,6 @@ class PolicyServer:
         self._weights = weights
 
     def close(self) -> None:
-        """Stop the server if it runs."""
         self._weights = ""
         self._running.close()
 

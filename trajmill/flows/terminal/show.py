@@ -144,8 +144,6 @@ def _plain(text: str) -> str:
 
 
 class RoleLine(NamedTuple):
-    """One output of the roles at a step."""
-
     name: str
     text: str
     """On one line: the items of a list are separated by semicolons."""

@@ -34,7 +34,6 @@ _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascrip
 _FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
 _ASK_AGAIN = {"cache-control": "no-cache"}
 _TOKEN = "token"
-"""Query parameter of the first link."""
 _COOKIE = "trajmill_view"
 _HEADERS = {
     # Only the viewer's own files: a script, style or image that a model has written into a text is never loaded.

@@ -30,8 +30,6 @@ ATTEMPT_COLUMNS = (
 
 
 class Condition(NamedTuple):
-    """A condition of table `attempts`."""
-
     sql: str
     """Made of column names of this module alone; values are `?`."""
     parameters: list[object]
@@ -57,12 +55,10 @@ class AttemptFilter(Record):
     agent: list[str] = []
     policy: list[str] = []
     query: str = ""
-    """Id of a query."""
     text: str = Field(default="", max_length=_MOST_CHARACTERS)
     """Part of the instruction, the task, the answer or the failure, or the start of an id; case does not matter."""
 
     def condition(self) -> Condition:
-        """Return all filters as SQL."""
         parts = [self.text_condition(), *self.value_conditions().values()]
         parameters = [value for part in parts for value in part.parameters]
         return Condition(" AND ".join(part.sql for part in parts), parameters)
@@ -114,8 +110,6 @@ class PageRequest(AttemptFilter):
 
 
 class AttemptPage(NamedTuple):
-    """Some attempts in order."""
-
     rows: list[Row]
     """With the columns `ATTEMPT_COLUMNS`."""
     total: int
@@ -127,7 +121,6 @@ class AttemptPage(NamedTuple):
 
 
 def attempt_page(catalogue: Catalogue, wanted: PageRequest) -> AttemptPage:
-    """Return a page of the attempts that match."""
     found = condition = wanted.condition()
     column, falls = _KEYS[wanted.order]
     backwards = wanted.before is not None

@@ -82,8 +82,6 @@ def _attempts(catalogue: Catalogue, condition: str, parameters: list[object], li
 
 
 class StoredImage(NamedTuple):
-    """An encoded image."""
-
     data: bytes
     media_type: str
 
