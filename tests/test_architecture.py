@@ -101,7 +101,7 @@ _BUDGETS = (
     Budget(("schemas",), 4_060),
     Budget(("warehouse",), 4_770),
     Budget(("pipelines",), 4_740),
-    Budget(("flows",), 14_400),
+    Budget(("flows",), 12_930),
     Budget(("stages/environments",), 16_550),
     Budget(("stages/queries",), 5_560),
     Budget(("stages/critics",), 4_997),
