@@ -64,13 +64,7 @@ class Annotation:
     async def run(
         self, pictures: Mapping[str, ScreenHandle], in_flight: int, done: Callable[[AppGraph], None]
     ) -> AnnotatedGraph:
-        """Annotate all pages.
-
-        Args:
-            pictures: by page, its screenshot.
-            in_flight: most pages that are asked about at the same time.
-            done: called after each page with the graph so far.
-        """
+        """Annotate all pages, `in_flight` at a time; `done` is called after each page with the graph so far."""
         places = asyncio.Semaphore(in_flight)
 
         async def work(name: str) -> None:

@@ -64,11 +64,6 @@ def page_gaps(graph: AppGraph, name: str, words: ExploredWords) -> PageGaps:
 
     A title that exploring read off the screen is replaced as long as the page has no description or another page has
     the title; the name of a slot as long as the slot has no description. What a model has confirmed stays.
-
-    Args:
-        graph: the graph.
-        name: the page.
-        words: the words that exploring read off the screen.
     """
     page = graph.pages[name]
     is_shared = any(other.title == page.title for each, other in graph.pages.items() if each != name)

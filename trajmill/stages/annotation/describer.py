@@ -83,14 +83,7 @@ class PageDescriber:
     prompt: Prompt = field(default_factory=describer_prompt)
 
     async def describe(self, graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | None) -> AnnotatedPage:
-        """Fill the gaps of a page that a describer can fill; what the model fails at stays as it is.
-
-        Args:
-            graph: the graph.
-            name: the page.
-            gaps: what is missing on it.
-            picture: its screenshot.
-        """
+        """Fill the gaps of a page that a describer can fill; what the model fails at stays as it is."""
         page, filled, unfilled = graph.pages[name], 0, list[Unfilled]()
         items = tuple(_items(graph, name, gaps, picture))
         for start in range(0, max(1, len(items)), MOST_ITEMS):

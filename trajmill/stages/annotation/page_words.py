@@ -60,14 +60,7 @@ def element_line(element: GraphElement, size: Size | None) -> str:
 
 
 def transition_line(graph: AppGraph, page: GraphPage, transition: GraphTransition, slots: tuple[str, ...]) -> str:
-    """Return what is done, where it leads and what stands there.
-
-    Args:
-        graph: the graph.
-        page: the page that it begins at.
-        transition: the transition.
-        slots: its slots, by whose names in braces the answer may name their values.
-    """
+    """Return what is done, where it leads and what stands there, and the places of slots for the answer."""
     done = [f"after {_label(page, name)}" for name in transition.after]
     done += [f"with {_label(page, name)} set" for name in transition.slots]
     done.append(_operation(page, transition))

@@ -84,12 +84,8 @@ class TrajectoryCritic(Protocol):
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Cast one vote on a finished episode.
 
-        Args:
-            episode: the episode.
-            screens: where its screens are read.
-            steps: the step critic's results.
-            draw: seed of the vote; equal seeds give equal votes. A critic that does not sample ignores it. A failed
-                vote is repeated with a new seed.
+        Equal draws give equal votes; a critic that does not sample ignores the draw. A failed vote is repeated with a
+        new one.
 
         Raises:
             JudgeFailure: no usable vote; this is no verdict.

@@ -13,7 +13,6 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import (
     SeveralVotesCritic,
-    StepCritic,
     StepResult,
     TrajectoryCritic,
     Vote,
@@ -99,19 +98,17 @@ class NoisyChannel:
 
 def build_judge(spec: JudgeSpec, models: CriticModels, connect: Callable[[CriticModel], ChatModel]) -> Judge:
     """Return the judge with all its critics; `connect` connects their models."""
-    step_critic, channels = _step_critic(spec, models, connect), list[ChannelCritics]()
+    channels: list[ChannelCritics] = []
+    if models.step is None:
+        step_critic = step_critic_spec(spec.step_critic, spec.critics.get(spec.step_critic)).open(spec.graphs)
+    else:
+        chat, sampling = connect(models.step), Sampling(seed=models.seed)
+        step_critic = ModelStepCritic(chat, models.prompts.step, sampling, models.step.budget)
     for rule in spec.rule(models).channels:
         passes = zip(rule.passes, spec.scales(rule.channel, models), strict=True)
         critics = (_critics(spec, models, connect, rule.channel, scale, one.votes > 1) for one, scale in passes)
         channels.append(ChannelCritics(rule, tuple(map(tuple, critics)), spec.tries))
     return Judge(step_critic, tuple(channels), spec.ask)
-
-
-def _step_critic(spec: JudgeSpec, models: CriticModels, connect: Callable[[CriticModel], ChatModel]) -> StepCritic:
-    model = models.step
-    if model is None:
-        return step_critic_spec(spec.step_critic, spec.critics.get(spec.step_critic)).open(spec.graphs)
-    return ModelStepCritic(connect(model), models.prompts.step, Sampling(seed=models.seed), model.budget)
 
 
 def _critics(

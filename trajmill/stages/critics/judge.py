@@ -79,17 +79,11 @@ async def judge_episodes(
 async def judge_each(
     episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int
 ) -> AsyncIterator[OneJudged]:
-    """Judge every finished episode; yields the results in the order of the episodes.
+    """Judge every finished episode, `concurrency` at a time; yields the results in the order of the episodes.
 
-    An episode that did not finish says nothing about the agent and is not judged. An episode on which a critic fails
-    stays unjudged: it gets a failure and no verdict.
-
-    Args:
-        episodes: read when they are needed; memory holds only a few times `concurrency` of them.
-        judge: the judge.
-        screens: where the screens are read.
-        origin: the common columns of the verdicts.
-        concurrency: number of episodes that are judged at the same time; served models need enough requests.
+    Episodes are read when they are needed; memory holds a few times `concurrency` of them. An episode that did not
+    finish says nothing about the agent and is not judged. An episode on which a critic fails gets a failure and no
+    verdict.
     """
     reader, free = seen(screens), asyncio.Semaphore(concurrency)
 
@@ -218,13 +212,7 @@ def still_to_judge(
 def to_judge_again(
     rounds: Mapping[str, int], failed_tries: Mapping[str, int], judged: Collection[str]
 ) -> list[Unjudged]:
-    """Return the trajectories that failed to be judged and are to be judged again, sorted by round and id.
-
-    Args:
-        rounds: by trajectory id, the round of the attempt.
-        failed_tries: by trajectory id, how often judging failed.
-        judged: ids of the trajectories that have a judgement.
-    """
+    """Return the trajectories that failed to be judged and are to be judged again, sorted by round and id."""
     failed = [trajectory_id for trajectory_id in rounds if failed_tries.get(trajectory_id, 0)]
     again = still_to_judge(failed, failed_tries, judged)
     return sorted(Unjudged(rounds[trajectory_id], trajectory_id, tries) for trajectory_id, tries in again.items())

@@ -141,16 +141,7 @@ class JudgeSpec(Spec):
     async def open(
         self, models: CriticModels, origin: Origin, sink: Callable[[ModelCall], None]
     ) -> AsyncIterator[Judge]:
-        """Open the judge; each of its models is connected once, until the context ends.
-
-        Args:
-            models: its models.
-            origin: the common columns of the rows of model calls.
-            sink: receives a row for each call to a model.
-
-        Raises:
-            BadInputError: a model cannot be connected.
-        """
+        """Open the judge, each model connected once. Raises BadInputError if a model cannot be connected."""
         from trajmill.stages.critics.construction import build_judge
 
         async with AsyncExitStack() as stack:

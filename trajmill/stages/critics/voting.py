@@ -244,7 +244,6 @@ class _Pass(NamedTuple):
         return {number: answers[number] for number in numbers}
 
     async def _ask(self, critic: TrajectoryCritic, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
-        """Return the votes of one critic; missing ones are repeated with other draws."""
         found: dict[int, Vote | VoteFailure] = {}
         missing = list(numbers)
         for tried in range(self.tries):

@@ -14,15 +14,10 @@ from trajmill.stages.graphs.recognise import page_on, recognises
 
 
 def keep_annotations(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequence[WalkedScreen]]) -> AppGraph:
-    """The new graph with the names, words, values and additions of the old one.
+    """Return the new graph with the names, words, values and additions of the old one.
 
     A page is the same if the old graph recognises it on its screens. Pages, slots and transitions that only the old
     graph has stay: an exploration that went less far is no reason to lose them.
-
-    Args:
-        new: what the exploration has found.
-        old: the graph that people may have edited.
-        screens: by name of a new page, its screens.
     """
     names = _renamed(new, old, screens)
     pages: dict[str, GraphPage] = {}
@@ -132,5 +127,4 @@ def _way(transition: GraphTransition) -> tuple[object, ...]:
 
 
 def _observation(screen: WalkedScreen) -> Observation:
-    """An observation without pixels."""
     return Observation(ScreenHandle(screen.screen_id, Size(1, 1), bytes), screen.elements, screen.app)

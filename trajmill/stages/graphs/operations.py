@@ -42,28 +42,17 @@ def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathSte
 def take(
     graph: AppGraph, page: str, transition: GraphTransition, values: Mapping[str, str] | None = None
 ) -> tuple[PathStep, ...]:
-    """The steps of a transition: what comes before it on the page, its slots, then its own operation.
+    """Return the steps of a transition: what comes before it on the page, its slots, then its own operation.
 
-    Args:
-        graph: the graph.
-        page: the page that the transition begins at.
-        transition: a transition of the page.
-        values: by slot, the wanted values; a slot without one gets its first value.
-
-    Raises:
-        KeyError: the transition names no element or slot of the page, or a slot that has no value.
+    A slot without a value in `values` gets its first one. Raises KeyError if the transition names no element or slot of
+    the page, or a slot that has no value.
     """
     first = [step for name in transition.after for step in _stay(graph, page, name, values)]
     return (*first, *_operate(graph, page, transition, values))
 
 
 def staying(page: GraphPage, name: str) -> dict[str, GraphTransition | None]:
-    """What can be operated without leaving a page: by element or slot, its transition; None for a switch or a field.
-
-    Args:
-        page: the page.
-        name: its name.
-    """
+    """Return what can be operated without leaving a page, with its transition; None for a switch or a field."""
     alone = [slot for slot, each in page.slots.items() if each.kind in (SlotKind.SWITCH, SlotKind.FIELD)]
     transitions = {each.by: each for each in reversed(page.transitions) if each.to == name and not each.after}
     return {**dict.fromkeys(alone), **transitions}

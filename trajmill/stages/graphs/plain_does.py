@@ -42,12 +42,9 @@ def plain_does(name: str, page: GraphPage, element: str) -> str:
 
 
 def has_no_words(name: str, page: GraphPage, transition: GraphTransition) -> bool:
-    """Whether nobody can ask for a change of a page: its element has no name, and nobody has said what it does.
+    """Whether a transition changes its page by an element that has no name and of which nobody has said what it does.
 
-    Args:
-        name: the name of the page.
-        page: the page.
-        transition: one of its transitions; one that leads to another page is asked for by that page.
+    A transition to another page is asked for by that page.
     """
     element = page.elements.get(transition.by)
     if element is None or transition.to != name:

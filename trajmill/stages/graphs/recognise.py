@@ -46,7 +46,6 @@ def is_on(feature: Feature, elements: tuple[UIElement, ...]) -> bool:
 
 
 def agrees(feature: Feature, element: UIElement) -> bool:
-    """Whether an element has a feature."""
     return (
         feature.role in ("", element.role)
         and feature.text in (None, element.text)

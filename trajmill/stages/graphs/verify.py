@@ -64,15 +64,7 @@ class _EdgeWalk(NamedTuple):
 async def verify_graph(
     graph: AppGraph, pool: EnvironmentPool, budget: Budget, workers: int, progress: Callable[[VerifiedEdge], None]
 ) -> list[VerifiedEdge]:
-    """Walk all transitions.
-
-    Args:
-        graph: the graph.
-        pool: environments of the app; it stays open.
-        budget: the actions and seconds of all walks together.
-        workers: walks at the same time.
-        progress: called after each walk.
-    """
+    """Walk all transitions, `workers` at a time, within the budget; `progress` is called after each walk."""
     walks, found = _planned(graph)
     waiting = iter(walks)
 
@@ -91,7 +83,6 @@ async def verify_graph(
 
 
 def _planned(graph: AppGraph) -> tuple[list[_EdgeWalk], list[VerifiedEdge]]:
-    """Return the walks, and the transitions that are skipped."""
     ways = nx.single_source_shortest_path(walkable(graph), graph.start)
     walks: list[_EdgeWalk] = []
     skipped: list[VerifiedEdge] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import itertools
 import json
 from collections.abc import Sequence
 
@@ -19,7 +18,6 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
 from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, ModelStepCritic
 from trajmill.stages.models.base import ChatRequest, ContextBudget, MessagePart, budget_of
-from trajmill.stages.models.prompts import Prompt, Sampling
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +100,6 @@ def test_it_sees_both_screens_and_the_mark_on_the_first(walk: PhoneWalk) -> None
     assert "exactly the same" in words(model.asked[-1])
 
 
-def test_texts_and_pictures_are_on_separate_lines(walk: PhoneWalk) -> None:
-    model = ScriptedModel(lambda _: answer())
-    judge(walk, model)
-    for request in model.asked:
-        parts = shown(request)
-        assert not any(isinstance(a, str) and isinstance(b, str) for a, b in itertools.pairwise(parts))
-        assert all(part.endswith("\n") for part in parts if isinstance(part, str))
-        assert all(part.startswith("\n") for part in parts[1:] if isinstance(part, str))
-
-
 @pytest.mark.parametrize(
     ("said", "kept_words"),
     [(" ".join(["word"] * 80), SUMMARY_WORDS), ("two\n lines  of  text", 4), ("word " * SUMMARY_WORDS, SUMMARY_WORDS)],
@@ -160,22 +148,6 @@ def test_a_screen_that_is_missing_and_an_image_that_is_broken(walk: PhoneWalk) -
     judge(walk, model, walk.screens(broken=True))
     with pytest.raises(ModelFailure, match="does not decode"):
         pictures(model.asked[0])[0].encode()
-
-
-def test_without_a_tree_the_prompt_has_the_position(walk: PhoneWalk) -> None:
-    model = ScriptedModel(lambda _: answer())
-    judge(walk, model, walk.screens(has_trees=False))
-    assert "Clicked at (" in words(model.asked[0])
-
-
-def test_sampling_and_prompt_are_parameters(walk: PhoneWalk) -> None:
-    model = ScriptedModel(lambda _: answer())
-    prompt = Prompt("mine-7", "Judge.", "$instruction $history $number $action")
-    critic = ModelStepCritic(model, prompt, Sampling(0.7, 0.9, 11, 99))
-    asyncio.run(critic.judge(walk.episode, walk.screens()))
-    first = model.asked[0]
-    assert (first.temperature, first.top_p, first.seed, first.max_tokens) == (0.7, 0.9, 11, 99)
-    assert critic.version == "mine-7@scripted-1" and first.messages[0].parts == ("Judge.",)
 
 
 def hidden_from_critics(walk: PhoneWalk) -> Sequence[str]:

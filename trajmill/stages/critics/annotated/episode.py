@@ -199,7 +199,6 @@ def _visit(below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState,
 
 
 def _is_other_pick(step: SeenStep, task: AnnotatedTask) -> bool:
-    """Whether a step picks another item of a list than the asked one."""
     element, asked = step.action.element, task.slots_on(step.outcome.before.page)
     if element is None or element.role != "list_item":
         return False

@@ -105,7 +105,6 @@ class _StepJudge:
         return self._places[len(self._past) + 1]
 
     def _is_done(self, part: TaskPart, step: SeenStep, opinion: Opinion) -> bool:
-        """Whether nothing is left to do in a part, after a step."""
         if part.receipt is not None:
             return part.receipt in self._submitted
         if part.open_page is not None:
@@ -326,7 +325,6 @@ class _ProblemFinder:
         self._check(part)
 
     def _check(self, part: TaskPart) -> None:
-        """Compare the controls of a part's pages with what was asked."""
         self.found += [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
         wrong = [
             control

@@ -86,7 +86,6 @@ def _judge_steps(episode: GraphEpisode) -> list[StepResult]:
 
 
 def _left_after(episode: GraphEpisode, at: int, ways: nx.MultiDiGraph[str]) -> _Left:
-    """Return what is left of the task after the first `at` steps."""
     asked, state, pages = episode.asked, episode.states[at], episode.graph.pages
     acts = acts_after(episode.steps[:at], asked.acts)
     wanted = {*asked.settings.items(), *(pair for act in acts.left for pair in act.values.items())}

@@ -22,11 +22,9 @@ from trajmill.stages.graphs.recognise import filled, is_on, page_on
 
 
 def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
-    """Return the value of a slot on a screen; None if the screen does not show it.
+    """Return the value of a slot on a screen, from its elements by their names in paths; None if it does not show it.
 
-    Args:
-        slot: a slot; lists have no value, because an item that is pressed need not stay marked.
-        elements: the elements of the screen by their names in paths.
+    A list has no value: an item that is pressed need not stay marked.
     """
     if slot.kind is SlotKind.CHOICE and not slot.opens:
         options = {value: elements.get(slot.target_of(value)) for value in slot.values}
@@ -179,7 +177,6 @@ class _Follower:
         return step._replace(act=act_of(page, transition, own, self._opened), undone=undone)
 
     def _operated(self, step: SeenStep, page: str | None, page_after: str | None, before: Observation) -> GraphStep:
-        """Return the step with the transition that it took."""
         graph, action = self._graph, step.action.parsed
         point = pressed_point(action) if action is not None else None
         names = names_at(before, step)
@@ -218,7 +215,6 @@ def _stands(transition: GraphTransition, values: Mapping[str, str], observation:
 
 
 def _keys(step: SeenStep) -> str:
-    """Return the keys that a step presses; empty for none."""
     match step.action.parsed:
         case PressKeys(keys=keys):
             return "+".join(keys).casefold()
@@ -323,14 +319,7 @@ def act_of(
     values: Mapping[str, str] | None = None,
     opened: Mapping[str, str] | None = None,
 ) -> Act | None:
-    """Return what a transition does beside going to another page; None for nothing.
-
-    Args:
-        page: the page that it begins at.
-        transition: the transition.
-        values: by slot of the page, its value.
-        opened: by slot of kind list, the item that was opened before.
-    """
+    """Return what a transition does beside going to another page; None for nothing."""
     stays = transition.to == page and bool(transition.shows or transition.lacks)
     if not (transition.slots or transition.goal or stays):
         return None
@@ -339,7 +328,6 @@ def act_of(
 
 
 def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, str]:
-    """Return the value that a step gives a slot."""
     found: dict[str, str] = {}
     for name, slot in page.slots.items():
         match step.operation:

@@ -19,13 +19,7 @@ class Precision(StrEnum):
 
 
 def precise_enough(counts: Iterable[JudgeQuality], floor: float) -> Precision:
-    """Compare the point estimate of the measured precision with the floor.
-
-    Args:
-        counts: how often the judge agreed with known outcomes, one entry for each version of the judge; the least
-            precise version decides.
-        floor: the lowest sufficient precision.
-    """
+    """Compare the measured precision with its floor; the least precise version of the judge decides."""
     known = [rate for rate in (agreement(each).precision.value for each in counts) if rate is not None]
     if not known:
         return Precision.UNKNOWN

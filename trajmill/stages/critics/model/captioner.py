@@ -40,12 +40,6 @@ class ScreenCaptioner:
     async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
         """Describe a screen in one line; text of the screen is in double quotes.
 
-        Args:
-            screen_id: the screen.
-            screens: where the screen is read.
-            trajectory_id: the trajectory of the screen, for the row of a model call.
-            step_index: the step that led to the screen, for the same row.
-
         Raises:
             KeyError: the screen is not stored.
             JudgeFailure: it has no tree, and there is no model or it gave no usable caption.

@@ -29,7 +29,6 @@ class ExploredApp(Record):
     """Operations that bring it to the front after a reset, if the start state does not."""
 
     def empty_graph(self) -> AppGraph:
-        """The graph before anything was seen."""
         return AppGraph(
             app=self.name,
             title=self.title,
@@ -71,9 +70,7 @@ class TrialKind(StrEnum):
     NUMBER = "number"
     """A field that does not take a text is filled with a number."""
     HIGHEST = "highest"
-    """A slider is moved to its end."""
     LOWEST = "lowest"
-    """A slider is moved to its beginning."""
     ENTER = "enter"
     """A field is filled, then the Enter key is pressed."""
     SUBMIT = "submit"
@@ -107,7 +104,6 @@ class WalkedScreen(Record):
 
     @property
     def by_target(self) -> dict[str, UIElement]:
-        """The elements by their names in paths."""
         return targets(self.elements)
 
     @property
@@ -146,16 +142,13 @@ class PlannedTrial(NamedTuple):
 
     @property
     def name(self) -> tuple[TrialKind, str]:
-        """What it is called on its page."""
         return self.kind, self.target
 
     def failed(self, reason: str) -> Trial:
-        """The trial that could not be carried out."""
         return Trial(before=self.screen_id, effect=Effect.FAILED, reason=reason, **self.common)
 
     @property
     def common(self) -> dict[str, Any]:
-        """What the trial has in common with its record."""
         return {"way": self.way, "kind": self.kind, "target": self.target, "steps": self.steps}
 
 
@@ -178,7 +171,6 @@ class Trial(Record):
     address: str = ""
     """Where it led to, if it left the app."""
     reason: str = ""
-    """Why it failed."""
 
 
 def taken_text(trial: Trial, after: WalkedScreen | None) -> str:

@@ -66,11 +66,7 @@ class GraphBuilder:
         return {self._names[page.number]: page.screens for page in self._book.pages}
 
     def build(self, screenshots: Mapping[str, str]) -> AppGraph:
-        """The graph.
-
-        Args:
-            screenshots: by screen id, the file of its picture.
-        """
+        """Build the graph; `screenshots` are the files of pictures by screen id."""
         found = recognisers(self._book.pages)
         parts = [self._parts(page) for page in self._book.pages]
         pages = {
@@ -242,7 +238,6 @@ def _continues(trial: Trial, way: tuple[PathStep, ...], whole: tuple[PathStep, .
 
 
 def _is_filled_field(feature: Feature) -> bool:
-    """Whether a feature only shows the value in the field of a slot."""
     return feature.role in FIELDS and shows_slot(feature)
 
 

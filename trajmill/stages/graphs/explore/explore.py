@@ -97,7 +97,6 @@ class Findings:
         return trial
 
     def give_back(self, trial: PlannedTrial) -> None:
-        """Let somebody else try it."""
         page = self.book.page_of(trial.screen_id)
         if page is not None:
             self._taken.discard((page.number, trial.name))
@@ -129,16 +128,7 @@ class Exploration:
         journal: ExploreJournal,
         keep_picture: Callable[[Observation], None],
     ) -> None:
-        """Start nothing yet.
-
-        Args:
-            pool: the environments; it stays open.
-            app: the app to explore.
-            bounds: how far to go.
-            deny_list: elements that are never pressed.
-            journal: holds what was tried; it is appended to.
-            keep_picture: called with each screen by which a page was found, maybe several times.
-        """
+        """`keep_picture` is called with each screen by which a page was found, maybe several times."""
         self._pool, self._app, self._journal, self._keep_picture = pool, app, journal, keep_picture
         self._start = graph_start(app.empty_graph())
         self._findings = Findings(bounds, deny_list, app.platform)
@@ -147,11 +137,7 @@ class Exploration:
         self._failures: list[str] = []
 
     async def run(self, workers: int, progress: Callable[[int, int], None] = lambda pages, trials: None) -> Explored:
-        """Explore with some environments at a time.
-
-        Args:
-            workers: number of environments.
-            progress: called after each trial with the numbers of pages and trials.
+        """Explore in `workers` environments; `progress` gets the numbers of pages and trials after each trial.
 
         Raises:
             BadInputError: the journal belongs to another app.
@@ -172,7 +158,6 @@ class Exploration:
         return Explored(found.book, tuple(found.trials), found.is_complete, self._budget.used, tuple(self._failures))
 
     async def _first_screen(self) -> None:
-        """See the start without trying anything."""
         try:
             async with self._pool.lease() as environment:
                 seen = await AppWalker(environment, self._start, self._app.opening, self._budget).go(())
@@ -231,7 +216,6 @@ class Exploration:
                 self._keep(seen)
 
     def _keep(self, seen: Observation) -> None:
-        """Keep the picture of a screen by which a page was found."""
         page = self._findings.book.page_of(seen.screen.screen_id)
         if page is not None and page.first.screen_id == seen.screen.screen_id:
             self._keep_picture(seen)

@@ -135,10 +135,7 @@ class ScreenChange(NamedTuple):
 def screen_change(before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str]) -> ScreenChange:
     """Return what only the second screen shows, and what only the first one shows.
 
-    Args:
-        before: the first screen.
-        after: the second screen.
-        slots: by the text that a trial used, the slot that it was the value of; features say `{slot}` instead.
+    `slots` has the slot of each text that a trial used; features have `{slot}` in its place.
     """
     shows = [
         _with_slots(feature, slots) for feature in _changing_features(after) if not is_on(feature, before.elements)

@@ -33,7 +33,6 @@ def slug(text: str) -> str:
 
 
 def unique(name: str, taken: Iterable[str]) -> str:
-    """A name, with a number where it is taken."""
     names, candidates = set(taken), chain([name], (f"{name}-{number}" for number in count(2)))
     return next(candidate for candidate in candidates if candidate not in names)
 

@@ -85,12 +85,10 @@ class FoundPage:
 
     @property
     def first(self) -> WalkedScreen:
-        """The screen that it was found by."""
         return self.screens[0]
 
     @property
     def every_screen(self) -> tuple[WalkedScreen, ...]:
-        """Its screens, and those of its further parts."""
         return (*self.screens, *(each.screen for each in self.scrolled))
 
 
@@ -120,13 +118,7 @@ class PageBook:
         return screen.screen_id in self._by_screen or self._alike(screen, origin) is not None
 
     def add(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None = None) -> FoundPage:
-        """Add a screen to its page, which may be new.
-
-        Args:
-            screen: the screen.
-            way: the operations that led to it.
-            origin: the list of which an item was pressed last.
-        """
+        """Add a screen to its page, which may be new; `origin` is the list of which an item was pressed last."""
         known = self._by_screen.get(screen.screen_id)
         page = known or self._alike(screen, origin) or self._new_page(screen, way, origin)
         if known is None:
@@ -143,13 +135,9 @@ class PageBook:
             page.screens.append(screen)
 
     def add_scrolled(self, page: FoundPage, screen: WalkedScreen, way: tuple[PathStep, ...], region: str) -> None:
-        """Add a further part of a page.
+        """Add a further part of a page: the screen after scrolling `region`.
 
-        Args:
-            page: the page.
-            screen: the screen after scrolling.
-            way: the operations that led to it; the last one names the last element that came up.
-            region: the element that was scrolled.
+        The last operation of `way` names the last element that came up.
         """
         if screen.screen_id in self._by_screen:
             return

@@ -36,15 +36,10 @@ def trials_on(
     deny_list: DenyList,
     platform: Platform,
 ) -> Iterator[PlannedTrial]:
-    """What to try on a page: scrolling, presses, fields, sliders, forms; at most as many as the bounds say.
+    """Plan what to try on a page, within the bounds: scrolling, presses, fields, sliders, forms.
 
-    Args:
-        page: the page.
-        below: elements of the page below a menu or a dialog, which are tried there.
-        numbers: fields that did not take a text, so that numbers are tried.
-        bounds: bounds of the exploration.
-        deny_list: elements that are never pressed.
-        platform: on a desktop, items may need two presses.
+    `below` are elements of the page below a menu or a dialog, which are tried there; `numbers` are fields that did not
+    take a text.
     """
     if len(page.way) >= bounds.depth:
         return
@@ -86,7 +81,6 @@ def origin_of(page: FoundPage, target: str) -> ListOrigin | None:
 
 
 def fields_of(page: FoundPage) -> list[str]:
-    """The fields of a page that can be filled."""
     return [target for target, found in page.elements.items() if _is_field(found.element)]
 
 
@@ -150,7 +144,6 @@ def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) ->
 
 
 def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
-    """Move each slider to its ends; a phone has no keys for that."""
     if platform is Platform.PHONE:
         return
     for target, found in page.elements.items():
@@ -189,7 +182,6 @@ def _is_field(element: UIElement) -> bool:
 
 
 def _kind_of_item(element: UIElement) -> str:
-    """What elements of one list have in common."""
     name = element.element_id
     mark = next((mark for mark in (":", "/") if mark in name), "")
     return f"{element.role} {name.rpartition(mark)[0] if mark else name}".strip()

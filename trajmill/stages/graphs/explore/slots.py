@@ -39,13 +39,10 @@ class FoundSlot(NamedTuple):
 def slots_of(
     page: FoundPage, trials: Sequence[Trial], typed: Mapping[str, str], popups: Mapping[str, Sequence[PopupOption]]
 ) -> list[FoundSlot]:
-    """The slots of a page.
+    """Return the slots of a page.
 
-    Args:
-        page: the page.
-        trials: what was tried on it.
-        typed: by field, the text or number that it took on another page (see `typed_texts`).
-        popups: by box, the options of its menu, which is a page of its own (see `popup_options`).
+    `typed` has what fields took on other pages (see `typed_texts`), `popups` the options of boxes (see
+    `popup_options`).
     """
     screens = {screen.screen_id: screen for screen in page.every_screen}
     chosen = [*_choices(page, trials, screens), *_popups(page, popups)]
@@ -65,12 +62,7 @@ def slots_of(
 
 
 def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> dict[str, str]:
-    """By its name in paths, what each field took; a field is not filled on every page.
-
-    Args:
-        trials: what was tried.
-        screens: by id, the screens of the trials.
-    """
+    """Return what each field took, by its name in paths; a field is not filled on every page."""
     typed: dict[str, str] = {}
     for trial in trials:
         if trial.kind in (TrialKind.FILL, TrialKind.NUMBER) and (text := taken_text(trial, screens.get(trial.after))):
@@ -79,12 +71,7 @@ def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) ->
 
 
 def popup_options(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> dict[str, list[PopupOption]]:
-    """By box of choices, the options that were pressed in the menu that it opens.
-
-    Args:
-        trials: what was tried.
-        screens: by id, the screens of the trials.
-    """
+    """Return, by box of choices, the options that were pressed in the menu that it opens."""
     found: dict[str, list[PopupOption]] = defaultdict(list)
     for trial in trials:
         if trial.kind is not TrialKind.PRESS or not trial.way or trial.after not in screens:

@@ -205,11 +205,7 @@ class AppWalker:
 def _is_outside(before: WalkedScreen, after: WalkedScreen, home: str, refused: Sequence[str]) -> bool:
     """Whether a press led out of the app: to nothing, to another app, or to a refused address that hides the page.
 
-    Args:
-        before: the screen before the press.
-        after: the screen after it.
-        home: the app's name; a press in an open menu, which may belong to no app, leads back to it.
-        refused: addresses that were refused meanwhile.
+    `home` is the app's name: a press in an open menu, which may belong to no app, leads back to it.
     """
     if not after.has_elements:
         return True

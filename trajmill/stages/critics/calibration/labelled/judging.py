@@ -51,16 +51,7 @@ class LabelledVerdicts:
 async def judge_labelled(
     folder: Path, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels, origin: Origin, stage: str
 ) -> LabelledVerdicts:
-    """Judge the labelled trajectories that have files, `spec.concurrency` at a time; files are read when needed.
-
-    Args:
-        folder: the set, see `trajmill.stages.critics.calibration.labelled.trajectories`.
-        labels: its labels.
-        spec: the judge.
-        critics: its models.
-        origin: the common columns of failures and model calls.
-        stage: stage name on the failures.
-    """
+    """Judge the labelled trajectories that have files, `spec.concurrency` at a time; files are read when needed."""
     made, screens = LabelledVerdicts(), FolderScreens()
     being_judged: dict[str, LabelledEpisode] = {}
     calls: dict[str | None, list[ModelCall]] = defaultdict(list)
