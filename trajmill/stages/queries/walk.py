@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -159,33 +159,32 @@ async def _done_at_start(environment: Environment, query: Query) -> str | None:
 async def _try_all(
     factory: EnvironmentFactory, queries: Sequence[Query], trial: Trial, instances: int
 ) -> dict[str, _Outcome]:
+    """Return the outcome of each query's trial, by query id, in a few environments at a time."""
     outcomes: dict[str, _Outcome] = {}
     waiting = iter(queries)
+
+    async def try_waiting() -> None:
+        environment: Environment | None = None
+        try:
+            for query in waiting:
+                for _ in range(_TRIES):
+                    try:
+                        environment = environment or await factory()
+                        outcome = _Outcome(await trial(environment, query), FailureClass.TASK)
+                    except EnvironmentFailure as error:
+                        outcome = _Outcome(str(error), error.failure_class)
+                        broken, environment = environment, None
+                        await _close(broken)
+                    outcomes[query.query_id] = outcome
+                    if outcome.failure_class is FailureClass.TASK:
+                        break
+        finally:
+            await _close(environment)
+
     async with asyncio.TaskGroup() as group:
         for _ in range(min(instances, len(queries))):
-            group.create_task(_try_waiting(factory, waiting, trial, outcomes))
+            group.create_task(try_waiting())
     return outcomes
-
-
-async def _try_waiting(
-    factory: EnvironmentFactory, waiting: Iterator[Query], trial: Trial, outcomes: dict[str, _Outcome]
-) -> None:
-    environment: Environment | None = None
-    try:
-        for query in waiting:
-            for _ in range(_TRIES):
-                try:
-                    environment = environment or await factory()
-                    outcome = _Outcome(await trial(environment, query), FailureClass.TASK)
-                except EnvironmentFailure as error:
-                    outcome = _Outcome(str(error), error.failure_class)
-                    broken, environment = environment, None
-                    await _close(broken)
-                outcomes[query.query_id] = outcome
-                if outcome.failure_class is FailureClass.TASK:
-                    break
-    finally:
-        await _close(environment)
 
 
 async def _close(environment: Environment | None) -> None:

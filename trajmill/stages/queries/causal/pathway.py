@@ -157,13 +157,8 @@ def _in_simulated_app(steps: Sequence[PathStep]) -> Iterator[PathStep]:
         yield step.model_copy(update={"page": target.partition("/")[0], "operation": operation, "target": target})
 
 
-class AtomicTasks(NamedTuple):
-    reading: tuple[ReadingTask, ...]
-    writing: tuple[WritingTask, ...]
-
-
-def atomic_tasks(graphs: Sequence[AppGraph]) -> AtomicTasks:
-    """Return the atomic tasks of graphs, each by its shortest route."""
+def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[ReadingTask], list[WritingTask]]:
+    """Return the reading and the writing tasks of graphs, each by its shortest route."""
     reading: list[ReadingTask] = []
     writing: list[WritingTask] = []
     for graph in graphs:
@@ -180,7 +175,7 @@ def atomic_tasks(graphs: Sequence[AppGraph]) -> AtomicTasks:
                 for slot in fields:
                     shortest.setdefault((route.end, slot), route)
         writing += [WritingTask(route, slot) for (_, slot), route in shortest.items()]
-    return AtomicTasks(tuple(reading), tuple(writing))
+    return reading, writing
 
 
 def _slots(route: Route) -> list[str]:
@@ -249,19 +244,14 @@ def worded_pathway(pathway: CausalPathway, several_devices: bool, heldout: bool,
     return Written(raw, text, f"{pathway.task}/{template.id}", said, _VERSION)
 
 
-class _Found(NamedTuple):
-    of_item: str
-    """After the name of an item, e.g. `the note of that name`."""
-    text: str
-
-
-_FOUND = _Found("of that name", "what you found")
+_FOUND = ("of that name", "what you found")
+"""The words for an earlier answer: after the name of an item, e.g. `the note of that name`, and as what is entered."""
 
 
 def atomic_rows(pathway: CausalPathway) -> tuple[CausalTask, ...]:
     """Return the atomic tasks as rows; an instruction names the answer before it in braces, as in LightManus."""
     rows: list[CausalTask] = []
-    before = None
+    before: tuple[str, str] | None = None
     for number, node in enumerate(pathway.nodes, 1):
         rows.append(
             CausalTask(
@@ -272,20 +262,20 @@ def atomic_rows(pathway: CausalPathway) -> tuple[CausalTask, ...]:
                 value=node.value,
             )
         )
-        before = _Found(f"{{answer_{number}}}", f"{{answer_{number}}}")
+        before = (f"{{answer_{number}}}", f"{{answer_{number}}}")
     return tuple(rows)
 
 
-def _wish(node: PathwayNode, rng: Random, found: _Found | None) -> str:
+def _wish(node: PathwayNode, rng: Random, found: tuple[str, str] | None) -> str:
     """Word one atomic task; without words for an earlier answer the input itself is named."""
     wishes = [wish_for(each, rng).text for each in node.sample.settings if each.slot != node.slot]
     place = f"{{{node.slot}}}"
     if node.answer:
         named = node.answer.name if place in node.answer.name else f"{node.answer.name or 'the text'} of {place}"
-        item = found.of_item if found else f'"{node.input}"'
+        item = found[0] if found else f'"{node.input}"'
         wishes.append(f"{rng.choice(('find out', 'look up'))} {named.replace(place, item)}")
     else:
-        text, moves = found.text if found else f'"{node.input}"', node.sample.moves
+        text, moves = found[1] if found else f'"{node.input}"', node.sample.moves
         sentence = next((move.transition.does for move in moves if place in move.transition.does), "")
         if sentence:
             wishes.append(as_wish(sentence).replace(place, text))

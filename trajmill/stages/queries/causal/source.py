@@ -29,7 +29,6 @@ from trajmill.stages.queries.causal.pathway import (
     EASY_TASKS,
     MEDIUM_TASKS,
     MOST_TASKS,
-    AtomicTasks,
     CausalPathway,
     PathwayNode,
     ReadingTask,
@@ -107,15 +106,15 @@ class CausalSource(NamedTuple):
 
     async def candidates(self, context: SourceContext) -> Offer:
         """Return pathways of all splits. Raises BadInputError if the graphs offer no pathway."""
-        tasks = atomic_tasks(self.graphs)
-        if not (tasks.reading and tasks.writing):
-            missing = "answer that can be looked up" if tasks.writing else "field that can be filled"
+        reading, writing = atomic_tasks(self.graphs)
+        if not (reading and writing):
+            missing = "answer that can be looked up" if writing else "field that can be filled"
             raise BadInputError(f"causal: the graphs have no {missing}; see `answers` in causal.md")
         titles = tuple(files(__package__).joinpath("titles.txt").read_text().split("\n")[:-1])
         splits: list[SplitCandidates] = []
         for split in (Split.TRAIN,) if context.fresh else tuple(Split):
             rng = Random(content_id("causal", context.seed, split, context.fresh.seed if context.fresh else 0))
-            sampler = _Sampler(tasks, split, self.settings.level_weights, context, titles, rng)
+            sampler = _Sampler(reading, writing, split, self.settings.level_weights, context, titles, rng)
             splits.append(SplitCandidates(split, self.settings.wanted(split), [sampler.candidates()]))
         return Offer(tuple(splits))
 
@@ -127,7 +126,8 @@ def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalS
 
 
 class _Sampler(NamedTuple):
-    tasks: AtomicTasks
+    reading: Sequence[ReadingTask]
+    writing: Sequence[WritingTask]
     split: Split
     level_weights: tuple[float, ...]
     context: SourceContext
@@ -167,13 +167,13 @@ class _Sampler(NamedTuple):
         reading: list[ReadingTask] = []
         for left in range(size - 1, 0, -1):
             # One of a few answers, such as a size, names nothing that can be looked up.
-            offered = [task for task in self.tasks.reading if left == 1 or not task.answer.values]
+            offered = [task for task in self.reading if left == 1 or not task.answer.values]
             found = self._by_app(offered, used)
             if found is None:
                 return None
             reading.append(found)
             used.append(found.route.graph)
-        last = self._by_app(self.tasks.writing, used)
+        last = self._by_app(self.writing, used)
         if last is None:
             return None
         apps = {graph.app for graph in (*used, last.route.graph)}

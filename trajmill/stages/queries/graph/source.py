@@ -104,7 +104,7 @@ class GraphSource(NamedTuple):
         of_task = {split: SPARE_GOALS * math.ceil(wanted[split] / tasks) for split in HELDOUT_GOALS}
         # No more than training will have, so that the held-out goals combine values that it really has.
         of_task[Split.TRAIN] = max(_HEAD_START, math.ceil(wanted[Split.TRAIN] / tasks))
-        shares: dict[Split, list[_TaskGoals]] = {split: [] for split in Split}
+        shares: dict[Split, list[tuple[tuple[RouteSample, ...], int]]] = {split: [] for split in Split}
         for app, of_graph in by_graph:
             for goals in of_graph.values():
                 given = share_goals(goals, of_task)
@@ -117,21 +117,16 @@ class GraphSource(NamedTuple):
                 parts = max(1, len(goals[0].acts) + len(goals[0].final))
                 first = _HEAD_START * (parts - any(given.get(split) for split in HELDOUT_GOALS))
                 for split, of_split in given.items():
-                    shares[split].append(_TaskGoals(of_split, first))
+                    shares[split].append((of_split, first))
         return Offer(
             tuple(SplitCandidates(split, wanted[split], [_in_turn(split, shares[split], seed)]) for split in Split)
         )
 
 
-class _TaskGoals(NamedTuple):
-    goals: tuple[RouteSample, ...]
-    first: int
-
-
-def _in_turn(split: Split, tasks: Sequence[_TaskGoals], seed: int) -> Iterator[Candidate]:
-    """Yield one goal of each task, then the next of each; then all again in other words."""
+def _in_turn(split: Split, tasks: Sequence[tuple[tuple[RouteSample, ...], int]], seed: int) -> Iterator[Candidate]:
+    """Yield goals of the tasks (goals, turn of the first) in turn; then all again in other words."""
     for turn in rephrasings(split):
-        for number in range(max((task.first + len(task.goals) for task in tasks), default=0)):
+        for number in range(max((first + len(goals) for goals, first in tasks), default=0)):
             for goals, first in tasks:
                 if first <= number < first + len(goals):
                     sample = goals[number - first]
