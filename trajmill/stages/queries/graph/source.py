@@ -59,10 +59,28 @@ class RouteGoal(NamedTuple):
         return self.sample.task
 
     def facts(self) -> GoalFacts:
-        return route_facts(self.sample)
+        sample = self.sample
+        slots = tuple(map(known_slot, sample.settings))
+        page = KnownSlot("page", "page", "list", (page_name(sample.graph, sample.end),), ())
+        return GoalFacts(path_metadata(sample), slots or (page,))
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        return worded_route(self.sample, heldout, seed)
+        sample, rng, acts = self.sample, Random(seed), self.sample.acts
+        is_alone = len(acts) == 1 and not sample.final and len(acts[0].settings) == 1
+        if not (acts or sample.final):
+            kind, words = "visit", {"page": page_name(sample.graph, sample.end)}
+            said = dict(words)
+        elif is_alone and _only_opens(acts[0]):
+            (setting,) = acts[0].settings
+            kind, words, said = "open", {"item": setting.value}, {setting.name: setting.value}
+        else:
+            wishes = [*_moves(sample, rng), *(wish_for(setting, rng) for setting in sample.final)]
+            kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
+            said = {name: words for wish in wishes for name, words in wish.said.items()}
+        template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
+        text = template.expand(sample.task, {"app": app_name(sample.graph), **words}, rng)
+        raw = explicit_instruction(path_metadata(sample))
+        return Written(raw, tidy(text), f"{sample.task}/{template.id}", said, _VERSION)
 
     def plan(self, said: Mapping[str, str]) -> QueryPlan:
         sample, graph, path = self.sample, self.sample.graph, route_path(self.sample)
@@ -225,31 +243,6 @@ class Wish(NamedTuple):
 
     text: str
     said: dict[str, str] = {}
-
-
-def route_facts(sample: RouteSample) -> GoalFacts:
-    slots = tuple(map(known_slot, sample.settings))
-    page = KnownSlot("page", "page", "list", (page_name(sample.graph, sample.end),), ())
-    return GoalFacts(path_metadata(sample), slots or (page,))
-
-
-def worded_route(sample: RouteSample, heldout: bool, seed: int) -> Written:
-    rng, acts = Random(seed), sample.acts
-    is_alone = len(acts) == 1 and not sample.final and len(acts[0].settings) == 1
-    if not (acts or sample.final):
-        kind, words = "visit", {"page": page_name(sample.graph, sample.end)}
-        said = dict(words)
-    elif is_alone and _only_opens(acts[0]):
-        (setting,) = acts[0].settings
-        kind, words, said = "open", {"item": setting.value}, {setting.name: setting.value}
-    else:
-        wishes = [*_moves(sample, rng), *(wish_for(setting, rng) for setting in sample.final)]
-        kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
-        said = {name: words for wish in wishes for name, words in wish.said.items()}
-    template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
-    text = template.expand(sample.task, {"app": app_name(sample.graph), **words}, rng)
-    raw = explicit_instruction(path_metadata(sample))
-    return Written(raw, tidy(text), f"{sample.task}/{template.id}", said, _VERSION)
 
 
 def _only_opens(act: RouteMove) -> bool:
