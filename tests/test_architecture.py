@@ -103,7 +103,7 @@ _BUDGETS = (
     Budget(("pipelines",), 4_740),
     Budget(("flows",), 12_930),
     Budget(("stages/environments",), 16_550),
-    Budget(("stages/queries",), 5_560),
+    Budget(("stages/queries",), 5_530),
     Budget(("stages/critics",), 4_931),
     Budget(("stages/models",), 5_300),
     Budget(("stages/export", "stages/curate", "stages/importing"), 6_200),
