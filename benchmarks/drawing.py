@@ -12,8 +12,8 @@ from collections.abc import Callable
 from PIL import Image
 
 from trajmill.schemas.geometry import Box, Size
+from trajmill.stages.environments.simulated.drawing.canvas import Scene, Shape
 from trajmill.stages.environments.simulated.drawing.draw import draw
-from trajmill.stages.environments.simulated.drawing.scene import Scene, Shape
 
 _SCREENS = 60
 _SIZE = Size(720, 1280)

@@ -102,7 +102,7 @@ _BUDGETS = (
     Budget(("warehouse",), 4_770),
     Budget(("pipelines",), 4_740),
     Budget(("flows",), 12_930),
-    Budget(("stages/environments",), 16_550),
+    Budget(("stages/environments",), 14_306),
     Budget(("stages/queries",), 5_530),
     Budget(("stages/critics",), 4_931),
     Budget(("stages/models",), 5_300),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 
 
@@ -16,100 +18,81 @@ class Environment(Protocol):
     """A phone, a desktop or a browser that an agent can act in."""
 
     @property
-    def platform(self) -> Platform:
-        """The platform, which decides the actions that it understands."""
-        ...
+    def platform(self) -> Platform: ...
 
     @property
-    def name(self) -> str:
-        """Its name on trajectories: simulated, miniwob, ..."""
-        ...
+    def name(self) -> str: ...
 
     async def reset(self, query: Query, seed: int) -> Observation:
         """Prepare the start state of a query; equal seeds give equal episodes.
 
-        Raises:
-            EnvironmentFailure: the start state cannot be reached (class `setup`).
+        Raises EnvironmentFailure if the start state cannot be reached (class `setup`).
         """
         ...
 
     async def step(self, action: Action) -> Observation:
         """Do one action and wait until the screen stops changing.
 
-        `Terminate` and `Answer` change nothing on the screen; with them the agent ends the episode.
-
-        Raises:
-            EnvironmentFailure: it crashed or hangs; the episode is void.
+        `Terminate` and `Answer` change nothing on the screen; with them the agent ends the episode. Raises
+        EnvironmentFailure if it crashed or hangs; the episode is void.
         """
         ...
 
     async def score(self) -> float | None:
-        """The result in [0, 1] of the programmatic check for the query of the last reset; None without a check."""
+        """Return the result in [0, 1] of the programmatic check for the last query; None without a check."""
         ...
 
-    async def close(self) -> None:
-        """Free everything; closing twice is fine."""
-        ...
+    async def close(self) -> None: ...
 
 
 @runtime_checkable
 class HealthChecked(Protocol):
-    """An environment that can say whether it is usable, before it is leased again; others always count as usable."""
+    """An environment with a health check before it is leased again; others always count as usable."""
 
-    async def healthy(self) -> bool:
-        """Whether a reset can succeed; this is cheap, and an error gives False."""
-        ...
+    async def healthy(self) -> bool: ...
 
 
 @runtime_checkable
 class Confined(Protocol):
-    """An environment that lets its apps reach only some addresses."""
+    """An environment whose apps can reach only some addresses."""
 
     @property
-    def refused(self) -> tuple[str, ...]:
-        """The addresses that were asked for since the last reset and refused."""
-        ...
+    def refused(self) -> tuple[str, ...]: ...
 
 
 class Belongings(NamedTuple):
-    """What must be removed if an environment's `close` hangs or its worker is killed."""
+    """Processes and temporary folders to remove if `close` hangs or the worker is killed."""
 
     process_ids: tuple[int, ...] = ()
-    """Processes that it has started; each is ended with all its descendants."""
+    """Each is ended with all its descendants."""
     folders: tuple[Path, ...] = ()
-    """Temporary folders."""
 
 
 @runtime_checkable
 class Owner(Protocol):
     """An environment or a factory that has started processes."""
 
-    def belongings(self) -> Belongings:
-        """Its processes and temporary folders now."""
-        ...
+    def belongings(self) -> Belongings: ...
 
 
 class EnvironmentFactory(Protocol):
     """Makes fresh environments for a pool; picklable."""
 
     async def __call__(self) -> Environment:
-        """Start one environment and return it when it is ready.
+        """Start an environment and return it when it is ready.
 
-        Raises:
-            EnvironmentFailure: it does not start (class `setup`).
+        Raises EnvironmentFailure if it does not start (class `setup`).
         """
         ...
 
-    async def close(self) -> None:
-        """Free the things that its environments share, e.g. a browser; closing twice is fine."""
-        ...
+    async def close(self) -> None: ...
 
 
 class GoalDistances(Protocol):
     """Measures stored episodes by the hidden state of their environment; only calibration reads it, never a critic."""
 
     def __call__(self, episode: Episode, /) -> Sequence[int | None] | None:
-        """The fewest actions to the goal, before each step and after the last one.
+        """Return the fewest actions to the goal, before each step and after the last one.
 
         None in the list: the goal can no longer be reached. None for the list: it cannot be measured.
         """
@@ -120,6 +103,13 @@ class GoalDistances(Protocol):
 class MeasuresDistance(Protocol):
     """The spec of an environment whose state gives the distance to a goal."""
 
-    def goal_distances(self) -> GoalDistances:
-        """What measures its stored episodes."""
-        ...
+    def goal_distances(self) -> GoalDistances: ...
+
+
+def make_observation(
+    png: bytes, size: Size, elements: tuple[UIElement, ...] | None, app: str, identity: object = None
+) -> Observation:
+    """Make an observation whose screen id hashes the pixels and `identity`, by default the elements."""
+    digest = hashlib.blake2b(png, digest_size=12)
+    digest.update(repr(elements if identity is None else identity).encode())
+    return Observation(ScreenHandle(digest.hexdigest(), size, lambda: png), elements, app)

@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 
 class KeyName(NamedTuple):
-    """A key."""
-
     keysym: str
-    """X11's name."""
     pyautogui: str
     playwright: str
 

@@ -1,7 +1,7 @@
-"""Goals about what screens show; they work in any environment with an accessibility tree.
+"""Goals about screens, for any environment with an accessibility tree.
 
-A causal pathway demands each answer on a screen, in order, before the last screen counts (NaturalGAIA 3.2). The first
-answer that is not seen in its turn collapses the pathway: nothing that is done afterwards counts.
+A causal pathway requires each answer on a screen, in order, before the last screen counts (NaturalGAIA 3.2). The first
+answer that is not shown in its turn collapses the pathway: nothing afterwards counts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ LACKING = "lacking"
 """Keys of this goal in a goal's JSON; the other keys are the environment's own goal, and all must be met."""
 
 PATHWAY = "pathway"
-"""Key of the list of checkpoints in a goal's JSON."""
 _KEYS = {KEY, LACKING, PATHWAY}
 
 
 def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
-    """The elements by their names in paths: the element id, or `role:text` without one.
+    """Return elements by their names in paths: the element id, or `role:text` without one.
 
-    If several elements have one name, the first has it without a number, the others are numbered from 2: `button:OK#2`.
+    Of several elements with one name, the second and later are numbered: `button:OK#2`.
     """
     named: dict[str, UIElement] = {}
     seen: dict[str, int] = {}
@@ -43,21 +42,16 @@ def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
 
 
 class Showing(Record):
-    """An element that must be on the screen; what is empty or null is not compared."""
+    """An element that must be on the screen; empty and null fields are not compared."""
 
     role: str = ""
     text: str | None = None
-    """Its complete text."""
     id: str = ""
-    """The platform's own name for it."""
     target: str = ""
-    """Its name in paths."""
     state: str = ""
-    """A state that it must have."""
     any_state: tuple[str, ...] = ()
     """States of which it must have one."""
     value: str | None = None
-    """Its complete value."""
 
     @model_validator(mode="after")
     def _refuse_anything(self) -> Showing:
@@ -78,20 +72,16 @@ class Showing(Record):
 
 
 class ScreenGoal(Record):
-    """What the last screen must show, and what it must not show."""
-
     showing: tuple[Showing, ...] = ()
     lacking: tuple[Showing, ...] = ()
 
 
 def holds_on(observation: Observation, goal: ScreenGoal) -> bool:
-    """Whether an observation shows all that is wanted, and nothing that must be absent."""
     shown = any(is_shown(observation, absent) for absent in goal.lacking)
     return not shown and all(is_shown(observation, wanted) for wanted in goal.showing)
 
 
 def is_shown(observation: Observation, wanted: Showing) -> bool:
-    """Whether an element is in the tree of an observation."""
     elements = observation.elements or ()
     if not wanted.target:
         return any(map(wanted.agrees, elements))
@@ -100,7 +90,7 @@ def is_shown(observation: Observation, wanted: Showing) -> bool:
 
 
 class Checkpoint(ScreenGoal):
-    """What a screen shows when an atomic task is done."""
+    """Elements of a screen when an atomic task is done."""
 
     device: Platform | None = None
     """The device whose screen it is; null for the only one."""
@@ -113,10 +103,9 @@ class _GoalOnScreens(ScreenGoal):
 
 
 def with_checks(environment: Environment, query: Query) -> Environment:
-    """The environment for a query: itself, or one that also checks goals about screens.
+    """Return the environment for a query: itself, or one that also checks goals about screens.
 
-    Raises:
-        EnvironmentFailure: such a goal is malformed (class `task`).
+    Raises EnvironmentFailure if such a goal is malformed (class `task`).
     """
     if not any(key in query.goal for key in _KEYS):
         return environment
@@ -131,42 +120,37 @@ def with_checks(environment: Environment, query: Query) -> Environment:
 
 
 class CheckedEnvironment:
-    """Looks at each screen for the answer that is due, and at the last one for what it must show."""
+    """Checks each screen for the next answer of the pathway, and the last one for its elements."""
 
     def __init__(self, environment: Environment, wanted: _GoalOnScreens, rest: str) -> None:
-        """`rest` is the environment's part of the goal, which alone it gets."""
         self._environment, self._wanted, self._rest = environment, wanted, rest
         self._last: Observation | None = None
         self._seen = 0
 
     @property
     def checkpoints_seen(self) -> int | None:
-        """How many answers of the pathway have been seen, one after the other; None without a pathway."""
+        """Number of answers of the pathway that were shown in order; None without a pathway."""
         return None if self._wanted.pathway is None else self._seen
 
     @property
     def platform(self) -> Platform:
-        """The environment's platform."""
         return self._environment.platform
 
     @property
     def name(self) -> str:
-        """The environment's name."""
         return self._environment.name
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Reset the environment for its part of the goal."""
         self._seen = 0
-        return self._look(await self._environment.reset(query.model_copy(update={"goal": self._rest}), seed))
+        return self._check(await self._environment.reset(query.model_copy(update={"goal": self._rest}), seed))
 
     async def step(self, action: Action) -> Observation:
-        """Do one action."""
-        return self._look(await self._environment.step(action))
+        return self._check(await self._environment.step(action))
 
     async def score(self) -> float | None:
-        """0 if an answer was not seen in its turn or the last screen is not the wanted one.
+        """Return 0 if an answer is missing or the last screen is wrong, else the environment's own score.
 
-        Else the environment's own score; where it has none, 1 if the last screen had to show something.
+        Without an own score, 1 if the goal names elements of the last screen.
         """
         if self._seen < len(self._wanted.pathway or ()) or self._last is None:
             return 0.0
@@ -176,10 +160,9 @@ class CheckedEnvironment:
         return 1.0 if own is None and (self._wanted.showing or self._wanted.lacking) else own
 
     async def close(self) -> None:
-        """Close the environment."""
         await self._environment.close()
 
-    def _look(self, observation: Observation) -> Observation:
+    def _check(self, observation: Observation) -> Observation:
         self._last = observation
         due = (self._wanted.pathway or ())[self._seen :]
         for checkpoint in due:

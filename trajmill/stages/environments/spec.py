@@ -1,7 +1,7 @@
 """The base of the specs of environments: a table of the configuration, which workers get and open.
 
-Another package adds a kind of environment with one such class and one entry point (see `stages/parts.py`). What a kind
-can do beyond that follows from the classes and protocols that it implements.
+Another package adds a kind with one such class and one entry point (see `stages/parts.py`). Further abilities follow
+from the protocols that a spec or its environment implements.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class EnvironmentSpec(Spec):
 
     @abstractmethod
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of environments of a platform; a kind with one platform ignores it."""
+        """Return a factory of environments of a platform; a kind with one platform ignores it."""
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """Its own queries, and the tasks that could not be started; none by default.
+        """Return its own queries, and the tasks that could not be started; none by default.
 
         Args:
             seed: seed of the run; it decides the seeds of tasks.
@@ -55,16 +55,11 @@ class EnvironmentSpec(Spec):
         return ImportedQueries([], [])
 
     def missing(self, other_queries: bool) -> list[MissingKey]:
-        """The missing keys; missing files are not checked here.
-
-        Args:
-            other_queries: whether the run has queries from another source, so that it needs none of its own.
-        """
         return []
 
 
 class FixedTasksSpec(EnvironmentSpec):
-    """An environment whose start states serve only its own tasks, so that no other tasks can be proposed for it."""
+    """An environment whose start states serve only its own tasks; no others can be proposed for it."""
 
 
 class TaskFileSpec(EnvironmentSpec):
@@ -75,20 +70,14 @@ class TaskFileSpec(EnvironmentSpec):
 
     @abstractmethod
     def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
-        """Read the queries of a file.
-
-        Raises:
-            BadInputError: the file cannot be read, or a line is no task.
-        """
+        """Read the queries of a file. Raises BadInputError if the file cannot be read, or a line is no task."""
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The tasks of the file; nobody has tried them, so that their goals may hold at the start."""
         from trajmill.stages.environments.tasks import ImportedQueries
 
         return ImportedQueries(self.read_tasks(self.tasks, origin) if self.tasks else [], [], untried=True)
 
     def missing(self, other_queries: bool) -> list[MissingKey]:
-        """The file of tasks, if the run has no other queries."""
         if self.tasks is None and not other_queries:
             return [MissingKey("tasks", "is missing: a file of your tasks, one JSON object in each line")]
         return []

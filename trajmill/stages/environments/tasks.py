@@ -23,13 +23,13 @@ GoalT = TypeVar("GoalT", bound=Record)
 def own_query(
     platform: Platform, task: str, instruction: str, start_state: str, origin: Origin, made_by: str, **others: Any
 ) -> Query:
-    """A query for a task that is not sampled from a graph; it is not validated.
+    """Make a query, without validation, for a task that is not sampled from a graph.
 
     Args:
-        platform: of its first screen.
+        platform: platform of its first screen.
         task: name of the task.
-        instruction: what the agent is asked to do.
-        start_state: as the environment's reset takes it.
+        instruction: the instruction for the agent.
+        start_state: start state for the environment's reset.
         origin: common columns of the row.
         made_by: the maker of the row.
         others: values of other columns, in place of their defaults.
@@ -54,7 +54,7 @@ def own_query(
 
 
 def splits_of_seeds(train: int, held_out: int, validation: int = 0) -> tuple[Split, ...]:
-    """The split of each seed of a task. Held-out seeds are `heldout_slots`: the task is known, its values are new."""
+    """Return the split of each seed of a task; held-out seeds are `heldout_slots`: a known task with new values."""
     return (Split.TRAIN,) * train + (Split.HELDOUT_SLOTS,) * held_out + (Split.VALIDATION,) * validation
 
 
@@ -64,7 +64,7 @@ class ImportedQueries(NamedTuple):
     queries: list[Query]
     failures: list[Failure]
     untried: bool = False
-    """Whether nobody has tried the tasks, so that their goals may hold at the start."""
+    """Whether the tasks are untried, so that goals may hold at the start."""
 
 
 async def ask_at_seeds(
@@ -75,13 +75,13 @@ async def ask_at_seeds(
     origin: Origin,
     made_by: str,
 ) -> ImportedQueries:
-    """Make the queries of one task at all seeds; ends at the first seed at which the task cannot be started.
+    """Make the queries of one task at all seeds, until the first seed at which it cannot be started.
 
     Args:
         ask: starts the task at a seed.
         name: name of the task.
         splits: the split of each seed.
-        run_seed: decides the seeds.
+        run_seed: seed of the run, which decides the seeds of the task.
         origin: common columns of the rows.
         made_by: the maker of the rows.
     """
@@ -98,11 +98,8 @@ async def ask_at_seeds(
 
 
 def joined(asked: Sequence[ImportedQueries]) -> ImportedQueries:
-    """Join several results in their order."""
-    return ImportedQueries(
-        [query for each in asked for query in each.queries],
-        [failure for each in asked for failure in each.failures],
-    )
+    failures = [failure for each in asked for failure in each.failures]
+    return ImportedQueries([query for each in asked for query in each.queries], failures)
 
 
 class TaskLine(Record, Generic[StartT, GoalT]):
@@ -128,8 +125,7 @@ class TaskLine(Record, Generic[StartT, GoalT]):
 def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: Platform, origin: Origin) -> list[Query]:
     """Read the queries of a file in its order; empty lines are ignored.
 
-    Raises:
-        BadInputError: the file cannot be read, or a line is no task; the message has one line for each mistake.
+    Raises BadInputError if the file cannot be read, or a line is no task; the message has one line for each mistake.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -151,7 +147,6 @@ def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: P
 
 
 def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) -> Query:
-    """The query of one line."""
     pages = tuple(dict.fromkeys(step.page for step in task.path)) or task.apps
     return own_query(
         platform,
@@ -173,18 +168,13 @@ def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) 
 
 
 def bare_query(platform: Platform, name: str, start_state: str, source: Source, origin: Origin, made_by: str) -> Query:
-    """A query without instruction and goal; a reset for it brings an app or program into its start state."""
+    """Make a query without instruction and goal, whose reset brings an app or program into its start state."""
     others = {"source": source, "phrasing": "", "max_steps": 1, "validation": ""}
     return own_query(platform, name, "", start_state, origin, made_by, **others)
 
 
 def first_mistake(error: ValidationError, whole: str) -> str:
-    """The key of the first mistake, and its message.
-
-    Args:
-        error: pydantic's error.
-        whole: the text in place of the key if the whole JSON is wrong.
-    """
+    """Format the key and the message of the first mistake; `whole` replaces the key if the whole JSON is wrong."""
     first = error.errors(include_url=False, include_context=False)[0]
     key = ".".join(map(str, first["loc"])) or whole
     return f"{key}: {first['msg']}"

@@ -20,17 +20,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import (
     Text,
     Toggle,
 )
-from trajmill.stages.environments.simulated.app_files.references import (
-    BACK,
-    all_lists,
-    menu_of,
-    names_in,
-    offered,
-    shown,
-    start_values,
-    state_lists,
-    variable_of,
-)
+from trajmill.stages.environments.simulated.app_files.references import BACK, names_in, offered, shown
 from trajmill.stages.graphs.base import (
     ANSWER,
     VALUE,
@@ -124,10 +114,8 @@ def _transitions(
 
 
 def _transition(app: AppSpec, name: str, screen: ScreenSpec, widget: Button | ItemList) -> GraphTransition:
-    in_menu = isinstance(widget, Button) and menu_of(screen, widget) is not None
-    by_variable = {
-        variable_of(each): _name(each.id) for each in screen.widgets if each.id and _slot_kind(each) is not None
-    }
+    in_menu = isinstance(widget, Button) and screen.menu_of(widget) is not None
+    by_variable = {each.sets: _name(each.id) for each in screen.widgets if each.id and _slot_kind(each) is not None}
     needs = widget.needs if isinstance(widget, Button) and not in_menu else ()
     set_before = {variable: by_variable[variable] for variable in needs if variable in by_variable}
     if isinstance(widget, ItemList) and widget.variable:
@@ -177,7 +165,7 @@ def _slot(app: AppSpec, name: str, widget: AnyWidget, kind: SlotKind) -> GraphSl
         target=f"{target}/{VALUE}" if kind in (SlotKind.CHOICE, SlotKind.LIST) else target,
         name=label,
         values=tuple(shown(value) for value in offered(widget, app)),
-        default=shown(start_values(app).get(variable_of(widget), "")),
+        default=shown(app.start_values().get(widget.sets, "")),
     )
 
 
@@ -218,12 +206,12 @@ def _answers(app: AppSpec, page: str, told: ItemList) -> Iterator[GraphAnswer]:
     if match is None or len(lists) != 1 or lists[0].items != told.items or lists[0].to != page or not lists[0].id:
         return
     [asked], (label, field) = lists, match.groups()
-    items = all_lists(app)[told.items]
+    items = app.all_lists()[told.items]
     texts = [text for item in items if isinstance(text := item.get(field), str)]
     # An answer that is the same for all could be guessed; one that decides where the item is listed gives itself away.
     if field == "name" or field in asked.where or len(texts) < len(items) or len(set(texts)) < _FEWEST_TEXTS:
         return
-    can_be_prepared = told.items in state_lists(app)
+    can_be_prepared = told.items in app.state_lists()
     names = {shown(item["name"]) for item in items}
     times = tuple(each for each in _TIMES if each not in names) if all(map(_TIME.fullmatch, names)) else ()
     place, called = f"{{{asked.id}}}", label.strip(" :").lower() if field == "text" else field

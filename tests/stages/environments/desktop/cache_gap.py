@@ -37,7 +37,7 @@ def main() -> None:
         cached = _until_shown(session.accessibility)
         left_out = _below_menu_bar(cached)
         rest = [item for item in cached if item.reference not in left_out]
-        found = read_uncached(session.accessibility, rest, _SECONDS)
+        found = read_uncached(session.accessibility, rest)
         print(_names([item for item in cached if item.shown and item.reference in left_out]))
         print(_names(found))
     finally:

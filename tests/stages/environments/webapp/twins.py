@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.page import make_observation
+from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.layout.profile import metrics_of
 from trajmill.stages.environments.simulated.reference_path import Move, Position, Walker

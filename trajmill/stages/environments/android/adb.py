@@ -1,8 +1,7 @@
-"""Controls a device through an adb server with adbutils. Every call has a deadline; a call that fails raises.
+"""Control a device through an adb server with adbutils; every call has a deadline, and a failed call raises.
 
-adbutils is synchronous. Each device has one thread, so that its calls never overlap and devices never wait for each
-other. The output of a command is used only when the line with its exit status has arrived, because adb reports a cut
-connection in the same way as a finished command.
+adbutils is synchronous: one thread for each device keeps its calls in order, and devices apart. Output counts only with
+the line of its exit status, because adb reports a cut connection like a finished command.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ _CHUNK = 1 << 16
 
 
 class ServerAddress(NamedTuple):
-    """The address of an adb server."""
-
     host: str
     port: int
 
@@ -47,7 +44,6 @@ class Output(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The content as text."""
         return self.content.decode(errors="replace")
 
 
@@ -55,13 +51,7 @@ class AdbDevice:
     """One device by its serial; one episode uses it at a time."""
 
     def __init__(self, address: ServerAddress, serial: str, seconds: float) -> None:
-        """Connect to nothing yet: each call has a connection of its own.
-
-        Args:
-            address: address of the adb server.
-            serial: serial of the device.
-            seconds: deadline of a call.
-        """
+        """Connect to nothing yet: each call has a connection of its own, and `seconds` of time."""
         self.serial = serial
         self._client = _AdbServerClient(address, seconds)
         self._seconds = seconds
@@ -70,8 +60,7 @@ class AdbDevice:
     async def run(self, *words: str) -> Output:
         """Run one program.
 
-        Raises:
-            EnvironmentFailure: as `run_line`; or a word has a character that no argument can have.
+        Raises EnvironmentFailure as `run_line`, or if a word has a character that no argument can have.
         """
         return await self.run_all([words])
 
@@ -86,9 +75,8 @@ class AdbDevice:
     async def run_line(self, line: ShellLine) -> Output:
         """Run a line of the device's shell.
 
-        Raises:
-            EnvironmentFailure: the server does not answer, the device is offline or gone, the connection was cut, or
-                the deadline has passed.
+        Raises EnvironmentFailure if the server does not answer, the device is offline or gone, the connection was cut,
+        or the deadline has passed.
         """
         call = asyncio.get_running_loop().run_in_executor(self._thread, self._run, line)
         try:
@@ -100,7 +88,6 @@ class AdbDevice:
             raise
 
     def close(self) -> None:
-        """End a call in progress and the thread; closing twice is fine."""
         self._abort()
         self._thread.shutdown(wait=True)
 
@@ -108,13 +95,17 @@ class AdbDevice:
         deadline = monotonic() + self._seconds
         try:
             with self._client.device(self.serial).open_transport(timeout=self._seconds) as connection:
-                connection.send_command(_request(line))
+                request = f"exec:{line}{_ECHO_STATUS}"
+                if len(request.encode()) > _LONGEST_REQUEST:
+                    raise ValueError("the command is longer than adb can carry")
+                connection.send_command(request)
                 connection.check_okay()
                 content = _read_all(connection.conn, deadline)
         except (TimeoutError, AdbTimeout) as error:
             raise EnvironmentFailure(f"{self.serial} did not answer within {self._seconds:g} s") from error
         except (AdbError, OSError, ValueError) as error:
-            raise EnvironmentFailure(f"{self.serial}: {_one_line(error)}") from error
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise EnvironmentFailure(f"{self.serial}: {reason}") from error
         end = _STATUS.search(content, max(0, len(content) - _LONGEST_STATUS))
         if end is None:
             raise EnvironmentFailure(f"{self.serial}: the connection was cut after {len(content)} bytes")
@@ -128,10 +119,9 @@ class AdbDevice:
 
 
 def list_devices(address: ServerAddress, seconds: float) -> dict[str, str]:
-    """The state (`device`, `offline`, `unauthorized`, ...) of each device by its serial. Blocks.
+    """Return the state (`device`, `offline`, `unauthorized`, ...) of each device by its serial. Blocks.
 
-    Raises:
-        EnvironmentFailure: of class `setup`: no adb server answers.
+    Raises EnvironmentFailure (class `setup`) if no adb server answers.
     """
     try:
         return {found.serial: found.state for found in _AdbServerClient(address, seconds).list()}
@@ -159,7 +149,6 @@ class _AdbServerClient(AdbClient):  # type: ignore[misc]
         self._seconds = seconds
         self._version: int | None = None
         self.latest: socket.socket | None = None
-        """The socket of the latest connection, which may be closed."""
 
     def make_connection(self, timeout: float | None = None) -> Any:
         made = _AdbConnection(self.host, self.port)
@@ -168,17 +157,10 @@ class _AdbServerClient(AdbClient):  # type: ignore[misc]
         return made
 
     def server_version(self) -> int:
-        """The version of the server; it is requested once, though adbutils needs it for every call."""
+        """The version of the server, requested once, though adbutils reads it for every call."""
         if self._version is None:
             self._version = int(super().server_version())
         return self._version
-
-
-def _request(line: ShellLine) -> str:
-    request = f"exec:{line}{_ECHO_STATUS}"
-    if len(request.encode()) > _LONGEST_REQUEST:
-        raise ValueError("the command is longer than adb can carry")
-    return request
 
 
 def _read_all(connection: socket.socket, deadline: float) -> bytes:
@@ -192,7 +174,3 @@ def _read_all(connection: socket.socket, deadline: float) -> bytes:
         if not chunk:
             return bytes(received)
         received += chunk
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

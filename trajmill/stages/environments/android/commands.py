@@ -1,7 +1,6 @@
 """The commands of a device: quoted shell lines, touches, keys, text and apps.
 
-adb passes one string to the device's `sh`. Text of a model, names of apps, paths and values of settings become part of
-it only through `quote`.
+adb passes one string to the device's `sh`; text of a model, names, paths and values enter it only through `quote`.
 """
 
 from __future__ import annotations
@@ -25,21 +24,14 @@ ShellLine = NewType("ShellLine", str)
 """A line that is safe to run: made by `shell_line`, or a constant of this package."""
 
 Command = tuple[str, ...]
-"""A program and its arguments."""
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
 _MAIN = ("-a", "android.intent.action.MAIN", "-c")
 _AS_FROM_LAUNCHER = "0x10200000"
-"""FLAG_ACTIVITY_NEW_TASK and FLAG_ACTIVITY_RESET_TASK_IF_NEEDED."""
 _SWIPE_MS = 500
 _DRAG_MS = 1000
 _LONGEST_PRESS_MS = 5000
 _MOST_TAPS = 3
-_BUTTONS = {
-    "Back": "KEYCODE_BACK",
-    "Home": "KEYCODE_HOME",
-    "Menu": "KEYCODE_APP_SWITCH",
-    "Enter": "KEYCODE_ENTER",
-}
+_BUTTONS = {"Back": "KEYCODE_BACK", "Home": "KEYCODE_HOME", "Menu": "KEYCODE_APP_SWITCH", "Enter": "KEYCODE_ENTER"}
 """GUI-Owl's button `Menu` opens the overview of running apps."""
 _KEYS = {"RETURN": "ENTER", "ESC": "ESCAPE", "BACKSPACE": "DEL", "DELETE": "FORWARD_DEL"}
 _TYPED_KEYS = {"\n": "KEYCODE_ENTER", "\t": "KEYCODE_TAB"}
@@ -58,8 +50,7 @@ _LINE_BREAKS = str.maketrans({"\r": "\n", "\v": "\n", "\f": "\n"})
 def quote(word: str) -> str:
     """Quote a word so that any POSIX shell reads it unchanged.
 
-    Raises:
-        ValueError: the word holds a NUL or a lone surrogate, which no argument can hold.
+    Raises ValueError if the word holds a NUL or a lone surrogate, which no argument can hold.
     """
     if "\0" in word:
         raise ValueError("an argument cannot hold a NUL")
@@ -68,7 +59,6 @@ def quote(word: str) -> str:
 
 
 def shell_line(commands: Sequence[Command]) -> ShellLine:
-    """One line that runs commands in order, whether or not they succeed."""
     return ShellLine("; ".join(" ".join(map(quote, command)) for command in commands))
 
 
@@ -81,22 +71,18 @@ class Apps:
         self.launcher = launcher
 
     def package_of(self, name: str) -> str | None:
-        """The package of an app by its name; the name itself if it is a package; else None."""
+        """Return the package of an app by its name; the name itself if it is a package; else None."""
         name = name.strip()
         known = self._packages.get(name.casefold())
         return known or (name if _PACKAGE.fullmatch(name) else None)
 
     def name_of(self, package: str) -> str:
-        """The name of a package, or the package itself if it has no name; empty for the home app."""
+        """Return the name of a package, or the package itself without one; empty for the home app."""
         return "" if package == self.launcher else self._names.get(package, package)
 
 
 async def find_launcher(device: AdbDevice) -> str:
-    """The package of the home app.
-
-    Raises:
-        EnvironmentFailure: the device fails or has no home app.
-    """
+    """Return the package of the home app. Raises EnvironmentFailure if the device fails or has no home app."""
     component = await _resolve(device, "android.intent.category.HOME")
     if component is None:
         raise EnvironmentFailure(f"{device.serial} has no home app")
@@ -123,7 +109,6 @@ async def _resolve(device: AdbDevice, category: str, *package: str) -> str | Non
 
 
 def gesture(action: Action) -> tuple[Command, ...]:
-    """The commands of a touch or key press; none for an action that a phone cannot do, or of another kind."""
     match action:
         case Click(x=x, y=y, button="left", count=count):
             return (("input", "tap", str(x), str(y)),) * min(max(count, 1), _MOST_TAPS)
@@ -137,30 +122,26 @@ def gesture(action: Action) -> tuple[Command, ...]:
         case SystemButton(button=button):
             return (key_event(_BUTTONS[button]),)
         case PressKeys(keys=keys):
-            names = [_key_name(key) for key in keys]
-            return (key_event(*names),) if names and all(names) else ()
+            names = []
+            for key in keys:
+                # Adb's names: `volume_up`, `KEYCODE_POWER`, `66`.
+                name = key.strip().upper().removeprefix("KEYCODE_")
+                if not _KEY_NAME.fullmatch(name):
+                    return ()
+                names.append(name if name.isdecimal() else f"KEYCODE_{_KEYS.get(name, name)}")
+            return (key_event(*names),) if names else ()
         case _:
             return ()
 
 
 def key_event(*names: str) -> Command:
-    """The command that presses keys one after another."""
     return ("input", "keyevent", *names)
 
 
-def _key_name(key: str) -> str:
-    """Adb's name of a key (`volume_up`, `KEYCODE_POWER`, `66`); empty if it cannot be a key."""
-    name = key.strip().upper().removeprefix("KEYCODE_")
-    if not _KEY_NAME.fullmatch(name):
-        return ""
-    return name if name.isdecimal() else f"KEYCODE_{_KEYS.get(name, name)}"
-
-
 async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> None:
-    """Type into the focused field.
+    """Type into the focused field; the device's own input method is restored afterwards.
 
-    A line break becomes a press of Enter, a tab one of Tab; other control characters are left out. The device's own
-    input method is restored afterwards.
+    A line break becomes a press of Enter, a tab one of Tab; other control characters are left out.
 
     Args:
         device: the device.
@@ -173,10 +154,14 @@ async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> N
     commands = [key_event("KEYCODE_ENTER")] if action.enter else []
     text = action.text.replace("\r\n", "\n").translate(_LINE_BREAKS)
     if text.isascii():
-        erase = _erase(field_length) if action.clear else []
+        deletions = ["KEYCODE_DEL"] * min(field_length, _MOST_ERASED)
+        erase = [key_event("KEYCODE_MOVE_END", *deletions)] if action.clear else []
         await _run(device, [*erase, *ascii_commands(text), *commands])
         return
-    before = await _own_keyboard(device)
+    if KEYBOARD not in (await device.run("ime", "list", "-a", "-s")).text.split():
+        reason = f"{device.serial} has no ADBKeyboard, which text beyond ASCII needs; run `adb install ADBKeyboard.apk`"
+        raise EnvironmentFailure(reason, FailureClass.SETUP)
+    before = (await device.run(*_CURRENT_KEYBOARD)).text.strip()
     try:
         await device.run("ime", "enable", KEYBOARD)
         await _set_keyboard(device, KEYBOARD)
@@ -187,7 +172,7 @@ async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> N
 
 
 def ascii_commands(text: str) -> list[Command]:
-    """`input` commands that type ASCII text.
+    """Return `input` commands that type ASCII text.
 
     `input text` types a space for `%s`. If the text itself has `%s`, two commands type the two characters.
     """
@@ -202,7 +187,6 @@ def ascii_commands(text: str) -> list[Command]:
 
 
 def unicode_commands(text: str) -> list[Command]:
-    """Broadcasts to ADBKeyboard that type any text."""
     commands: list[Command] = []
     for part in _parts(text):
         if part in _TYPED_KEYS:
@@ -219,17 +203,13 @@ def _parts(text: str) -> Iterator[str]:
         if is_key:
             yield from characters
             continue
-        kept = "".join(each for each in characters if each.isprintable() or (not each.isascii() and _storable(each)))
-        for start in range(0, len(kept), _CHUNK):
-            yield kept[start : start + _CHUNK]
-
-
-def _storable(character: str) -> bool:
-    return not "\ud800" <= character <= "\udfff"
-
-
-def _erase(length: int) -> list[Command]:
-    return [key_event("KEYCODE_MOVE_END", *["KEYCODE_DEL"] * min(length, _MOST_ERASED))]
+        typed = "".join(
+            each
+            for each in characters
+            if each.isprintable() or (not each.isascii() and not "\ud800" <= each <= "\udfff")
+        )
+        for start in range(0, len(typed), _CHUNK):
+            yield typed[start : start + _CHUNK]
 
 
 async def _run(device: AdbDevice, commands: Sequence[Command]) -> None:
@@ -238,30 +218,18 @@ async def _run(device: AdbDevice, commands: Sequence[Command]) -> None:
         await device.run(*command)
 
 
-async def _own_keyboard(device: AdbDevice) -> str:
-    """The input method that the device uses; raises if the device lacks ADBKeyboard."""
-    known = (await device.run("ime", "list", "-a", "-s")).text.split()
-    if KEYBOARD not in known:
-        text = f"{device.serial} has no ADBKeyboard, which text beyond ASCII needs; run `adb install ADBKeyboard.apk`"
-        raise EnvironmentFailure(text, FailureClass.SETUP)
-    return (await device.run(*_CURRENT_KEYBOARD)).text.strip()
-
-
 async def _set_keyboard(device: AdbDevice, keyboard: str) -> None:
     """Switch to an input method and wait until it is bound; does nothing if `keyboard` is not an id."""
     if "/" not in keyboard:
         return
     await device.run("ime", "set", keyboard)
     deadline = monotonic() + _SWITCH_SECONDS
-    while not await _serves(device, keyboard):
+    while True:
+        # A broadcast is lost silently before the input method is chosen and bound.
+        if (await device.run(*_CURRENT_KEYBOARD)).text.strip() == keyboard:
+            bound = _BOUND.search((await device.run("dumpsys", "input_method")).text)
+            if bound is None or (bound[1], bound[2]) == (keyboard, "true"):
+                return
         if monotonic() > deadline:
             raise EnvironmentFailure(f"{device.serial} does not switch to the input method {keyboard}")
         await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _serves(device: AdbDevice, keyboard: str) -> bool:
-    """Whether the input method is chosen and bound; a broadcast before that is lost silently."""
-    if (await device.run(*_CURRENT_KEYBOARD)).text.strip() != keyboard:
-        return False
-    bound = _BOUND.search((await device.run("dumpsys", "input_method")).text)
-    return bound is None or (bound[1], bound[2]) == (keyboard, "true")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android.adb import AdbDevice
 from trajmill.stages.environments.android.commands import Apps, find_launcher, gesture, key_event, start_app, type_text
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task import (
+    WITHOUT_ANIMATIONS,
     ChangedSettings,
     FinalState,
     PhoneGoal,
@@ -25,10 +25,9 @@ from trajmill.stages.environments.android.task import (
     prepare,
     read_part,
     remove_files,
-    setup_failure,
-    switch_animations_off,
     wanted_files,
 )
+from trajmill.stages.environments.base import make_observation
 
 _LONGEST_WAIT = 10.0
 _MOST_LAUNCHER_PAGES = 12
@@ -36,8 +35,6 @@ _UNKNOWN_LENGTH = 100
 
 
 class _AndroidEpisode(NamedTuple):
-    """The state of one episode."""
-
     goal: PhoneGoal
     ends: ListEnds
 
@@ -49,13 +46,7 @@ class AndroidEnvironment:
     name = "android"
 
     def __init__(self, device: AdbDevice, settings: AndroidSpec, give_back: Callable[[], None]) -> None:
-        """Leave the device as it is until the first reset.
-
-        Args:
-            device: the device.
-            settings: apps and time limits.
-            give_back: called once, when the environment is closed.
-        """
+        """Leave the device as it is until the first reset; `give_back` is called once, by `close`."""
         self.device = device
         self._settings = settings
         self._give_back: Callable[[], None] | None = give_back
@@ -69,7 +60,7 @@ class AndroidEnvironment:
         self._answer: str | None = None
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Stop the query's apps, go home and make its start state; the argument `seed` is not used."""
+        """Stop the query's apps, go home and make its start state; `seed` is not used."""
         if query.platform is not self.platform:
             text = f"the query is for the platform {query.platform}, this is a {self.platform}"
             raise EnvironmentFailure(text, FailureClass.TASK)
@@ -87,17 +78,18 @@ class AndroidEnvironment:
             return self._observation(await self._capture())
         except EnvironmentFailure as error:
             self._episode = None
-            raise setup_failure(error) from error
+            raise EnvironmentFailure(str(error), FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action and observe when the screen has settled; an action that a phone cannot do changes nothing."""
         before, episode = self._running()
         match action:
             case Terminate() | Answer():
                 self._answer = action.text if isinstance(action, Answer) else self._answer
                 return self._observation(before)
             case TypeText():
-                await type_text(self.device, action, _longest_field(before))
+                fields = [each for each in before.elements or () if {"focused", "editable"} <= set(each.states)]
+                lengths = [max(len(each.value), len(each.text)) for each in fields]
+                await type_text(self.device, action, max(lengths, default=_UNKNOWN_LENGTH))
             case OpenApp(app=app):
                 await self._open(app)
             case Wait(seconds=seconds):
@@ -112,21 +104,18 @@ class AndroidEnvironment:
         return self._observation(after)
 
     async def score(self) -> float | None:
-        """1.0 if every part of the goal holds, else 0.0; None for a query without a goal."""
         screen, episode = self._running()
         if episode.goal == PhoneGoal():
             return None
         return float(await is_reached(self.device, episode.goal, FinalState(screen.component, self._answer)))
 
     async def healthy(self) -> bool:
-        """Whether the device's system answers, not only adb."""
         try:
             return (await self.device.run("settings", "get", "global", "device_provisioned")).status == 0
         except EnvironmentFailure:
             return False
 
     async def close(self) -> None:
-        """Restore settings and files, and give the device back; a disconnected device is only given back."""
         give_back, self._give_back = self._give_back, None
         if give_back is None:
             return
@@ -139,7 +128,6 @@ class AndroidEnvironment:
             give_back()
 
     async def _undo(self) -> None:
-        """Restore the settings and remove the files of the last episode."""
         await self._changed.restore()
         await remove_files(self.device, self._files_to_remove)
         self._files_to_remove = set()
@@ -147,7 +135,7 @@ class AndroidEnvironment:
     async def _connect(self) -> Apps:
         if self._apps is None:
             apps = Apps(self._settings.apps, await find_launcher(self.device))
-            await switch_animations_off(self._lasting)
+            await self._lasting.put(WITHOUT_ANIMATIONS)
             self._apps = apps
         return self._apps
 
@@ -163,10 +151,7 @@ class AndroidEnvironment:
 
     def _observation(self, screen: DeviceScreen) -> Observation:
         elements = self._episode.ends.correct(screen.elements) if self._episode else screen.elements
-        digest = hashlib.blake2b(screen.png, digest_size=12)
-        digest.update(repr((screen.app, elements)).encode())
-        png = screen.png
-        return Observation(ScreenHandle(digest.hexdigest(), screen.size, lambda: png), elements, screen.app)
+        return make_observation(screen.png, screen.size, elements, screen.app, identity=(screen.app, elements))
 
     async def _open(self, name: str) -> None:
         """Open an app by its package, else by its icon on the launcher; an unknown app leaves the launcher open."""
@@ -190,9 +175,3 @@ class AndroidEnvironment:
             if before.elements == screen.elements:
                 break
         await self.device.run(*key_event("KEYCODE_HOME"))
-
-
-def _longest_field(screen: DeviceScreen) -> int:
-    """At least the length of the text in the focused field."""
-    fields = [each for each in screen.elements or () if {"focused", "editable"} <= set(each.states)]
-    return max((max(len(each.value), len(each.text)) for each in fields), default=_UNKNOWN_LENGTH)

@@ -1,4 +1,4 @@
-"""Leases devices that nobody else uses, one to each environment."""
+"""Lease devices that nobody else uses, one to each environment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class AndroidFactory:
-    """Makes environments on free devices; picklable."""
-
     def __init__(self, settings: AndroidSpec) -> None:
         self._settings = settings
         self._machines = Machines(
@@ -25,11 +23,10 @@ class AndroidFactory:
         )
 
     async def __call__(self) -> AndroidEnvironment:
-        """An environment on the next free device that answers.
+        """Return an environment on the next free device that answers.
 
-        Raises:
-            EnvironmentFailure: adbutils is not installed, no adb server answers, or no device is connected, free and
-                ready in time (class `setup`).
+        Raises EnvironmentFailure if adbutils is not installed, no adb server answers, or no device is connected, free
+        and ready in time (class `setup`).
         """
         try:
             from trajmill.stages.environments.android.adb import AdbDevice, ServerAddress
@@ -59,11 +56,10 @@ class AndroidFactory:
         """Do nothing: each environment gives its device back itself."""
 
     async def _devices(self) -> Mapping[str, MachineState]:
-        return await asyncio.to_thread(_devices, self._settings)
+        return await asyncio.to_thread(_device_states, self._settings)
 
 
-def _devices(settings: AndroidSpec) -> dict[str, MachineState]:
-    """The devices that may be used; blocks."""
+def _device_states(settings: AndroidSpec) -> dict[str, MachineState]:
     from trajmill.stages.environments.android.adb import ServerAddress, list_devices
 
     states = list_devices(ServerAddress(settings.host, settings.port), settings.call_seconds)

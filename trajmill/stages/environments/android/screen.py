@@ -1,11 +1,13 @@
-"""Captures the screen of a device, and learns where its lists end."""
+"""Capture the screen of a device, and learn where its lists end."""
 
 from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 from trajmill.schemas.actions import Swipe
 from trajmill.schemas.errors import EnvironmentFailure
@@ -13,7 +15,6 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.environments.android.adb import AdbDevice
 from trajmill.stages.environments.android.commands import Apps, ShellLine
-from trajmill.stages.environments.android.tree import ScreenContext, read_tree
 
 _DUMP = "/data/local/tmp/trajmill.xml"
 _PARTS = "\ntrajmill-window\n"
@@ -35,8 +36,6 @@ Elements = tuple[UIElement, ...]
 
 
 class DeviceScreen(NamedTuple):
-    """The screen of a device at one moment."""
-
     png: bytes
     size: Size
     elements: tuple[UIElement, ...] | None
@@ -49,8 +48,7 @@ class DeviceScreen(NamedTuple):
 async def capture_screen(device: AdbDevice, apps: Apps, settle_seconds: float) -> DeviceScreen:
     """Capture until the screenshots before and after the tree are equal, or `settle_seconds` have passed.
 
-    Raises:
-        EnvironmentFailure: the device fails, or sends no valid screenshot.
+    Raises EnvironmentFailure if the device fails, or sends no valid screenshot.
     """
     deadline = monotonic() + settle_seconds
     before = await _screenshot(device)
@@ -75,20 +73,15 @@ async def _screenshot(device: AdbDevice) -> bytes:
 def _read(png: bytes, described: str, apps: Apps) -> DeviceScreen:
     xml, _, window_dump = described.replace("\r\n", "\n").rpartition(_PARTS)
     size = Size(*struct.unpack_from(">II", png, len(_PNG_START)))
-    component = _component(window_dump)
+    focus = _FOCUS.search(window_dump) or _FOCUSED_APP.search(window_dump)
+    component = focus[1] if focus else ""
     app = apps.name_of(component.partition("/")[0])
-    title = app or "Home screen"
-    elements = read_tree(xml.strip(), ScreenContext(size, title, apps.launcher, _keyboard(window_dump)))
+    context = ScreenContext(size, app or "Home screen", apps.launcher, _keyboard(window_dump))
+    elements = read_tree(xml.strip(), context)
     return DeviceScreen(png, size, elements, app, component)
 
 
-def _component(window_dump: str) -> str:
-    found = _FOCUS.search(window_dump) or _FOCUSED_APP.search(window_dump)
-    return found[1] if found else ""
-
-
 def _keyboard(window_dump: str) -> Box | None:
-    """The area of the keyboard; None if the device does not report it."""
     region = _REGION.search(window_dump)
     if "mInputShown=true" not in window_dump or region is None:
         return None
@@ -118,14 +111,204 @@ class ListEnds:
         )
 
     def correct(self, elements: Elements | None) -> Elements | None:
-        """The elements without the scroll states of lists for directions in which they are known to end."""
+        """Remove the scroll states of lists towards their known ends."""
         if elements is None or not self._ends:
             return elements
-        return tuple(
-            each._replace(
-                states=tuple(state for state in each.states if (elements, each.bounds, state) not in self._ends)
-            )
-            if each.role == "list"
-            else each
-            for each in elements
+        corrected = []
+        for each in elements:
+            states = tuple(state for state in each.states if (elements, each.bounds, state) not in self._ends)
+            corrected.append(each._replace(states=states) if each.role == "list" else each)
+        return tuple(corrected)
+
+
+_ROLES_BY_ROLE = {
+    "button": ("Button", "ImageButton", "MaterialButton", "FloatingActionButton", "ActionMenuItemView"),
+    "checkbox": ("CheckBox", "CheckedTextView"),
+    "switch": ("Switch", "SwitchCompat", "ToggleButton"),
+    "radio": ("RadioButton",),
+    "text_field": ("EditText", "AutoCompleteTextView", "MultiAutoCompleteTextView"),
+    "search_field": ("SearchAutoComplete", "SearchView"),
+    "menu": ("Spinner",),
+    "slider": ("SeekBar", "RatingBar"),
+    "progress": ("ProgressBar",),
+    "image": ("ImageView", "Image"),
+    "text": ("TextView",),
+    "tab": ("Tab", "TabView"),
+}
+_ROLES = {name: role for role, names in _ROLES_BY_ROLE.items() for name in names}
+_LISTS = ("ListView", "RecyclerView", "GridView", "ExpandableListView")
+GROUPS = ("RadioGroup", "NumberPicker")
+"""Widgets that only group buttons; each button has the group's label as its value."""
+_FIELDS = ("text_field", "search_field")
+_BOUNDS = re.compile(r"\[(-?\d+),(-?\d+)\]\[(-?\d+),(-?\d+)\]")
+_TITLES = ("action_bar_title", "toolbar_title", "title")
+_FLAGS = ("checked", "selected", "focused", "password")
+
+
+class _Surroundings(NamedTuple):
+    listed: bool = False
+    tabs: bool = False
+    group: str = ""
+    """The label of the radio group around it."""
+    stepper: str = ""
+    """The label of the number picker around it."""
+    launcher: bool = False
+
+    def inside(self, node: ElementTree.Element) -> _Surroundings:
+        widget, label = _widget(node), node.get("content-desc", "")
+        return self._replace(
+            listed=self.listed or _flag(node, "scrollable") or widget in _LISTS,
+            tabs=self.tabs or widget in ("TabWidget", "TabLayout"),
+            group=label if widget == "RadioGroup" else self.group,
+            stepper=(label or "number") if widget == "NumberPicker" else self.stepper,
         )
+
+
+def _role(node: ElementTree.Element, around: _Surroundings) -> str:
+    role = _ROLES.get(_widget(node), "")
+    if role == "button" and around.stepper:
+        return "stepper_button"
+    if role in _FIELDS:
+        return "search_field" if "search" in node.get("resource-id", "").rpartition("/")[2].casefold() else role
+    if not _flag(node, "clickable") or role not in ("", "text", "image"):
+        return role or "text"
+    if around.launcher:
+        return "icon"
+    if around.tabs:
+        return "tab"
+    return "list_item" if around.listed and not role else "button"
+
+
+class ScreenContext(NamedTuple):
+    """The facts about a screen from other sources than the dump."""
+
+    size: Size
+    app: str
+    """The title if the window shows none."""
+    launcher: str
+    """Package of the home app."""
+    keyboard: Box | None
+    """The area of the on-screen keyboard; None while it is hidden."""
+
+
+def read_tree(xml: str, context: ScreenContext) -> tuple[UIElement, ...] | None:
+    """Return the elements of a dump without those that the keyboard covers; None if `xml` is not a dump.
+
+    The first element is the title. uiautomator does not report the possible directions of scrolling, so each list has
+    both scroll states.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError:
+        return None
+    if root.tag != "hierarchy":
+        return None
+    found = list(_below(root, _Surroundings(), context))
+    if context.keyboard is not None:
+        covered = context.keyboard
+        found = [each for each in found if not covered.contains(*each.element.bounds.center)]
+    title = next((each for each in found if each.may_be_title), None)
+    rest = [each.element for each in found if each is not title]
+    head = title.element if title else UIElement("text", context.app, Box(0, 0, context.size.width, 1))
+    elements = [head._replace(role="heading", states=("title",)), *rest]
+    if context.keyboard is not None:
+        elements.append(UIElement("keyboard", "", context.keyboard, (), "", "keyboard"))
+    return tuple(elements)
+
+
+class _Found(NamedTuple):
+    element: UIElement
+    may_be_title: bool
+
+
+def _below(node: ElementTree.Element, around: _Surroundings, context: ScreenContext) -> Iterator[_Found]:
+    for child in node:
+        yield from _node(child, around, context)
+
+
+def _node(node: ElementTree.Element, around: _Surroundings, context: ScreenContext) -> Iterator[_Found]:
+    if node.get("package"):
+        around = around._replace(launcher=node.get("package") == context.launcher)
+    inside = around.inside(node)
+    box, scrolls = _box(node, context.size), _flag(node, "scrollable")
+    if box.area and _flag(node, "clickable") and not scrolls and len(node) and not node.get("text"):
+        yield _Found(_row(node, box, around), False)
+        for child in node.iter("node"):
+            if child is not node and _reacts(child):
+                yield from _node(child, inside, context)
+        return
+    # Containers and groups are no elements; the members of a group have its label as their value.
+    is_field = _role(node, _Surroundings()) in _FIELDS
+    if box.area and scrolls:
+        states = ("scrollable_down", "scrollable_up")
+        region = UIElement("list", node.get("content-desc", ""), box, states, "", node.get("resource-id", ""))
+        yield _Found(region, False)
+    elif box.area and _widget(node) not in GROUPS and (_text(node) or _reacts(node) or is_field):
+        element = _element(node, box, around)
+        named = node.get("resource-id", "").rpartition("/")[2] in _TITLES
+        yield _Found(element, named and element.role == "text" and not around.listed)
+    yield from _below(node, inside, context)
+
+
+def _element(node: ElementTree.Element, box: Box, around: _Surroundings) -> UIElement:
+    role = _role(node, around)
+    text, value = _text(node), ""
+    if role in _FIELDS:
+        text, value = node.get("hint", "") or node.get("content-desc", ""), node.get("text", "")
+    elif role == "radio":
+        value = around.group
+    elif role == "stepper_button":
+        value = around.stepper
+    return UIElement(role, text, box, _states(node, role, [node]), value, node.get("resource-id", ""))
+
+
+def _row(node: ElementTree.Element, box: Box, around: _Surroundings) -> UIElement:
+    parts = [child for child in _own_parts(node) if child is not node]
+    texts = [text for text in map(_text, parts) if text] or [_text(node)]
+    marks = [child for child in parts if _role(child, _Surroundings()) in ("checkbox", "switch", "radio")]
+    role = _role(marks[0], around) if len(marks) == 1 else _role(node, around)
+    states = _states(node, role, [node, *marks] if len(marks) == 1 else [node])
+    return UIElement(role, texts[0], box, states, ", ".join(texts[1:]), node.get("resource-id", ""))
+
+
+def _own_parts(node: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The nodes of a row, without the nodes that react to presses by themselves and all inside them."""
+    yield node
+    for child in node:
+        if not _reacts(child):
+            yield from _own_parts(child)
+
+
+def _reacts(node: ElementTree.Element) -> bool:
+    return any(_flag(node, name) for name in ("clickable", "long-clickable", "scrollable"))
+
+
+def _states(node: ElementTree.Element, role: str, sources: Iterable[ElementTree.Element]) -> tuple[str, ...]:
+    if not _flag(node, "enabled", "true"):
+        return ("disabled",)
+    sources = list(sources)
+    states = ["clickable"] if _flag(node, "clickable") else []
+    states += [name for name in _FLAGS if any(_flag(source, name) for source in sources)]
+    return (*states, "editable") if role in _FIELDS else tuple(states)
+
+
+def _text(node: ElementTree.Element) -> str:
+    return " ".join((node.get("text") or node.get("content-desc") or "").split())
+
+
+def _widget(node: ElementTree.Element) -> str:
+    """The last part of a node's class, e.g. `Button` of `android.widget.Button`."""
+    return node.get("class", "").replace("$", ".").rpartition(".")[2]
+
+
+def _flag(node: ElementTree.Element, name: str, default: str = "false") -> bool:
+    return node.get(name, default) == "true"
+
+
+def _box(node: ElementTree.Element, size: Size) -> Box:
+    """The visible part of a node; uiautomator also gives bounds beyond the screen's edges."""
+    match = _BOUNDS.fullmatch(node.get("bounds", ""))
+    if match is None:
+        return Box(0, 0, 0, 0)
+    left, top, right, bottom = map(int, match.groups())
+    return Box(max(left, 0), max(top, 0), min(right, size.width), min(bottom, size.height))

@@ -37,13 +37,11 @@ class AndroidSpec(TaskFileSpec):
     """Longest wait for a free device."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of environments on free devices."""
         from trajmill.stages.environments.android.factory import AndroidFactory
 
         return AndroidFactory(self)
 
     def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
-        """The queries of a file, in its order."""
         from trajmill.stages.environments.android.task import read_task_file
 
         return read_task_file(file, origin)

@@ -1,10 +1,9 @@
 """The tasks of devices: start state and goal in JSON, the preparation of a device, and the check of a goal.
 
-A start state, with all parts optional:
-`{"clear": ["Notes"], "settings": {"system.screen_brightness": "10"}, "files": {"/sdcard/a.txt": "text", "/sdcard/b":
-null}, "orientation": "landscape", "open": "Notes"}`. A goal, all of whose parts must hold:
-`{"foreground": "com.android.settings", "settings": {...}, "files": {...}, "answer": "42"}`. A file that
-is null does not exist. Neither of them can hold a command.
+A start state, with all parts optional: `{"clear": ["Notes"], "settings": {"system.screen_brightness": "10"}, "files":
+{"/sdcard/a.txt": "text", "/sdcard/b": null}, "orientation": "landscape", "open": "Notes"}`. A goal, all of whose parts
+must hold: `{"foreground": "com.android.settings", "settings": {...}, "files": {...}, "answer": "42"}`. A file that is
+null does not exist. Neither can hold a command.
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ _ABSENT = 3
 _READ_FILE = '[ -e "$1" ] || exit 3; cat "$1"'
 
 P = TypeVar("P", bound=Record)
-_WITHOUT_ANIMATIONS = {
+WITHOUT_ANIMATIONS = {
     "global.window_animation_scale": "0",
     "global.transition_animation_scale": "0",
     "global.animator_duration_scale": "0",
     "system.accelerometer_rotation": "0",
 }
+"""Settings without animations and automatic rotation, so that screens settle and equal episodes look equal."""
 _WRITE_FILE = 'mkdir -p "$1" && printf %s "$3" > "$2"'
 
 
@@ -74,13 +74,11 @@ class PhoneStart(Record):
     """The start state, which a reset prepares after it has stopped the query's apps and pressed Home."""
 
     clear: tuple[str, ...] = ()
-    """Apps whose data is deleted."""
     settings: dict[Setting, Content] = {}
     files: dict[FilePath, Content | None] = {}
     """Contents of files by path; null for a file to remove."""
     orientation: Literal["portrait", "landscape"] = "portrait"
     open: str = ""
-    """The app to open at the end of the preparation."""
 
 
 class PhoneGoal(Record):
@@ -97,19 +95,13 @@ class PhoneGoal(Record):
 
 
 class FinalState(NamedTuple):
-    """The final state of an episode, beside the device's settings and files."""
-
     foreground: str
     """`package/activity` in front; empty if unknown."""
     answer: str | None
 
 
 def read_part(kind: type[P], text: str) -> P:
-    """Read the start state or the goal of a query.
-
-    Raises:
-        EnvironmentFailure: it is malformed (class `task`).
-    """
+    """Read the start state or the goal of a query. Raises EnvironmentFailure if it is malformed (class `task`)."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -118,13 +110,12 @@ def read_part(kind: type[P], text: str) -> P:
 
 
 async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> bool:
-    """Whether every part of the goal holds.
-
-    Raises:
-        EnvironmentFailure: the device fails.
-    """
-    if goal.foreground is not None and not _is_component(final.foreground, goal.foreground):
-        return False
+    """Whether every part of the goal holds. Raises EnvironmentFailure if the device fails."""
+    if goal.foreground is not None:
+        package, _, activity = goal.foreground.partition("/")
+        shown, _, shown_activity = final.foreground.partition("/")
+        if package != shown or (activity and _whole(package, activity) != _whole(package, shown_activity)):
+            return False
     if goal.answer is not None and _normalised(final.answer or "") != _normalised(goal.answer):
         return False
     for name, value in goal.settings.items():
@@ -137,9 +128,7 @@ async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> b
 
 
 async def read_setting(device: AdbDevice, name: str) -> str | None:
-    """A setting by `namespace.name`; None if it is unset."""
-    namespace, _, key = name.partition(".")
-    value = (await device.run("settings", "get", namespace, key)).text.strip()
+    value = (await device.run("settings", "get", *_split(name))).text.strip()
     return None if value == "null" else value
 
 
@@ -152,14 +141,6 @@ async def _read_file(device: AdbDevice, path: str) -> str | None:
     return output.text.removesuffix("\n")
 
 
-def _is_component(shown: str, wanted: str) -> bool:
-    package, _, activity = wanted.partition("/")
-    shown_package, _, shown_activity = shown.partition("/")
-    if package != shown_package:
-        return False
-    return not activity or _whole(package, activity) == _whole(package, shown_activity)
-
-
 def _whole(package: str, activity: str) -> str:
     return package + activity if activity.startswith(".") else activity
 
@@ -169,8 +150,6 @@ def _normalised(text: str) -> str:
 
 
 class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
-    """One line of the file."""
-
     apps: tuple[str, ...]
     """The apps of the task, by name (as in the table of apps) or package; each reset stops them."""
     start_state: PhoneStart = PhoneStart()
@@ -180,8 +159,7 @@ class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
 def read_task_file(path: Path, origin: Origin) -> list[Query]:
     """The queries of a file, in its order; empty lines are skipped.
 
-    Raises:
-        BadInputError: the file cannot be read, or a line is no task: one line for each mistake.
+    Raises BadInputError if the file cannot be read, or a line is no task: one line for each mistake.
     """
     return read_task_lines(path, PhoneTask, Platform.PHONE, origin)
 
@@ -204,13 +182,11 @@ class ChangedSettings:
             self._before.update(zip(new, values, strict=True))
 
     async def put(self, values: Mapping[str, str]) -> None:
-        """Change settings."""
         await self.remember(values)
         if values:
             await self._device.run_all([_put(name, value) for name, value in values.items()])
 
     async def restore(self) -> None:
-        """Restore all settings and forget them."""
         if self._before:
             await self._device.run_all(
                 [
@@ -221,26 +197,14 @@ class ChangedSettings:
         self._before.clear()
 
 
-async def switch_animations_off(settings: ChangedSettings) -> None:
-    """Switch animations and automatic rotation off, so that screens settle and equal episodes look equal."""
-    await settings.put(_WITHOUT_ANIMATIONS)
-
-
 async def prepare(
     device: AdbDevice, apps: Apps, needed: Iterable[str], start: PhoneStart, goal: PhoneGoal, settings: ChangedSettings
 ) -> None:
-    """Stop the apps of a query, clear the data that it names, and make its start state.
+    """Stop the apps that a query needs, clear the data that it names, and make its start state.
 
-    Args:
-        device: the device.
-        apps: the apps of the device.
-        needed: names of the apps that the query needs.
-        start: the start state.
-        goal: its files are removed, so that those of an earlier episode do not count; its settings are remembered.
-        settings: records the changes; those of the episode before must have been restored.
-
-    Raises:
-        EnvironmentFailure: the device fails; an app is unknown; a file cannot be written.
+    The goal's files are removed, so that those of an earlier episode do not count; its settings are remembered.
+    `settings` records the changes. Raises EnvironmentFailure if the device fails; an app is unknown; a file cannot be
+    written.
     """
     cleared = [_package(apps, name) for name in start.clear]
     stopped = [_package(apps, name) for name in needed]
@@ -251,48 +215,32 @@ async def prepare(
         if "Success" not in output.text:
             raise EnvironmentFailure(f"{device.serial}: pm clear {package}: {output.text.strip()[:200]}")
     await settings.remember(goal.settings)
-    turned = await _rotation(device, start.orientation)
-    await settings.put({**start.settings, "system.user_rotation": turned})
+    size = (await device.run("wm", "size")).text.split(":")[-1].strip()
+    width, _, height = size.partition("x")
+    if not (width.isdecimal() and height.isdecimal()):
+        raise EnvironmentFailure(f"{device.serial}: no size of the screen but {size[:100]!r}")
+    # Rotation 0 is the natural orientation of the device.
+    turned = (start.orientation == "landscape") != (int(width) > int(height))
+    await settings.put({**start.settings, "system.user_rotation": str(int(turned))})
     for path, content in (dict.fromkeys(wanted_files(goal)) | start.files).items():
-        await _put_file(device, path, content)
+        if content is None:
+            output = await device.run("rm", "-f", path)
+        else:
+            output = await device.run("sh", "-c", _WRITE_FILE, "sh", str(PurePosixPath(path).parent), path, content)
+        if output.status:
+            raise EnvironmentFailure(f"{device.serial}: {path}: {output.text.strip()[:200]}")
     if start.open and not await start_app(device, _package(apps, start.open)):
         raise EnvironmentFailure(f"{device.serial} has no app {start.open!r}")
 
 
 def wanted_files(goal: PhoneGoal) -> list[str]:
-    """The files that must exist in the end."""
     return [path for path, content in goal.files.items() if content is not None]
 
 
 async def remove_files(device: AdbDevice, paths: Iterable[str]) -> None:
-    """Remove files, where they exist."""
     named = tuple(paths)
     if named:
         await device.run("rm", "-f", *named)
-
-
-def setup_failure(error: EnvironmentFailure) -> EnvironmentFailure:
-    """The same failure, of class `setup`."""
-    return EnvironmentFailure(str(error), FailureClass.SETUP)
-
-
-async def _rotation(device: AdbDevice, orientation: str) -> str:
-    """The value of `user_rotation` for an orientation; 0 is the natural orientation of the device."""
-    size = (await device.run("wm", "size")).text.split(":")[-1].strip()
-    width, _, height = size.partition("x")
-    if not (width.isdecimal() and height.isdecimal()):
-        raise EnvironmentFailure(f"{device.serial}: no size of the screen but {size[:100]!r}")
-    natural = "landscape" if int(width) > int(height) else "portrait"
-    return "0" if orientation == natural else "1"
-
-
-async def _put_file(device: AdbDevice, path: str, content: str | None) -> None:
-    if content is None:
-        output = await device.run("rm", "-f", path)
-    else:
-        output = await device.run("sh", "-c", _WRITE_FILE, "sh", str(PurePosixPath(path).parent), path, content)
-    if output.status:
-        raise EnvironmentFailure(f"{device.serial}: {path}: {output.text.strip()[:200]}")
 
 
 def _package(apps: Apps, name: str) -> str:

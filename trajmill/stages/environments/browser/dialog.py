@@ -1,8 +1,7 @@
-"""Draws a dialog of the browser over the page, as a window with buttons.
+"""Draw a dialog of the browser over the page, as a window with buttons.
 
 Headless Chromium draws neither the dialogs of a page (alert, confirm, prompt, leaving) nor its file chooser, and the
-page waits while one is open. This module draws it, the agent presses its buttons like any others, and the environment
-passes the answer to the browser.
+page waits while one is open. The agent presses the buttons drawn here, and the environment answers the browser.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ _PAPER, _EDGE, _INK, _BUTTON, _FIELD = (255, 255, 255), (120, 120, 120), (20, 20
 
 
 class BrowserDialog(NamedTuple):
-    """The text and the buttons of a dialog."""
-
     text: str
     buttons: tuple[str, ...]
     """The buttons from top to bottom; Enter presses the first one, Escape the last one."""
@@ -34,8 +31,6 @@ class BrowserDialog(NamedTuple):
 
 
 class DialogLayout(NamedTuple):
-    """A dialog and its boxes, in pixels of the screenshot."""
-
     content: BrowserDialog
     window: Box
     lines: tuple[str, ...]
@@ -53,13 +48,7 @@ class DialogAnswer(NamedTuple):
 
 
 def lay_out_dialog(content: BrowserDialog, size: Size, scale: int) -> DialogLayout:
-    """Place a dialog in the upper middle of a screen.
-
-    Args:
-        content: text and buttons of the dialog.
-        size: size of the screenshot, in pixels.
-        scale: screenshot pixels per CSS pixel.
-    """
+    """Place a dialog in the upper middle of a screenshot of `size` pixels, `scale` per CSS pixel."""
     gap, text_size = _GAP * scale, _TEXT_SIZE * scale
     # A small screen gets smaller text, so that all buttons are on it.
     row = text_size * 2
@@ -85,16 +74,7 @@ def lay_out_dialog(content: BrowserDialog, size: Size, scale: int) -> DialogLayo
 
 
 def draw_dialog(layout: DialogLayout, page_png: bytes | None, size: Size) -> bytes:
-    """Draw a dialog over the darkened page.
-
-    Args:
-        layout: layout of the dialog.
-        page_png: the last screenshot of the page; white if None.
-        size: size of the image.
-
-    Returns:
-        A PNG.
-    """
+    """Draw a dialog over the darkened page, white if None; returns a PNG of `size`."""
     white = Image.new("RGB", size, "white")
     page = Image.open(io.BytesIO(page_png)).convert("RGB") if page_png is not None else white
     picture = Image.blend(page, Image.new("RGB", page.size, "black"), _SHADE)
@@ -111,7 +91,6 @@ def draw_dialog(layout: DialogLayout, page_png: bytes | None, size: Size) -> byt
 
 
 def dialog_elements(layout: DialogLayout) -> tuple[UIElement, ...]:
-    """The elements of a dialog; the page behind it has none, because nothing in it can be pressed."""
     content = layout.content
     found = [UIElement("dialog", "", layout.window), UIElement("text", content.text, layout.text)]
     if layout.field is not None:
@@ -134,12 +113,10 @@ def use_dialog(layout: DialogLayout, action: Action) -> DialogLayout | DialogAns
             typed = text if clear else typed + text
             written = layout._replace(content=content._replace(typed=typed))
             return DialogAnswer(0, typed) if enter else written
-        case PressKeys(keys=(key,)) if key.lower() in ("enter", "return"):
+        case PressKeys(keys=(key,)) | SystemButton(button=key) if key.lower() in ("enter", "return"):
             return DialogAnswer(0, typed)
         case PressKeys(keys=(key,)) if key.lower() in ("esc", "escape"):
             return DialogAnswer(len(content.buttons) - 1, typed)
-        case SystemButton(button="Enter"):
-            return DialogAnswer(0, typed)
         case SystemButton(button="Back"):
             return DialogAnswer(len(content.buttons) - 1, typed)
         case _:

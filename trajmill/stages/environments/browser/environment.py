@@ -12,6 +12,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.browser.dialog import (
     DialogAnswer,
     DialogLayout,
@@ -22,13 +23,12 @@ from trajmill.stages.environments.browser.dialog import (
 )
 from trajmill.stages.environments.browser.episode import BrowserEpisode, OpenDialog, PageTimeouts, viewport_of
 from trajmill.stages.environments.browser.launch import BrowserProcess
-from trajmill.stages.environments.browser.page import make_observation, title_element
-from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of
-from trajmill.stages.environments.browser.task import BrowserStart, read_goal, read_start
+from trajmill.stages.environments.browser.page import title_element
+from trajmill.stages.environments.browser.proxy import AllowListProxy, host_port_of
+from trajmill.stages.environments.browser.task import read_goal, read_start
 
 _SECONDS_TO_CLOSE = 5.0
 _MOST_BYTES = 200_000_000
-"""Most bytes that one episode may receive."""
 
 
 class BrowserEnvironment:
@@ -41,8 +41,9 @@ class BrowserEnvironment:
     name = "browser"
 
     def __init__(self, browser: BrowserProcess, platform: Platform, timeouts: PageTimeouts) -> None:
+        self.platform = platform
+        """Web, or phone for pages that are shown as on a phone."""
         self._browser = browser
-        self._platform = platform
         self._timeouts = timeouts
         self._proxy = AllowListProxy(_MOST_BYTES)
         self._proxy_address: str | None = None
@@ -53,13 +54,7 @@ class BrowserEnvironment:
         self._page_png: bytes | None = None
 
     @property
-    def platform(self) -> Platform:
-        """Web, or phone for pages that are shown as on a phone."""
-        return self._platform
-
-    @property
     def refused(self) -> tuple[str, ...]:
-        """The addresses that the episode's pages asked for and the allow-list refused, as `host:port`."""
         return self._proxy.refused
 
     async def reset(self, query: Query, seed: int) -> Observation:
@@ -67,7 +62,8 @@ class BrowserEnvironment:
         start, goal = read_start(query.start_state), read_goal(query.goal)
         await self.end_episode()
         self._proxy_address = self._proxy_address or await self._proxy.open()
-        self._proxy.allow(_allowed_hosts(start))
+        hosts = (host_port_of(url) for url in (start.url, *start.hosts))
+        self._proxy.allow(frozenset(host for host in hosts if host is not None))
         context = await self._browser.new_context(viewport_of(start), start.mobile, self._proxy_address)
         self._episode = BrowserEpisode(context, start, goal, self._timeouts)
         try:
@@ -76,7 +72,6 @@ class BrowserEnvironment:
             raise EnvironmentFailure(f"{start.url}: {error}", FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action; while a dialog is open, it can only use the dialog."""
         episode = self._running()
         if self._layout is not None:
             used = use_dialog(self._layout, action)
@@ -89,7 +84,6 @@ class BrowserEnvironment:
         return await self._observe_turn(episode, episode.act(action), self._timeouts.turn)
 
     async def score(self) -> float | None:
-        """1 if all conditions of the goal hold, else 0; None if it has none. Open dialogs are dismissed first."""
         episode = self._running()
         if not episode.has_check:
             return None
@@ -104,13 +98,11 @@ class BrowserEnvironment:
             raise EnvironmentFailure(f"the browser failed: {_first_line(error)}") from error
 
     async def close(self) -> None:
-        """Close the context and the proxy."""
         await self.end_episode()
         self._proxy_address = None
         await self._proxy.close()
 
     async def end_episode(self) -> None:
-        """Close the context of the episode, if there is one; the proxy stays open."""
         episode, self._episode = self._episode, None
         turn, self._turn = self._turn, None
         self._dialog = self._layout = self._page_png = None
@@ -133,8 +125,7 @@ class BrowserEnvironment:
     ) -> Observation:
         """Wait for a turn of the page to end, or for a dialog that interrupts it.
 
-        Raises:
-            EnvironmentFailure: neither comes in time, or the browser is gone.
+        Raises EnvironmentFailure if neither comes in time, or the browser is gone.
         """
         turn = self._turn = asyncio.create_task(work)
         dialog = asyncio.create_task(episode.tabs.dialogs.get())
@@ -181,27 +172,16 @@ class BrowserFactory:
     """Makes browser environments that share one browser; a browser that has died is started again."""
 
     def __init__(self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts()) -> None:
-        """Start nothing yet.
-
-        Args:
-            platform: platform of the environments: web, or phone for queries whose pages are shown as on a phone.
-            timeouts: time limits of pages.
-        """
+        """Start nothing yet; the platform is phone for queries whose pages are shown as on a phone."""
         self._browser = BrowserProcess()
         self._platform = platform
         self._timeouts = timeouts
 
     async def __call__(self) -> BrowserEnvironment:
-        """An environment; each reset makes its context."""
         return BrowserEnvironment(self._browser, self._platform, self._timeouts)
 
     async def close(self) -> None:
-        """Stop the browser."""
         await self._browser.close()
-
-
-def _allowed_hosts(start: BrowserStart) -> frozenset[HostPort]:
-    return frozenset(host for url in (start.url, *start.hosts) if (host := host_port_of(url)) is not None)
 
 
 def _first_line(error: Error) -> str:

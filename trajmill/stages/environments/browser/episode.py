@@ -1,4 +1,4 @@
-"""One episode in the browser: its context and tabs, the actions in it, its observations and the check of its goal."""
+"""One episode in the browser: its context and tabs, its actions and observations, and the check of its goal."""
 
 from __future__ import annotations
 
@@ -16,29 +16,19 @@ from trajmill.schemas.actions import Action, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
+from trajmill.stages.environments.browser import task
 from trajmill.stages.environments.browser.dialog import BrowserDialog, DialogAnswer
 from trajmill.stages.environments.browser.input import perform, perform_by_touch
 from trajmill.stages.environments.browser.launch import Viewport
 from trajmill.stages.environments.browser.page import (
     PendingRequests,
     advance_clock,
-    freeze_time,
+    make_reproducible,
     observe_page,
     open_session,
-    read_script,
-    seed_randomness,
     settle,
 )
-from trajmill.stages.environments.browser.task import (
-    BrowserGoal,
-    BrowserStart,
-    Condition,
-    DownloadIs,
-    StorageIs,
-    TextIs,
-    UrlIs,
-    ValueIs,
-)
+from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
 
 _MOST_TABS, _MOST_DOWNLOADS = 8, 16
 _LARGEST_DOWNLOAD = 20_000_000
@@ -59,8 +49,6 @@ _MOST_TRIES = 5
 
 
 class OpenDialog(NamedTuple):
-    """A dialog that a page has opened, and how to answer it."""
-
     content: BrowserDialog
     answer: Callable[[DialogAnswer], Awaitable[None]]
 
@@ -85,7 +73,7 @@ class Tabs:
         context.on("page", self._on_page)
 
     async def front(self) -> Page:
-        """The page in front; a blank one if all are closed.
+        """Return the page in front; a blank one if all are closed.
 
         Raises:
             EnvironmentFailure: a page has crashed.
@@ -96,42 +84,37 @@ class Tabs:
         return self._pages[-1] if self._pages else await self._context.new_page()
 
     async def session(self, page: Page) -> CDPSession:
-        """The DevTools session of a page, for screenshots and touch.
+        """Return the DevTools session of a page, for screenshots and touch.
 
-        Raises:
-            playwright.async_api.Error: the page is gone.
+        Raises playwright.async_api.Error if the page is gone.
         """
         if page not in self._sessions:
             session = await open_session(page, self._viewport, self._mobile)
             # This event comes before the answer to the press that opens a window; the window itself comes later.
-            session.on("Page.windowOpen", self._on_opening)
+            session.on("Page.windowOpen", self._on_window_open)
             await session.send("Page.enable")
             self._sessions[page] = session
         return self._sessions[page]
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is pending, no window opens and no file is saved."""
         return self._requests.is_empty and not self._saving and not self._opening
 
     def ignore_pending(self) -> None:
-        """Forget the pending requests and windows, which may never end, so that they are not waited for again."""
         self._requests.ignore_pending()
         self._opening = 0
 
     def close(self) -> None:
-        """Stop saving files; the context closes its pages itself."""
         for saving in self._saving:
             saving.cancel()
 
-    def _on_opening(self, event: dict[str, Any]) -> None:
+    def _on_window_open(self, event: dict[str, Any]) -> None:
         self._opening += 1
 
     def _on_page(self, page: Page) -> None:
         self._opening = max(0, self._opening - 1)
         if len(self._pages) >= _MOST_TABS:
-            task = asyncio.ensure_future(_close_page(page))
-            self._keep(task)
+            self._keep(asyncio.ensure_future(_close_page(page)))
             return
         self._pages.append(page)
         page.on("close", self._on_closed)
@@ -149,9 +132,9 @@ class Tabs:
     def _on_crash(self, page: Page) -> None:
         self._crashed = True
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        self._saving.add(task)
-        task.add_done_callback(self._saving.discard)
+    def _keep(self, work: asyncio.Task[None]) -> None:
+        self._saving.add(work)
+        work.add_done_callback(self._saving.discard)
 
     def _on_dialog(self, dialog: Dialog) -> None:
         async def answer(given: DialogAnswer) -> None:
@@ -205,25 +188,23 @@ async def goal_holds(goal: BrowserGoal, start: BrowserStart, page: Page, downloa
         EnvironmentFailure: a selector is not valid CSS (class `task`).
         playwright.async_api.Error: the page is gone.
     """
+    actual: str | None
     for condition in goal.all:
-        if not condition.holds(await _actual(condition, start, page, downloads)):
+        match condition:
+            case task.UrlIs():
+                actual = page.url
+            case task.TextIs(selector=selector):
+                actual = await _selected(page, _TEXT, selector)
+            case task.ValueIs(selector=selector):
+                actual = await _selected(page, _VALUE, selector)
+            case task.StorageIs(key=key):
+                actual = await _stored(page, start, key)
+            case task.DownloadIs(name=name):
+                file = downloads.get(name)
+                actual = file.read_text(encoding="utf-8", errors="replace") if file is not None else None
+        if not condition.holds(actual):
             return False
     return True
-
-
-async def _actual(condition: Condition, start: BrowserStart, page: Page, downloads: Mapping[str, Path]) -> str | None:
-    match condition:
-        case UrlIs():
-            return page.url
-        case TextIs(selector=selector):
-            return await _selected(page, _TEXT, selector)
-        case ValueIs(selector=selector):
-            return await _selected(page, _VALUE, selector)
-        case StorageIs(key=key):
-            return await _stored(page, start, key)
-        case DownloadIs(name=name):
-            file = downloads.get(name)
-            return file.read_text(encoding="utf-8", errors="replace") if file is not None else None
 
 
 async def _selected(page: Page, script: str, selector: str) -> str | None:
@@ -238,32 +219,25 @@ async def _selected(page: Page, script: str, selector: str) -> str | None:
 
 async def _stored(page: Page, start: BrowserStart, key: str) -> str | None:
     parts = urlsplit(start.url)
-    origin = f"{parts.scheme}://{parts.netloc}"
     state = await page.context.storage_state()
     for place in state.get("origins", []):
-        if place["origin"] == origin:
-            for entry in place["localStorage"]:
-                if entry["name"] == key:
-                    return entry["value"]
+        if place["origin"] == f"{parts.scheme}://{parts.netloc}":
+            return next((entry["value"] for entry in place["localStorage"] if entry["name"] == key), None)
     return None
 
 
 class PageTimeouts(NamedTuple):
-    """Time limits of pages, in seconds."""
-
     load: float = 30.0
-    """For loading the start page."""
+    """Loading the start page."""
     turn: float = 30.0
-    """For an action and the observation of its effect."""
+    """An action and the observation of its effect."""
     network: float = 3.0
-    """For waiting for the network after an action; then the page is observed as it is."""
+    """Waiting for the network after an action; then the page is observed as it is."""
 
 
 def viewport_of(start: BrowserStart) -> Viewport:
-    """The viewport that a query asks for, or the default."""
-    if start.mobile:
-        return Viewport(Size(*start.viewport) if start.viewport else _PHONE, _PHONE_SCALE)
-    return Viewport(Size(*start.viewport) if start.viewport else _SCREEN, 1)
+    default = _PHONE if start.mobile else _SCREEN
+    return Viewport(Size(*start.viewport) if start.viewport else default, _PHONE_SCALE if start.mobile else 1)
 
 
 class BrowserEpisode:
@@ -283,19 +257,15 @@ class BrowserEpisode:
 
     @property
     def has_check(self) -> bool:
-        """Whether its query has a goal to check."""
         return bool(self._goal.all)
 
     async def open(self, seed: int) -> Observation:
-        """Open the start URL; the clock stands still, and `Math.random` follows the seed.
+        """Open the start URL with a stopped clock and a seeded `Math.random`.
 
-        Raises:
-            EnvironmentFailure: the server answers with an error.
+        Raises EnvironmentFailure if the server answers with an error.
         """
         self._context.set_default_timeout(self._timeouts.turn * 1000)
-        await self._context.add_init_script(read_script("before_page"))
-        await freeze_time(self._context)
-        await seed_randomness(self._context, seed)
+        await make_reproducible(self._context, seed)
         page = await self.tabs.front()
         answer = await page.goto(self._start.url, wait_until="load", timeout=self._timeouts.load * 1000)
         if answer is not None and answer.status >= 400:
@@ -303,17 +273,21 @@ class BrowserEpisode:
         return await self.observe()
 
     async def act(self, action: Action) -> Observation:
-        """Do an action in the front tab, and observe its effect."""
         page = await self.tabs.front()
         try:
-            await self._perform(page, action)
+            if isinstance(action, Wait):
+                await advance_clock(self._context, max(0.0, min(action.seconds, _LONGEST_WAIT)))
+            elif self._start.mobile:
+                session = await self.tabs.session(page)
+                await perform_by_touch(page, session, action, self.viewport.scale, self._start.url)
+            else:
+                await perform(page, action, self.viewport.scale)
         except Error:
             if not page.is_closed():  # a press may close its own tab
                 raise
         return await self.observe()
 
     async def observe(self) -> Observation:
-        """Wait until the page has settled, then observe the front tab."""
         await self._settle()
         for tries_left in reversed(range(_MOST_TRIES)):
             page = await self.tabs.front()
@@ -326,23 +300,12 @@ class BrowserEpisode:
         raise AssertionError("the last try returns or raises")
 
     async def score(self) -> float:
-        """1 if the goal holds now, else 0."""
         page = await self.tabs.front()
         return float(await goal_holds(self._goal, self._start, page, self.tabs.downloads))
 
     async def close(self) -> None:
-        """Close the context with all its pages and downloads."""
         self.tabs.close()
         await self._context.close()
-
-    async def _perform(self, page: Page, action: Action) -> None:
-        if isinstance(action, Wait):
-            await advance_clock(self._context, max(0.0, min(action.seconds, _LONGEST_WAIT)))
-        elif self._start.mobile:
-            session = await self.tabs.session(page)
-            await perform_by_touch(page, session, action, self.viewport.scale, self._start.url)
-        else:
-            await perform(page, action, self.viewport.scale)
 
     async def _settle(self) -> None:
         """Let time pass in ticks and wait for the network after each; the network does not change the page's time."""

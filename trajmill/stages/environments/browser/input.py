@@ -1,7 +1,7 @@
-"""Mouse, keyboard and touch of a page: turns a typed action into calls of Playwright.
+"""Mouse, keyboard and touch of a page: turn a typed action into calls of Playwright.
 
-The calls are data, so that both of Playwright's interfaces can make them: the asynchronous one of our own environments,
-and the synchronous one of BrowserGym. Their numbers are bounded, because a model may ask for anything.
+The calls are data, for both of Playwright's interfaces: the asynchronous one of our own environments, and the
+synchronous one of BrowserGym. Their numbers are bounded, because a model may request any.
 """
 
 from __future__ import annotations
@@ -12,27 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 from playwright.async_api import CDPSession, Page
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    DragTo,
-    HorizontalScroll,
-    LongPress,
-    MoveMouse,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas import actions
 from trajmill.stages.environments.keys import find_keys
 
 _WHEEL_PIXELS = 100
-"""CSS pixels that one click of the wheel scrolls."""
 _DRAG_STEPS = 5
-"""Mouse moves between the press and the release of a drag."""
 _LONGEST_WAIT_MS = 5000
 _MOST_CLICKS = 3
 _SCROLL_POSITIONS = "() => [...document.querySelectorAll('*')].reduce((sum, e) => sum + e.scrollTop + e.scrollLeft, 0)"
@@ -58,16 +42,10 @@ class PlaywrightCall(NamedTuple):
         return getattr(target, self.method)(*self.arguments, **self.options)
 
 
-async def perform(page: Page, action: Action, scale: int) -> None:
-    """Do an action at its position; an action that a page cannot do changes nothing.
+async def perform(page: Page, action: actions.Action, scale: int) -> None:
+    """Do an action; one that a page cannot do changes nothing. `scale` is screenshot pixels per CSS pixel.
 
-    Args:
-        page: the page.
-        action: positions in pixels of the screenshot.
-        scale: screenshot pixels per CSS pixel.
-
-    Raises:
-        playwright.async_api.Error: the page is gone.
+    Raises playwright.async_api.Error if the page is gone.
     """
     for call in playwright_calls(action, scale):
         await call.on(page)
@@ -75,47 +53,45 @@ async def perform(page: Page, action: Action, scale: int) -> None:
             await _wait_until_scrolled(page)
 
 
-def playwright_calls(action: Action, scale: int = 1) -> list[PlaywrightCall]:
-    """The calls that do an action, in order; none for an action that a page cannot do."""
+def playwright_calls(action: actions.Action, scale: int = 1) -> list[PlaywrightCall]:
     match action:
-        case Click(x=x, y=y, button=button, count=count):
+        case actions.Click(x=x, y=y, button=button, count=count):
             options = {"button": button, "click_count": max(1, min(count, _MOST_CLICKS))}
             return [_mouse("click", x / scale, y / scale, **options)]
-        case LongPress(x=x, y=y, seconds=seconds):
+        case actions.LongPress(x=x, y=y, seconds=seconds):
             return [_mouse("click", x / scale, y / scale, delay=_milliseconds(seconds))]
-        case MoveMouse(x=x, y=y):
+        case actions.MoveMouse(x=x, y=y):
             return [_mouse("move", x / scale, y / scale)]
-        case Drag(x=x, y=y, x2=x2, y2=y2):
+        case actions.Drag(x=x, y=y, x2=x2, y2=y2):
             moves = _mouse("move", x2 / scale, y2 / scale, steps=_DRAG_STEPS)
             return [_mouse("move", x / scale, y / scale), _mouse("down"), moves, _mouse("up")]
-        case DragTo(x=x, y=y):
+        case actions.DragTo(x=x, y=y):
             return [_mouse("down"), _mouse("move", x / scale, y / scale, steps=_DRAG_STEPS), _mouse("up")]
-        case Swipe(x=x, y=y, x2=x2, y2=y2):
+        case actions.Swipe(x=x, y=y, x2=x2, y2=y2):
             wheel = _mouse("wheel", (x - x2) / scale, (y - y2) / scale)
             return [_mouse("move", x / scale, y / scale), wheel]
-        case Scroll(x=x, y=y, clicks=clicks):
+        case actions.Scroll(x=x, y=y, clicks=clicks):
             return [*_move(x, y, scale), _mouse("wheel", 0, -clicks * _WHEEL_PIXELS)]
-        case HorizontalScroll(x=x, y=y, clicks=clicks):
+        case actions.HorizontalScroll(x=x, y=y, clicks=clicks):
             return [*_move(x, y, scale), _mouse("wheel", clicks * _WHEEL_PIXELS, 0)]
-        case TypeText(text=text, clear=clear, enter=enter):
+        case actions.TypeText(text=text, clear=clear, enter=enter):
             cleared = [_press("Control+a"), _press("Delete")] if clear else []
             typed = PlaywrightCall("keyboard", "type", (text,))
             return [*cleared, typed, *([_press("Enter")] if enter else [])]
-        case PressKeys(keys=names):
+        case actions.PressKeys(keys=names):
             keys = "+".join(key.playwright for key in find_keys(names))
             return [_press(keys)] if keys else []
-        case SystemButton(button="Back"):
+        case actions.SystemButton(button="Back"):
             return [PlaywrightCall("page", "go_back")]
-        case SystemButton(button="Enter"):
+        case actions.SystemButton(button="Enter"):
             return [_press("Enter")]
-        case Wait(seconds=seconds):
+        case actions.Wait(seconds=seconds):
             return [PlaywrightCall("page", "wait_for_timeout", (_milliseconds(seconds),))]
         case _:
             return []
 
 
 def _move(x: int | None, y: int | None, scale: int) -> list[PlaywrightCall]:
-    """The move to a position; none without a position."""
     return [] if x is None or y is None else [_mouse("move", x / scale, y / scale)]
 
 
@@ -143,13 +119,13 @@ async def _wait_until_scrolled(page: Page) -> None:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def perform_by_touch(page: Page, session: CDPSession, action: Action, scale: int, home: str) -> None:
-    """Do an action of the mobile space; an action that a page cannot do changes nothing.
+async def perform_by_touch(page: Page, session: CDPSession, action: actions.Action, scale: int, home: str) -> None:
+    """Do an action of the mobile space; one that a page cannot do changes nothing.
 
     Args:
         page: the page.
         session: DevTools session of the page, from `open_session`.
-        action: positions in pixels of the screenshot.
+        action: the action, with positions in pixels of the screenshot.
         scale: screenshot pixels per CSS pixel.
         home: address that the button Home opens.
 
@@ -157,22 +133,22 @@ async def perform_by_touch(page: Page, session: CDPSession, action: Action, scal
         playwright.async_api.Error: the page is gone.
     """
     match action:
-        case Click(x=x, y=y, count=count):
+        case actions.Click(x=x, y=y, count=count):
             for _ in range(max(1, min(count, _MOST_TAPS))):
                 await page.touchscreen.tap(x / scale, y / scale)
-        case LongPress(x=x, y=y, seconds=seconds):
+        case actions.LongPress(x=x, y=y, seconds=seconds):
             await _touch(session, "touchStart", x / scale, y / scale)
             # The browser's own timer of a long press runs in real time.
             await asyncio.sleep(max(0.0, min(seconds, _LONGEST_PRESS_SECONDS)))
             await _release(session)
-        case Swipe(x=x, y=y, x2=x2, y2=y2) | Drag(x=x, y=y, x2=x2, y2=y2):
+        case actions.Swipe(x=x, y=y, x2=x2, y2=y2) | actions.Drag(x=x, y=y, x2=x2, y2=y2):
             await _touch(session, "touchStart", x / scale, y / scale)
             for move in range(1, _MOVES + 1):
                 part = move / _MOVES
                 await _touch(session, "touchMove", (x + (x2 - x) * part) / scale, (y + (y2 - y) * part) / scale)
             await asyncio.sleep(_SECONDS_AT_REST)
             await _release(session)
-        case SystemButton(button="Home"):
+        case actions.SystemButton(button="Home"):
             await page.goto(home, wait_until="commit")
         case _:
             await perform(page, action, scale)

@@ -46,7 +46,6 @@ class Viewport(NamedTuple):
 
     @property
     def pixels(self) -> Size:
-        """Size of a screenshot."""
         return Size(self.size.width * self.scale, self.size.height * self.scale)
 
 
@@ -65,8 +64,7 @@ class BrowserProcess:
 
         Args:
             screen: the browser's own screen. Pages with this viewport are drawn as soon as they change, not sixty
-                times a second; this suits pages that change only after an action. For any other viewport the browser
-                emulates a screen, which costs more: each screenshot then lays the page out again.
+                times a second. For other viewports it emulates a screen: each screenshot lays the page out again.
         """
         self._screen = screen
         self._playwright: Playwright | None = None
@@ -74,7 +72,7 @@ class BrowserProcess:
         self._starting = asyncio.Lock()
 
     async def new_context(self, viewport: Viewport, mobile: bool = False, proxy: str | None = None) -> BrowserContext:
-        """A context with its own cookies and storage.
+        """Make a context with its own cookies and storage.
 
         Args:
             viewport: viewport of its pages.
@@ -100,7 +98,6 @@ class BrowserProcess:
             raise EnvironmentFailure("the browser does not start in time", FailureClass.SETUP) from error
 
     async def close(self) -> None:
-        """Stop the browser; closing twice is fine."""
         browsers, self._browsers = self._browsers, {}
         playwright, self._playwright = self._playwright, None
         with suppress(Error, TimeoutError):
@@ -128,14 +125,11 @@ class BrowserProcess:
         if executable is None:
             raise EnvironmentFailure(f"{EXECUTABLE} is not installed; run `make system-deps`", FailureClass.SETUP)
         self._playwright = self._playwright or await async_playwright().start()
-        flags = [*_FLAGS, _ONLY_LOOPBACK, f"--force-device-scale-factor={scale}", *_screen_flags(self._screen)]
+        flags = [*_FLAGS, _ONLY_LOOPBACK, f"--force-device-scale-factor={scale}"]
+        if self._screen is not None:
+            width, height = self._screen.size
+            flags += [f"--window-size={width},{height}", "--disable-frame-rate-limit"]
         return await self._playwright.chromium.launch(executable_path=executable, args=flags)
-
-
-def _screen_flags(screen: Viewport | None) -> list[str]:
-    if screen is None:
-        return []
-    return [f"--window-size={screen.size.width},{screen.size.height}", "--disable-frame-rate-limit"]
 
 
 async def _context(browser: Browser, emulated: Viewport | None, mobile: bool, proxy: str | None) -> BrowserContext:

@@ -1,8 +1,7 @@
-"""A proxy on loopback that lets a browser context reach only the hosts on an allow-list.
+"""A proxy on loopback through which a browser context reaches only the hosts on an allow-list.
 
-A proxy sees every request, also those after a redirect and those of workers and sockets, which the browser's own
-interception does not see. It forwards plain HTTP with one request per connection; for everything else it opens a
-tunnel to an allowed host and port.
+Unlike the browser's own interception, it gets every request, also those after a redirect and those of workers and
+sockets. It forwards plain HTTP with one request per connection; for everything else it opens a tunnel.
 """
 
 from __future__ import annotations
@@ -22,14 +21,11 @@ _HOP_BY_HOP = ("connection:", "proxy-connection:", "keep-alive:")
 
 
 class HostPort(NamedTuple):
-    """A host and a port."""
-
     host: str
     port: int
 
 
 def host_port_of(url: str) -> HostPort | None:
-    """The host and port of a URL; None if it is not a URL of the web."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
@@ -42,11 +38,7 @@ class AllowListProxy:
     """The proxy of one context; each episode may have another allow-list."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Allow nothing yet.
-
-        Args:
-            most_bytes: most bytes that a context may receive between two calls of `allow`.
-        """
+        """Allow nothing yet; a context receives at most `most_bytes` between two calls of `allow`."""
         self._most_bytes = most_bytes
         self._allowed: frozenset[HostPort] = frozenset()
         self._received = 0
@@ -56,11 +48,9 @@ class AllowListProxy:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """The first hundred refused addresses since the last `allow`, as `host:port`."""
         return tuple(self._refused)
 
     def allow(self, hosts: frozenset[HostPort]) -> None:
-        """Allow only these hosts from now on, and forget the refused addresses."""
         self._allowed, self._received, self._refused = hosts, 0, []
 
     async def open(self) -> str:
@@ -69,7 +59,6 @@ class AllowListProxy:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def close(self) -> None:
-        """Stop listening and cut every connection; closing twice is fine."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -96,7 +85,9 @@ class AllowListProxy:
         method, target = [*line.split(" "), "", ""][:2]
         host = host_port_of(f"https://{target}") if method == "CONNECT" else host_port_of(target)
         if host is None or host not in self._allowed:
-            await self._refuse(writer, f"{host.host}:{host.port}" if host else target[:200])
+            self._note(f"{host.host}:{host.port}" if host else target[:200])
+            writer.write(_answer("403 Forbidden", "This address is not on the allow-list of the task."))
+            await writer.drain()
             return
         try:
             async with asyncio.timeout(_SECONDS_TO_CONNECT):
@@ -109,7 +100,10 @@ class AllowListProxy:
             if method == "CONNECT":
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
-                far_writer.write(_forwarded(method, target, headers))
+                # With the path instead of the whole URL.
+                parts = urlsplit(target)
+                path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                far_writer.write(_closing(f"{method} {path} HTTP/1.1", headers))
             await self._relay(reader, writer, far_reader, far_writer, one_answer=method != "CONNECT")
         finally:
             far_writer.close()
@@ -126,7 +120,8 @@ class AllowListProxy:
         upwards = asyncio.create_task(_copy(reader, far_writer))
         try:
             if one_answer:
-                writer.write(_closing(await far_reader.readuntil(b"\r\n\r\n")))
+                line, _, headers = (await far_reader.readuntil(b"\r\n\r\n")).decode("latin-1").partition("\r\n")
+                writer.write(_closing(line, headers))
             while data := await far_reader.read(_CHUNK):
                 self._received += len(data)
                 if self._received > self._most_bytes:
@@ -138,11 +133,6 @@ class AllowListProxy:
             upwards.cancel()
             with suppress(asyncio.CancelledError, OSError):
                 await upwards
-
-    async def _refuse(self, writer: StreamWriter, what: str) -> None:
-        self._note(what)
-        writer.write(_answer("403 Forbidden", "This address is not on the allow-list of the task."))
-        await writer.drain()
 
     def _note(self, what: str) -> None:
         if len(self._refused) < _MOST_REFUSED:
@@ -156,22 +146,10 @@ async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
             await writer.drain()
 
 
-def _forwarded(method: str, target: str, headers: str) -> bytes:
-    """The head of a request for the far end: with the path instead of the whole URL, and `Connection: close`."""
-    parts = urlsplit(target)
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return f"{method} {path} HTTP/1.1\r\n{_with_connection_close(headers)}".encode("latin-1")
-
-
-def _closing(head: bytes) -> bytes:
-    """The head of an answer, with `Connection: close`."""
-    line, _, headers = head.decode("latin-1").partition("\r\n")
-    return f"{line}\r\n{_with_connection_close(headers)}".encode("latin-1")
-
-
-def _with_connection_close(headers: str) -> str:
-    kept = [line for line in headers.split("\r\n") if line and not line.lower().startswith(_HOP_BY_HOP)]
-    return "\r\n".join([*kept, "Connection: close", "", ""])
+def _closing(line: str, headers: str) -> bytes:
+    """The head of a request or an answer, with `Connection: close`."""
+    kept = [each for each in headers.split("\r\n") if each and not each.lower().startswith(_HOP_BY_HOP)]
+    return "\r\n".join([line, *kept, "Connection: close", "", ""]).encode("latin-1")
 
 
 def _answer(status: str, text: str) -> bytes:

@@ -20,13 +20,11 @@ class BrowserSpec(TaskFileSpec):
     """Any web site."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of browser contexts."""
         from trajmill.stages.environments.browser.environment import BrowserFactory
 
         return BrowserFactory(platform)
 
     def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
-        """The queries of a file, in its order."""
         from trajmill.stages.environments.browser.task import read_task_file
 
         return read_task_file(file, origin)

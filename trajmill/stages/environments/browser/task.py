@@ -1,4 +1,4 @@
-"""Reads the tasks for the browser: start state and goal in JSON, and a user's file of tasks."""
+"""The tasks for the browser: start state and goal in JSON, and a user's file of tasks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class _TextCondition(Record):
     equals: str | None = None
     """The whole text; white space at its ends is ignored."""
     contains: str | None = None
-    """A part of the text."""
 
     @model_validator(mode="after")
     def _refuse_empty_condition(self) -> _TextCondition:
@@ -64,14 +63,10 @@ class _TextCondition(Record):
 
 
 class UrlIs(_TextCondition):
-    """The address of the page in front."""
-
     check: Literal["url"]
 
 
 class TextIs(_TextCondition):
-    """The text of the first element that matches a CSS selector."""
-
     check: Literal["text"]
     selector: str
 
@@ -84,15 +79,11 @@ class ValueIs(_TextCondition):
 
 
 class StorageIs(_TextCondition):
-    """The value of a key in the local storage of the start URL's origin."""
-
     check: Literal["storage"]
     key: str
 
 
 class DownloadIs(_TextCondition):
-    """The text of a file that was downloaded under a name."""
-
     check: Literal["download"]
     name: str
 
@@ -107,20 +98,11 @@ class BrowserGoal(Record):
 
 
 def read_start(text: str) -> BrowserStart:
-    """Read a start state.
-
-    Raises:
-        EnvironmentFailure: of class `task`: the text is not valid.
-    """
+    """Read a start state. Raises EnvironmentFailure if the text is not valid (class `task`)."""
     return _read(TypeAdapter(BrowserStart), text, "start state")
 
 
 def read_goal(text: str) -> BrowserGoal:
-    """Read a goal check.
-
-    Raises:
-        EnvironmentFailure: of class `task`: the text is not valid.
-    """
     return _read(TypeAdapter(BrowserGoal), text, "goal")
 
 
@@ -133,15 +115,12 @@ def _read(adapter: TypeAdapter[T], text: str, what: str) -> T:
 
 
 class WebTask(TaskLine[BrowserStart, BrowserGoal]):
-    """One line of the file."""
-
     goal: BrowserGoal = BrowserGoal()
 
 
 def read_task_file(path: Path, origin: Origin) -> list[Query]:
     """The queries of a file, in its order; empty lines are skipped.
 
-    Raises:
-        BadInputError: the file cannot be read, or a line is no task: one line for each mistake.
+    Raises BadInputError if the file cannot be read, or a line is no task: one line for each mistake.
     """
     return read_task_lines(path, WebTask, Platform.WEB, origin)

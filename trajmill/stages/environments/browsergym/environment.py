@@ -7,15 +7,12 @@ import base64
 import json
 import os
 import shutil
-import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -25,12 +22,11 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.query import Platform, Query, Split
-from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.base import Belongings, make_observation
 from trajmill.stages.environments.browser.launch import EXECUTABLE
-from trajmill.stages.environments.browser.page import make_observation
 from trajmill.stages.environments.browsergym.protocol import PlayerError, PlayerRequest, PlayerReward, PlayerScreen
 from trajmill.stages.environments.miniwob.pages import pages_folder
-from trajmill.stages.environments.pool.reaper import end_processes
+from trajmill.stages.environments.pool.child import end_child, start_child
 from trajmill.stages.environments.tasks import ImportedQueries, ask_at_seeds, joined, own_query
 
 _SECONDS_TO_LEAVE = 5.0
@@ -44,7 +40,6 @@ class BrowserGymStart(Record):
     """`Query.start_state` of a BrowserGym task."""
 
     task: str
-    """BrowserGym's name of it, e.g. `miniwob.click-test`."""
     seed: int
     """The variant of the task."""
     arguments: dict[str, Any] = {}
@@ -58,12 +53,12 @@ class BrowserGymEnvironment:
     name = "browsergym"
 
     def __init__(self, player: Process, folder: Path, defaults: Mapping[str, Mapping[str, object]]) -> None:
-        """Use a player process that has been started.
+        """Use a running player.
 
         Args:
-            player: Its process.
-            folder: Its temporary folder, which is removed with it.
-            defaults: Arguments of tasks by the family they belong to, the first part of their name.
+            player: its process.
+            folder: its temporary folder, which is removed with it.
+            defaults: arguments of tasks by family, the first part of their name.
         """
         self._player = player
         self._folder = folder
@@ -76,12 +71,11 @@ class BrowserGymEnvironment:
         try:
             start = BrowserGymStart.model_validate_json(query.start_state)
         except ValidationError as error:
-            words = error.errors(include_url=False)[0]["msg"]
-            raise EnvironmentFailure(f"the start state of {query.task}: {words}", FailureClass.SETUP) from error
+            text = f"the start state of {query.task}: {error.errors(include_url=False)[0]['msg']}"
+            raise EnvironmentFailure(text, FailureClass.SETUP) from error
         return self._observation(await self.start(start))
 
     async def start(self, start: BrowserGymStart) -> PlayerScreen:
-        """Start a task and return its first screen, which holds the goal."""
         self._task = start.task
         arguments = {**self._defaults.get(start.task.partition(".")[0], {}), **start.arguments}
         request = PlayerRequest(call="reset", task=start.task, seed=start.seed, arguments=json.dumps(arguments))
@@ -91,33 +85,21 @@ class BrowserGymEnvironment:
             raise EnvironmentFailure(str(error), FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action, after which BrowserGym waits half a second; does nothing after the task has ended."""
         return self._observation(await self._request_screen(PlayerRequest(call="step", action=action_to_json(action))))
 
     async def score(self) -> float | None:
-        """The reward of the task's validation after the last step."""
         answer = await self._ask(PlayerRequest(call="score"))
         assert isinstance(answer, PlayerReward)
         return answer.reward
 
     async def close(self) -> None:
-        """End the player and its browser, by force where they do not end by themselves."""
-        assert self._player.stdin is not None
-        self._player.stdin.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.0 if self._answer_pending else _SECONDS_TO_LEAVE):
-                await self._player.wait()
-        if self._player.returncode is None:
-            await asyncio.to_thread(end_processes, [self._player.pid])
-            await self._player.wait()
-        await asyncio.to_thread(rmtree, self._folder, ignore_errors=True)
+        await end_child(self._player, 0.0 if self._answer_pending else _SECONDS_TO_LEAVE)
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def healthy(self) -> bool:
-        """Whether the player runs and no answer is pending."""
         return self._player.returncode is None and not self._answer_pending
 
     def belongings(self) -> Belongings:
-        """The player, whose browser is its descendant, and its folder."""
         return Belongings((self._player.pid,), (self._folder,))
 
     async def _request_screen(self, request: PlayerRequest) -> PlayerScreen:
@@ -145,68 +127,38 @@ class BrowserGymEnvironment:
 
 
 class BrowserGymFactory:
-    """Starts one player process, with a browser of its own, for each environment."""
-
     async def __call__(self) -> BrowserGymEnvironment:
         """Start a player; the first reset starts its browser.
 
-        Raises:
-            EnvironmentFailure: BrowserGym or Chromium is not installed (class `setup`).
+        Raises EnvironmentFailure if BrowserGym or Chromium is not installed (class `setup`).
         """
-        _refuse_missing_package()
+        try:
+            missing = find_spec("browsergym.core") is None
+        except ModuleNotFoundError:
+            missing = True
+        if missing:
+            text = "browsergym-core is not installed; run `pip install 'trajmill[browsergym]'`"
+            raise EnvironmentFailure(text, FailureClass.SETUP)
         browser = shutil.which(EXECUTABLE)
         if browser is None:
             raise EnvironmentFailure(f"{EXECUTABLE} is not installed; run `make system-deps`", FailureClass.SETUP)
         folder = Path(tempfile.mkdtemp(prefix="trajmill-browsergym-"))
         try:
-            player = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",  # a module of the user's in the working folder never takes the place of ours
-                "-m",
-                _PLAYER,
-                browser,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=DEVNULL,
-                limit=_LONGEST_ANSWER,
-                env=os.environ | {"TMPDIR": str(folder)},
-                start_new_session=True,
-            )
+            environment = os.environ | {"TMPDIR": str(folder)}
+            player = await start_child(_PLAYER, browser, stderr=DEVNULL, limit=_LONGEST_ANSWER, env=environment)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        return BrowserGymEnvironment(player, folder, _defaults())
+        # Tasks of MiniWoB++ use the pages of the `miniwob` wheel, if it is installed.
+        found = find_spec("miniwob") is not None
+        defaults = {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}} if found else {}
+        return BrowserGymEnvironment(player, folder, defaults)
 
     async def close(self) -> None:
         """Do nothing: environments share nothing."""
 
 
-def _refuse_missing_package() -> None:
-    try:
-        found = find_spec("browsergym.core")
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        words = "browsergym-core is not installed; run `pip install 'trajmill[browsergym]'`"
-        raise EnvironmentFailure(words, FailureClass.SETUP)
-
-
-def _defaults() -> dict[str, dict[str, object]]:
-    """Arguments that point MiniWoB++ tasks to the pages of the `miniwob` wheel, if it is installed."""
-    if find_spec("miniwob") is None:
-        return {}
-    return {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}}
-
-
 async def import_tasks(tasks: Sequence[str], splits: Sequence[Split], run_seed: int, origin: Origin) -> ImportedQueries:
-    """Read the instruction of every task at every seed; one that cannot be started is a failure.
-
-    Args:
-        tasks: BrowserGym's names, e.g. `miniwob.click-test`.
-        splits: the split of each seed.
-        run_seed: decides the seeds.
-        origin: common columns of the rows.
-    """
     asked: list[ImportedQueries] = []
     for task in tasks:
         environment = await BrowserGymFactory()()

@@ -56,7 +56,6 @@ class Player:
         self._over = False
 
     def answer(self, request: PlayerRequest) -> PlayerScreen | float:
-        """Do what was requested; returns the screen after a reset or a step, the reward for a score."""
         match request.call:
             case "reset":
                 self.reset(request.task, request.seed, json.loads(request.arguments))
@@ -67,7 +66,6 @@ class Player:
         return self.screen()
 
     def reset(self, task: str, seed: int, arguments: dict[str, Any]) -> None:
-        """Start a task; the arguments are those of its BrowserGym class."""
         self.close()
         import_module(f"browsergym.{task.partition('.')[0]}" if "." in task else "browsergym.core")
         self._env = gymnasium.make(
@@ -99,7 +97,6 @@ class Player:
         self._reward = float(reward)
 
     def screen(self) -> PlayerScreen:
-        """Observe the page."""
         pixels = Image.fromarray(self._observation["screenshot"])
         png = io.BytesIO()
         pixels.save(png, "PNG", compress_level=1)
@@ -115,14 +112,12 @@ class Player:
         return PlayerScreen(png=base64.b64encode(png.getvalue()).decode(), size=size, elements=elements, goal=goal)
 
     def close(self) -> None:
-        """Close the browser."""
         env, self._env = self._env, None
         if env is not None:
             env.close()
 
 
 def main() -> None:
-    """Answer requests until standard input closes."""
     # What a task prints goes to standard error, so that it does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -39,8 +39,6 @@ _LONGEST_TEXT = 200
 
 
 class PlayerRequest(Record):
-    """A request to the player."""
-
     call: Literal["reset", "step", "score"]
     task: str = ""
     """BrowserGym's name of the task, e.g. `miniwob.click-test`."""
@@ -48,14 +46,10 @@ class PlayerRequest(Record):
     arguments: str = "{}"
     """JSON object of the arguments of the task's class."""
     action: str = "{}"
-    """JSON of a typed action."""
 
 
 class PlayerScreen(Record):
-    """An observation of the page."""
-
     png: str
-    """The screenshot in Base64."""
     size: Size
     elements: tuple[UIElement, ...]
     goal: str
@@ -69,8 +63,6 @@ class PlayerReward(Record):
 
 
 class PlayerError(Record):
-    """The reason why a request failed, on one line."""
-
     error: str
 
 
@@ -82,7 +74,6 @@ class PageTree(NamedTuple):
     properties: Mapping[str, Mapping[str, Any]]
     """`extra_element_properties`: by element, its box in pixels of the screenshot, visibility, clickability."""
     focused: str
-    """`focused_element_bid`."""
 
 
 def read_elements(tree: PageTree, title: str, screen: Size) -> tuple[UIElement, ...]:

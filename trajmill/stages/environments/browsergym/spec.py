@@ -35,13 +35,11 @@ class BrowserGymSpec(FixedTasksSpec):
     """Instances of each task that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of BrowserGym's own environments."""
         from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
 
         return BrowserGymFactory()
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """A query for each task and seed."""
         from trajmill.stages.environments.browsergym.environment import import_tasks
         from trajmill.stages.environments.tasks import splits_of_seeds
 

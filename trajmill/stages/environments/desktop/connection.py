@@ -1,4 +1,4 @@
-"""The client of one desktop machine, with the OSWorld server protocol; it raises only `EnvironmentFailure`."""
+"""The client of one desktop machine with the OSWorld server protocol; it raises only `EnvironmentFailure`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 from PIL import Image, UnidentifiedImageError
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    DragTo,
-    HorizontalScroll,
-    LongPress,
-    MoveMouse,
-    PressKeys,
-    Scroll,
-    Swipe,
-    TypeText,
-    action_to_json,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.protocol import (
@@ -75,32 +62,23 @@ Call = tuple[str, tuple[Any, ...]]
 
 
 class DesktopServer(NamedTuple):
-    """The address of a desktop."""
-
     url: str
-    """URL, e.g. `http://10.0.0.7:5000`."""
     token: str = ""
     """Secret that a local desktop requires; an OSWorld machine has none."""
 
 
 class DesktopTimeouts(NamedTuple):
-    """Time limits of a desktop, in seconds."""
-
     lease: float = 60.0
-    """For waiting until a machine is free that another process uses."""
+    """A machine that another process uses becomes free."""
     ready: float = 300.0
-    """For waiting until a machine answers."""
     request: float = 30.0
-    """For a screenshot, a tree, a file or an action."""
     prepare: float = 150.0
-    """For a step of a task's preparation."""
+    """A step of a task's preparation."""
     end: float = 15.0
-    """For waiting until a local desktop has ended; then it is killed."""
+    """A local desktop ends by itself; then it is killed."""
 
 
 class Screenshot(NamedTuple):
-    """A valid screenshot."""
-
     png: bytes
     size: Size
 
@@ -112,16 +90,15 @@ class DesktopConnection:
         self.server = server
         self._timeouts = timeouts
         headers = {TOKEN_HEADER: server.token} if server.token else {}
-        # `trust_env=False`: proxies of the environment variables are not used.
+        # Proxies in environment variables are ignored.
         self._http = httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False)
         self._typed = False
         self._resets = False
 
     async def wait_until_ready(self) -> None:
-        """Request screenshots until one comes.
+        """Request screenshots until one comes; then read the server's features beyond OSWorld's protocol.
 
-        Raises:
-            EnvironmentFailure: none came in time (class `setup`).
+        Raises EnvironmentFailure if no screenshot came in time (class `setup`).
         """
         deadline = time.monotonic() + self._timeouts.ready
         while True:
@@ -130,12 +107,11 @@ class DesktopConnection:
                 break
             except EnvironmentFailure as error:
                 if time.monotonic() > deadline:
-                    raise EnvironmentFailure(
-                        f"the desktop at {self.server.url} was not ready within {self._timeouts.ready:g} s: {error}",
-                        FailureClass.SETUP,
-                    ) from error
+                    text = f"the desktop at {self.server.url} was not ready within {self._timeouts.ready:g} s: {error}"
+                    raise EnvironmentFailure(text, FailureClass.SETUP) from error
             await asyncio.sleep(_POLL_SECONDS)
-        offered = await self._capabilities()
+        answer = await self._send("GET", "/capabilities", self._timeouts.request)
+        offered = _object(answer) if answer.status_code == httpx.codes.OK else {}
         self._typed, self._resets = bool(offered.get("typed_actions")), bool(offered.get("reset"))
 
     async def reset(self) -> None:
@@ -145,11 +121,9 @@ class DesktopConnection:
 
     @property
     def settles(self) -> bool:
-        """Whether the machine waits after an action until its screen has settled."""
         return self._typed
 
     async def screenshot(self) -> Screenshot:
-        """The screen with the mouse pointer."""
         answer = await self._request("GET", "/screenshot", self._timeouts.request)
         try:
             with Image.open(io.BytesIO(answer.content)) as image:
@@ -160,17 +134,16 @@ class DesktopConnection:
             raise EnvironmentFailure(f"{self.server.url} sent {length} bytes that are no screenshot") from error
 
     async def accessibility(self) -> str:
-        """The accessibility tree as XML."""
         answer = await self._request("GET", "/accessibility", self._timeouts.request)
         tree = _object(answer).get("AT")
         if not isinstance(tree, str):
             raise EnvironmentFailure(f"{self.server.url} sent no accessibility tree")
         return tree
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: actions.Action) -> None:
         """Do an action: as data if the server supports typed actions, else as pyautogui's calls."""
         if self._typed:
-            await self._post("/action", self._timeouts.request, content=action_to_json(action))
+            await self._post("/action", self._timeouts.request, content=actions.action_to_json(action))
             return
         command = as_command(action)
         if command is None:
@@ -184,49 +157,30 @@ class DesktopConnection:
         return await self._run(command, shell, self._timeouts.prepare)
 
     async def launch(self, command: str | Sequence[str], shell: bool = False) -> None:
-        """Start a program."""
         await self._post("/setup/launch", self._timeouts.prepare, json={"command": command, "shell": shell})
 
     async def open_file(self, path: str) -> None:
-        """Open a file with the program for its type."""
         await self._post("/setup/open_file", self._timeouts.prepare, json={"path": path})
 
-    async def activate_window(self, name: str, strict: bool, by_class: bool) -> None:
-        """Bring a window to the front."""
+    async def handle_window(self, handling: str, name: str, strict: bool, by_class: bool) -> None:
+        """Bring a window to the front (`activate_window`) or close it (`close_window`)."""
         body = {"window_name": name, "strict": strict, "by_class": by_class}
-        await self._post("/setup/activate_window", self._timeouts.prepare, json=body)
-
-    async def close_window(self, name: str, strict: bool, by_class: bool) -> None:
-        """Close a window."""
-        body = {"window_name": name, "strict": strict, "by_class": by_class}
-        await self._post("/setup/close_window", self._timeouts.prepare, json=body)
+        await self._post(f"/setup/{handling}", self._timeouts.prepare, json=body)
 
     async def upload(self, path: str, content: bytes) -> None:
-        """Put a file on the machine."""
-        await self._post(
-            "/setup/upload",
-            self._timeouts.prepare,
-            data={"file_path": path},
-            files={"file_data": (path.rpartition("/")[2], content)},
-        )
+        form: dict[str, Any] = {"data": {"file_path": path}, "files": {"file_data": (path.rpartition("/")[2], content)}}
+        await self._post("/setup/upload", self._timeouts.prepare, **form)
 
     async def file(self, path: str) -> bytes | None:
-        """The content of a file of the machine; None if there is no such file."""
         answer = await self._send("POST", "/file", self._timeouts.request, data={"file_path": path})
         return None if answer.status_code == _NOT_FOUND else self._checked(answer).content
 
     async def close(self) -> None:
-        """Close the connection; closing twice is fine."""
         await self._http.aclose()
 
-    async def _capabilities(self) -> dict[str, Any]:
-        """The server's features beyond OSWorld's protocol; none on an OSWorld machine."""
-        answer = await self._send("GET", "/capabilities", self._timeouts.request)
-        return _object(answer) if answer.status_code == httpx.codes.OK else {}
-
     async def _run(self, command: str | Sequence[str], shell: bool, seconds: float) -> CommandResult:
-        said = _object(await self._post("/execute", seconds, json={"command": command, "shell": shell}))
-        return CommandResult(str(said.get("output", "")), str(said.get("error", "")), int(said.get("returncode") or 0))
+        done = _object(await self._post("/execute", seconds, json={"command": command, "shell": shell}))
+        return CommandResult(str(done.get("output", "")), str(done.get("error", "")), int(done.get("returncode") or 0))
 
     async def _post(self, path: str, seconds: float, **body: Any) -> httpx.Response:
         return await self._request("POST", path, seconds, **body)
@@ -237,8 +191,13 @@ class DesktopConnection:
     def _checked(self, answer: httpx.Response) -> httpx.Response:
         if answer.is_success:
             return answer
-        where = f"{self.server.url}{answer.request.url.path}"
-        raise EnvironmentFailure(f"{where} answered {answer.status_code}: {_reason(answer)}")
+        try:
+            body = answer.json()
+        except ValueError:
+            body = None
+        text = body.get("message") if isinstance(body, dict) else None
+        reason = _last_line(str(text or answer.text)) or "no reason given"
+        raise EnvironmentFailure(f"{self.server.url}{answer.request.url.path} answered {answer.status_code}: {reason}")
 
     async def _send(self, method: str, path: str, seconds: float, **body: Any) -> httpx.Response:
         try:
@@ -252,19 +211,10 @@ class DesktopConnection:
 
 def _object(answer: httpx.Response) -> dict[str, Any]:
     try:
-        said = answer.json()
+        body = answer.json()
     except ValueError as error:
         raise EnvironmentFailure(f"{answer.request.url} sent no JSON") from error
-    return said if isinstance(said, dict) else {}
-
-
-def _reason(answer: httpx.Response) -> str:
-    try:
-        said = answer.json()
-    except ValueError:
-        said = None
-    text = said.get("message") if isinstance(said, dict) else None
-    return _last_line(str(text or answer.text)) or "no reason given"
+    return body if isinstance(body, dict) else {}
 
 
 def _last_line(text: str) -> str:
@@ -272,38 +222,34 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else ""
 
 
-def as_command(action: Action) -> list[str] | None:
-    """The argument list for `/execute`; None for an action that changes nothing on a desktop."""
+def as_command(action: actions.Action) -> list[str] | None:
     calls = _calls(action)
-    if not calls:
-        return None
-    data = base64.b64encode(json.dumps(calls).encode()).decode()
-    return ["python", "-c", _PROGRAM, data]
+    return ["python", "-c", _PROGRAM, base64.b64encode(json.dumps(calls).encode()).decode()] if calls else None
 
 
-def _calls(action: Action) -> Sequence[Call]:
+def _calls(action: actions.Action) -> Sequence[Call]:
     match action:
-        case Click(x=x, y=y, button=button, count=count):
+        case actions.Click(x=x, y=y, button=button, count=count):
             return [("click", (x, y, min(count, MOST_CLICKS), 0.05, button))]
-        case LongPress(x=x, y=y, seconds=seconds):
+        case actions.LongPress(x=x, y=y, seconds=seconds):
             return [("moveTo", (x, y)), ("hold", (bounded_press_seconds(seconds),))]
-        case MoveMouse(x=x, y=y):
+        case actions.MoveMouse(x=x, y=y):
             return [("moveTo", (x, y))]
-        case Drag(x=x, y=y, x2=x2, y2=y2):
+        case actions.Drag(x=x, y=y, x2=x2, y2=y2):
             return [("moveTo", (x, y)), ("dragTo", (x2, y2, _DRAG_SECONDS))]
-        case DragTo(x=x, y=y):
+        case actions.DragTo(x=x, y=y):
             return [("dragTo", (x, y, _DRAG_SECONDS))]
-        case Swipe(x=x, y=y, y2=y2):
+        case actions.Swipe(x=x, y=y, y2=y2):
             return [("moveTo", (x, y)), ("scroll", (swipe_wheel_clicks(y, y2),))]
-        case Scroll(x=x, y=y, clicks=clicks):
+        case actions.Scroll(x=x, y=y, clicks=clicks):
             return _wheel("scroll", x, y, clicks)
-        case HorizontalScroll(x=x, y=y, clicks=clicks):
+        case actions.HorizontalScroll(x=x, y=y, clicks=clicks):
             return _wheel("hscroll", x, y, clicks)
-        case TypeText(text=text, clear=clear, enter=enter):
+        case actions.TypeText(text=text, clear=clear, enter=enter):
             emptied: list[Call] = [("hotkey", ("ctrl", "a")), ("press", ("delete",))] if clear else []
             typed: list[Call] = [("write" if text.isascii() else "paste", (text,))] if text else []
             return [*emptied, *typed, *([("press", ("enter",))] if enter else [])]
-        case PressKeys(keys=keys):
+        case actions.PressKeys(keys=keys):
             names = tuple(key.pyautogui for key in find_keys(keys))
             return [("hotkey", names)] if names else []
         case _:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
+import shlex
 import shutil
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable, Mapping
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
 from pydantic import ValidationError
@@ -19,15 +19,15 @@ from pydantic import ValidationError
 from trajmill.schemas.actions import Action, Answer, Terminate, Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.base import Belongings, make_observation
 from trajmill.stages.environments.desktop.connection import DesktopConnection, DesktopServer, DesktopTimeouts
-from trajmill.stages.environments.desktop.evaluation import evaluate, prepare, wait_until_settled
-from trajmill.stages.environments.desktop.task import DesktopStart, SetupStep, parse_evaluator
+from trajmill.stages.environments.desktop.metrics import METRICS
+from trajmill.stages.environments.desktop.task import DesktopStart, Evaluator, Getter, SetupStep, parse_evaluator
 from trajmill.stages.environments.desktop.tree import read_elements
+from trajmill.stages.environments.pool.child import end_child, start_child
 from trajmill.stages.environments.pool.machines import Machines, MachineState, machine_address
-from trajmill.stages.environments.pool.reaper import end_processes
 from trajmill.stages.environments.tasks import first_mistake
 
 _LONGEST_WAIT_SECONDS = 5.0
@@ -55,7 +55,7 @@ class DesktopEnvironment:
         give_back: Callable[[], Awaitable[None]],
         belongings: Belongings = Belongings(),
     ) -> None:
-        """Use a machine that is ready.
+        """Use a ready machine.
 
         Args:
             desktop: the connection; the environment closes it.
@@ -70,9 +70,13 @@ class DesktopEnvironment:
         self._goal = "{}"
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Prepare the query's task; the argument `seed` is not used."""
+        """Prepare the query's task; `seed` is not used."""
         self._goal = query.goal
-        steps = _setup_steps(query)
+        try:
+            steps = DesktopStart.model_validate_json(query.start_state).config
+        except ValidationError as error:
+            text = f"{query.task}: the start state is malformed: {first_mistake(error, 'the whole')}"
+            raise EnvironmentFailure(text, FailureClass.TASK) from error
         try:
             await self.desktop.reset()
             await prepare(self.desktop, steps, self._files)
@@ -81,7 +85,6 @@ class DesktopEnvironment:
             raise EnvironmentFailure(f"{query.task}: {error}", FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
-        """Do one action and observe when the screen has settled."""
         match action:
             case Wait(seconds=seconds):
                 await asyncio.sleep(min(max(seconds, 0.0), _LONGEST_WAIT_SECONDS))
@@ -94,7 +97,7 @@ class DesktopEnvironment:
         return await self._observe()
 
     async def score(self) -> float | None:
-        """The result of the task's evaluator: 1 or 0; None if the task has none.
+        """Return the result of the task's evaluator, 1 or 0; None if the task has none.
 
         A program may still be saving a file: a check that fails is repeated for two seconds.
         """
@@ -113,7 +116,6 @@ class DesktopEnvironment:
             raise EnvironmentFailure(f"the check cannot be made: {error}", FailureClass.TASK) from error
 
     async def healthy(self) -> bool:
-        """Whether the machine shows its screen."""
         try:
             await self.desktop.screenshot()
         except EnvironmentFailure:
@@ -121,45 +123,23 @@ class DesktopEnvironment:
         return True
 
     async def close(self) -> None:
-        """Give the machine back; a local one ends."""
         give_back, self._give_back = self._give_back, None
         await self.desktop.close()
         if give_back is not None:
             await give_back()
 
     def belongings(self) -> Belongings:
-        """The process and the folder of a local desktop; nothing for a remote machine."""
         return self._belongings
 
     async def _observe(self) -> Observation:
         tree_text = await self.desktop.accessibility()
         screenshot = await self.desktop.screenshot()
         tree = read_elements(tree_text, screenshot.size)
-        digest = hashlib.blake2b(screenshot.png, digest_size=12)
-        digest.update(repr(tree).encode())
-        png = screenshot.png
-        return Observation(ScreenHandle(digest.hexdigest(), screenshot.size, lambda: png), tree.elements, tree.app)
-
-
-def _setup_steps(query: Query) -> tuple[SetupStep, ...]:
-    try:
-        return DesktopStart.model_validate_json(query.start_state).config
-    except ValidationError as error:
-        text = f"{query.task}: the start state is malformed: {first_mistake(error, 'the whole')}"
-        raise EnvironmentFailure(text, FailureClass.TASK) from error
+        return make_observation(screenshot.png, screenshot.size, tree.elements, tree.app, identity=tree)
 
 
 class RemoteDesktops:
-    """Leases machines with the OSWorld server protocol, each to one environment of one process at a time."""
-
     def __init__(self, servers: tuple[str, ...], files: Path, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            servers: their addresses, e.g. `http://10.0.0.7:5000`.
-            files: folder of the tasks' local files.
-            timeouts: their time limits.
-        """
         self._files = files
         self._timeouts = timeouts
         self._servers = servers
@@ -168,65 +148,17 @@ class RemoteDesktops:
     async def __call__(self) -> DesktopEnvironment:
         """Wait until the machine that was free longest is ready, and return its environment."""
         lease = await self._machines.lease(self._machine_states)
-        desktop = DesktopConnection(DesktopServer(lease.name), self._timeouts)
 
         async def give_back() -> None:
             lease.close()
 
-        try:
-            await desktop.wait_until_ready()
-        except BaseException:
-            await desktop.close()
-            lease.close()
-            raise
-        return DesktopEnvironment(desktop, self._files, give_back)
+        return await _connected(DesktopServer(lease.name), self._files, self._timeouts, give_back)
 
     async def close(self) -> None:
         """Do nothing: each environment gives its machine back itself."""
 
     async def _machine_states(self) -> Mapping[str, MachineState]:
         return await asyncio.to_thread(lambda: {url: MachineState(_identity(url)) for url in self._servers})
-
-
-class LocalDesktops:
-    """Starts a separate desktop for each environment, on this machine."""
-
-    def __init__(self, files: Path, size: Size = SCREEN, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
-        """Start nothing yet.
-
-        Args:
-            files: folder of the tasks' local files.
-            size: size of the screens, in pixels.
-            timeouts: time limits of a desktop.
-        """
-        self._files = files
-        self._size = size
-        self._timeouts = timeouts
-        self._running: list[_LocalDesktop] = []
-
-    async def __call__(self) -> DesktopEnvironment:
-        """Start a desktop and wait until it is ready."""
-        _refuse_missing_packages()
-        local = await _start(self._size, self._timeouts.end)
-        self._running.append(local)
-
-        async def give_back() -> None:
-            self._running.remove(local)
-            await local.end()
-
-        desktop = DesktopConnection(local.server, self._timeouts)
-        try:
-            await desktop.wait_until_ready()
-        except BaseException:
-            await desktop.close()
-            await give_back()
-            raise
-        return DesktopEnvironment(desktop, self._files, give_back, local.belongings)
-
-    async def close(self) -> None:
-        """End every desktop that still runs."""
-        while self._running:
-            await self._running.pop().end()
 
 
 def _identity(url: str) -> str:
@@ -239,69 +171,178 @@ def _identity(url: str) -> str:
     return f"{machine_address(parsed.host, port)}{parsed.path.rstrip('/')}"
 
 
-class _LocalDesktop:
-    """The watchdog process of one desktop; the desktop runs as long as the process's standard input is open."""
-
-    def __init__(self, process: Process, server: DesktopServer, folder: Path, seconds_to_end: float) -> None:
-        self._process = process
-        self._seconds_to_end = seconds_to_end
-        self.server = server
-        self.belongings = Belongings((process.pid,), (folder,))
-
-    async def end(self) -> None:
-        """End the desktop with all its programs, and remove its folder."""
-        await _end(self._process, self._seconds_to_end)
-        for folder in self.belongings.folders:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+class _LocalDesktop(NamedTuple):
+    process: Process
+    server: DesktopServer
+    folder: Path
 
 
-async def _start(size: Size, seconds_to_end: float) -> _LocalDesktop:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",  # a module of the user's in the working folder never takes the place of ours
-        "-m",
-        _WATCHDOG,
-        str(size.width),
-        str(size.height),
-        stdin=PIPE,
-        stdout=PIPE,
-        start_new_session=True,
-    )
+class LocalDesktops:
+    """Starts a separate desktop for each environment, on this machine."""
+
+    def __init__(self, files: Path, size: Size = SCREEN, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
+        """Start nothing yet; `files` is the folder of the tasks' local files, `size` that of the screens in pixels."""
+        self._files = files
+        self._size = size
+        self._timeouts = timeouts
+        self._running: list[_LocalDesktop] = []
+
+    async def __call__(self) -> DesktopEnvironment:
+        for package in ("jeepney", "Xlib"):
+            if find_spec(package) is None:
+                text = f"{package} is not installed; run `pip install 'trajmill[desktop]'`"
+                raise EnvironmentFailure(text, FailureClass.SETUP)
+        local = await self._start()
+        self._running.append(local)
+
+        async def give_back() -> None:
+            self._running.remove(local)
+            await self._end(local)
+
+        belongings = Belongings((local.process.pid,), (local.folder,))
+        return await _connected(local.server, self._files, self._timeouts, give_back, belongings)
+
+    async def close(self) -> None:
+        while self._running:
+            await self._end(self._running.pop())
+
+    async def _start(self) -> _LocalDesktop:
+        process = await start_child(_WATCHDOG, str(self._size.width), str(self._size.height))
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(_SECONDS_TO_START):
+                answer = json.loads(await process.stdout.readline())
+            if "error" in answer:
+                raise EnvironmentFailure(str(answer["error"]), FailureClass.SETUP)
+        except BaseException as error:
+            await end_child(process, self._timeouts.end)
+            if isinstance(error, TimeoutError | ValueError):
+                raise EnvironmentFailure("the local desktop did not start", FailureClass.SETUP) from error
+            raise
+        server = DesktopServer(f"http://127.0.0.1:{answer['port']}", str(answer["token"]))
+        return _LocalDesktop(process, server, Path(str(answer["folder"])))
+
+    async def _end(self, local: _LocalDesktop) -> None:
+        await end_child(local.process, self._timeouts.end)
+        await asyncio.to_thread(shutil.rmtree, local.folder, ignore_errors=True)
+
+
+async def _connected(
+    server: DesktopServer,
+    files: Path,
+    timeouts: DesktopTimeouts,
+    give_back: Callable[[], Awaitable[None]],
+    belongings: Belongings = Belongings(),
+) -> DesktopEnvironment:
+    """The environment of a machine, when it is ready; a machine that fails is given back."""
+    desktop = DesktopConnection(server, timeouts)
     try:
-        answer = await _first_line(process)
+        await desktop.wait_until_ready()
     except BaseException:
-        await _end(process, seconds_to_end)
+        await desktop.close()
+        await give_back()
         raise
-    if "error" in answer:
-        await _end(process, seconds_to_end)
-        raise EnvironmentFailure(str(answer["error"]), FailureClass.SETUP)
-    server = DesktopServer(f"http://127.0.0.1:{answer['port']}", str(answer["token"]))
-    return _LocalDesktop(process, server, Path(str(answer["folder"])), seconds_to_end)
+    return DesktopEnvironment(desktop, files, give_back, belongings)
 
 
-async def _first_line(process: Process) -> dict[str, object]:
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(_SECONDS_TO_START):
-            answer = json.loads(await process.stdout.readline())
-    except (TimeoutError, ValueError) as error:
-        raise EnvironmentFailure("the local desktop did not start", FailureClass.SETUP) from error
-    return dict(answer)
+_LONGEST_SLEEP_SECONDS = 60.0
+_SECONDS_TO_SHOW = 20.0
+_SECONDS_TO_SETTLE = 3.0
+_SCREEN_POLL_SECONDS = 0.2
 
 
-async def _end(process: Process, seconds: float) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        async with asyncio.timeout(seconds):
-            await process.wait()
-    except TimeoutError:
-        await asyncio.to_thread(end_processes, [process.pid])
-        await process.wait()
+async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files: Path) -> None:
+    """Take the steps of a parsed task in order; local files are read only from the folder `files`.
+
+    Raises EnvironmentFailure if the machine failed, or a local file is missing.
+    """
+    for step in steps:
+        parameters = step.parameters
+        match step.type:
+            case "launch":
+                before = await desktop.screenshot()
+                await desktop.launch(*_command(parameters))
+                await _wait_until_changed(desktop, before.png)
+            case "execute" | "command":
+                await desktop.execute(*_command(parameters))
+            case "upload_file" | "upload":
+                for file in parameters.get("files", ()):
+                    await desktop.upload(str(file["path"]), local_file(files, str(file["local_path"])))
+            case "open":
+                before = await desktop.screenshot()
+                await desktop.open_file(str(parameters["path"]))
+                await _wait_until_changed(desktop, before.png)
+            case "sleep":
+                await asyncio.sleep(min(float(parameters["seconds"]), _LONGEST_SLEEP_SECONDS))
+            case "activate_window" | "close_window" as handling:
+                strict, by_class = bool(parameters.get("strict")), bool(parameters.get("by_class"))
+                await desktop.handle_window(handling, str(parameters["window_name"]), strict, by_class)
 
 
-def _refuse_missing_packages() -> None:
-    for package in ("jeepney", "Xlib"):
-        if find_spec(package) is None:
-            message = f"{package} is not installed; run `pip install 'trajmill[desktop]'`"
-            raise EnvironmentFailure(message, FailureClass.SETUP)
+def local_file(files: Path, name: str) -> bytes:
+    """Read a local file that a task names.
+
+    Raises EnvironmentFailure if it is not in the folder of the tasks' files (class `setup`).
+    """
+    path = (files / name).resolve()
+    if not path.is_relative_to(files.resolve()) or not path.is_file():
+        raise EnvironmentFailure(f"the task's file {name!r} is not in {files}", FailureClass.SETUP)
+    return path.read_bytes()
+
+
+async def wait_until_settled(desktop: DesktopConnection) -> None:
+    """Wait until two screenshots in a row are equal, three seconds at most."""
+    deadline = time.monotonic() + _SECONDS_TO_SETTLE
+    last = b""
+    while time.monotonic() < deadline:
+        await asyncio.sleep(_SCREEN_POLL_SECONDS)
+        now = (await desktop.screenshot()).png
+        if now == last:
+            return
+        last = now
+
+
+async def _wait_until_changed(desktop: DesktopConnection, before: bytes) -> None:
+    """Wait until the screen has changed and settled, unless the machine waits by itself."""
+    if desktop.settles:
+        return
+    deadline = time.monotonic() + _SECONDS_TO_SHOW
+    while (await desktop.screenshot()).png == before and time.monotonic() < deadline:
+        await asyncio.sleep(_SCREEN_POLL_SECONDS)
+    await wait_until_settled(desktop)
+
+
+def _command(parameters: dict[str, Any]) -> tuple[str | list[str], bool]:
+    command, shell = parameters["command"], bool(parameters.get("shell", False))
+    if isinstance(command, str) and not shell:
+        return shlex.split(command), False
+    return command, shell
+
+
+async def evaluate(desktop: DesktopConnection, evaluator: Evaluator, files: Path) -> float:
+    """Return 1.0 if the task is done, else 0.0; a missing file counts as not done.
+
+    Raises EnvironmentFailure if the machine failed, so that the task cannot be checked.
+    """
+    await prepare(desktop, evaluator.postconfig, files)
+    passed = []
+    for check in evaluator.checks:
+        result = await _fetch(desktop, check.result, files)
+        expected = None if check.expected is None else await _fetch(desktop, check.expected, files)
+        found = isinstance(result, bytes) and (check.expected is None or expected is not None)
+        passed.append(found and METRICS[check.metric](result, expected, check.options))
+    return float(all(passed) if evaluator.conjunction == "and" else any(passed))
+
+
+async def _fetch(desktop: DesktopConnection, getter: Getter, files: Path) -> Any:
+    """The value that a getter names: bytes, the rules of a `rule`, or None for a missing file."""
+    match getter.type:
+        case "rule":
+            return getter.rest.get("rules", {})
+        case "vm_file":
+            return await desktop.file(str(getter.rest["path"]))
+        case "vm_command_line":
+            command, shell = getter.rest["command"], bool(getter.rest.get("shell", False))
+            return (await desktop.execute(command, shell)).output.encode()
+        case _:
+            return local_file(files, str(getter.rest["path"]))

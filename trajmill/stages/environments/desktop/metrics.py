@@ -1,12 +1,13 @@
-"""The metrics of OSWorld's evaluators that need only files and the output of commands; each is true or false.
+"""The metrics of OSWorld's evaluators that need only files and outputs of commands; each is true or false.
 
-The cells of spreadsheets (xlsx, ods) are read without a spreadsheet program.
+Spreadsheets (xlsx, ods) are read without a spreadsheet program.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import operator
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,14 +16,8 @@ from xml.etree import ElementTree
 Metric = Callable[[bytes, Any, Mapping[str, Any]], bool]
 """Compares a result's bytes with what was expected (bytes of a file, or the rules of a `rule`) under options."""
 
-_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "eq": lambda actual, wanted: actual == wanted,
-    "ne": lambda actual, wanted: actual != wanted,
-    "lt": lambda actual, wanted: actual < wanted,
-    "le": lambda actual, wanted: actual <= wanted,
-    "gt": lambda actual, wanted: actual > wanted,
-    "ge": lambda actual, wanted: actual >= wanted,
-}
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""Names of functions of the module `operator`."""
 _XLSX = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _TARGETS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
@@ -79,30 +74,31 @@ def compare_csv(result: bytes, expected: Any, options: Mapping[str, Any]) -> boo
 def compare_table(result: bytes, expected: Any, options: Mapping[str, Any]) -> bool:
     """A spreadsheet (xlsx, ods) passes every rule: `check_cell` looks at one cell, `sheet_data` compares two sheets."""
     try:
-        return all(_table_rule(result, expected, rule) for rule in options.get("rules", ()))
+        for rule in options.get("rules", ()):
+            match rule.get("type"):
+                case "check_cell":
+                    cells = read_sheet(result, _sheet_number(rule.get("sheet_idx", 0)))
+                    wanted = rule["props"]["value"]
+                    cell = cells.get(str(rule["coordinate"]), "")
+                    passes = _compares(cell, str(wanted["method"]), wanted["ref"])
+                case "sheet_data":
+                    actual = read_sheet(result, _sheet_number(rule.get("sheet_idx0", 0)))
+                    passes = actual == read_sheet(_file(expected), _sheet_number(rule.get("sheet_idx1", 0)))
+                case _:
+                    passes = False
+            if not passes:
+                return False
     except SpreadsheetError:
         return False
-
-
-def _table_rule(result: bytes, expected: Any, rule: Mapping[str, Any]) -> bool:
-    match rule.get("type"):
-        case "check_cell":
-            cells = read_sheet(result, _sheet_number(rule.get("sheet_idx", 0)))
-            wanted = rule["props"]["value"]
-            return _compares(cells.get(str(rule["coordinate"]), ""), str(wanted["method"]), wanted["ref"])
-        case "sheet_data":
-            actual = read_sheet(result, _sheet_number(rule.get("sheet_idx0", 0)))
-            return actual == read_sheet(_file(expected), _sheet_number(rule.get("sheet_idx1", 0)))
-        case _:
-            return False
+    return True
 
 
 def _compares(actual: str, method: str, wanted: Any) -> bool:
     if isinstance(wanted, str):
         return (method == "eq" and actual == wanted) or (method == "ne" and actual != wanted)
     try:
-        return _COMPARISONS[method](float(actual), float(wanted))
-    except (KeyError, ValueError):
+        return method in _COMPARISONS and bool(getattr(operator, method)(float(actual), float(wanted)))
+    except ValueError:
         return False
 
 
@@ -132,7 +128,6 @@ METRICS: Mapping[str, Metric] = {
     "compare_csv": compare_csv,
     "compare_table": compare_table,
 }
-"""The metrics, by their names in OSWorld's task files."""
 
 
 class SpreadsheetError(Exception):
@@ -140,11 +135,7 @@ class SpreadsheetError(Exception):
 
 
 def read_sheet(content: bytes, number: int) -> dict[str, str]:
-    """The cells of a sheet that are not empty.
-
-    Args:
-        content: content of an xlsx or ods file.
-        number: number of the sheet, from 0.
+    """Read the filled cells of a sheet (numbered from 0) of an xlsx or ods file.
 
     Returns:
         By address (`B2`), the stored value; numbers have no needless fraction (`21`, `0.5`).
@@ -212,7 +203,7 @@ def _ods_value(cell: ElementTree.Element) -> str:
 
 
 def cell_address(row: int, column: int) -> str:
-    """The address of a cell by its row and column, from 0: `A1`, `AB7`."""
+    """Return the address of a cell by its row and column, from 0: `A1`, `AB7`."""
     letters, number = "", column + 1
     while number:
         number, rest = divmod(number - 1, 26)

@@ -1,6 +1,6 @@
-"""What a desktop and its client share: names of the protocol, and bounds of mouse actions.
+"""Names of the desktop protocol, and bounds of mouse actions, because a model may request any number.
 
-The tags of the accessibility XML are AT-SPI roles. The bounds exist because a model may ask for anything.
+The tags of the accessibility XML are AT-SPI roles.
 """
 
 from __future__ import annotations
@@ -23,23 +23,19 @@ _PIXELS_PER_WHEEL_CLICK = 60
 
 
 class CommandResult(NamedTuple):
-    """Output and exit status of a command that has ended."""
-
     output: str
     error: str
     code: int
 
 
 def bounded_wheel_clicks(clicks: int) -> int:
-    """The number of wheel clicks within the bounds; up is positive."""
     return max(-_MOST_WHEEL_CLICKS, min(clicks, _MOST_WHEEL_CLICKS))
 
 
 def swipe_wheel_clicks(y: int, y2: int) -> int:
-    """The number of wheel clicks that scroll as far as a swipe from `y` to `y2`."""
+    """Return the wheel clicks that scroll as far as a swipe from `y` to `y2`."""
     return bounded_wheel_clicks(round((y2 - y) / _PIXELS_PER_WHEEL_CLICK))
 
 
 def bounded_press_seconds(seconds: float) -> float:
-    """The seconds that a button is held, within the bounds."""
     return min(max(seconds, 0.0), _LONGEST_PRESS_SECONDS)

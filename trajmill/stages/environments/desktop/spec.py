@@ -38,13 +38,11 @@ class DesktopSpec(EnvironmentSpec):
 
     @property
     def task_folder(self) -> Path:
-        """The folder of the task files."""
         from trajmill.stages.environments.desktop.task import packaged_tasks
 
         return self.tasks or packaged_tasks()
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of desktops."""
         from trajmill.stages.environments.desktop.environment import LocalDesktops, RemoteDesktops
 
         if self.servers:
@@ -52,7 +50,6 @@ class DesktopSpec(EnvironmentSpec):
         return LocalDesktops(self.task_folder)
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The task files of the folder; those of the package are tried. None where those are not wanted."""
         from trajmill.stages.environments.desktop.task import import_tasks
         from trajmill.stages.environments.tasks import ImportedQueries
 

@@ -1,6 +1,6 @@
-"""Reads OSWorld's task files: instruction, preparation and evaluator of a task.
+"""Read OSWorld's task files: instruction, preparation and evaluator of a task.
 
-A task that needs more than files and commands is refused, with the name of what is missing.
+A task that needs more than files and commands is refused; the error names the missing part.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ SETUPS: Mapping[str, frozenset[str]] = {
     "activate_window": _WINDOW,
     "close_window": _WINDOW,
 }
-"""The supported steps, with their parameters."""
 _PLACEHOLDERS = ("{CLIENT_PASSWORD}", "{SCREEN_WIDTH", "{SCREEN_HEIGHT")
 RESULTS = ("vm_file", "vm_command_line")
 EXPECTATIONS = ("rule", "vm_file", "vm_command_line", "local_file")
@@ -50,26 +49,19 @@ class Getter(BaseModel):
 
     @property
     def rest(self) -> dict[str, Any]:
-        """All keys but the type."""
         return dict(self.model_extra or {})
 
 
 class SetupStep(Record):
-    """One step of the preparation."""
-
     type: str
     parameters: dict[str, Any] = {}
 
 
 class DesktopStart(Record):
-    """The start state of a query for a desktop."""
-
     config: tuple[SetupStep, ...] = ()
 
 
 class Check(Record):
-    """One comparison of a value of the machine with the expected value."""
-
     metric: str
     result: Getter
     expected: Getter | None
@@ -77,26 +69,24 @@ class Check(Record):
 
 
 class Evaluator(Record):
-    """The programmatic check of a task."""
-
     postconfig: tuple[SetupStep, ...]
-    """Steps to take before the comparison."""
     checks: tuple[Check, ...]
     conjunction: Literal["and", "or"]
 
 
-class DesktopTask(Record):
-    """The content of a task file."""
+class DesktopTask(BaseModel):
+    """The content of a task file; other keys are ignored."""
 
+    model_config = ConfigDict(frozen=True)
     id: str
     instruction: str
-    config: tuple[SetupStep, ...]
-    evaluator: dict[str, Any] | None
+    config: tuple[SetupStep, ...] = ()
+    evaluator: dict[str, Any] | None = None
     """The evaluator as it is written; `parse_evaluator` accepts it."""
-    related_apps: tuple[str, ...]
-    path: tuple[PathStep, ...]
+    related_apps: tuple[str, ...] = ()
+    path: tuple[PathStep, ...] = ()
     """The annotated reference path of our own tasks; OSWorld's files have none."""
-    difficulty: int
+    difficulty: Literal[1, 2, 3] = 1
 
 
 class _Evaluator(BaseModel):
@@ -110,21 +100,10 @@ class _Evaluator(BaseModel):
     postconfig: tuple[SetupStep, ...] = ()
 
 
-class _Task(BaseModel):
-    id: str
-    instruction: str
-    config: tuple[SetupStep, ...] = ()
-    evaluator: dict[str, Any] | None = None
-    related_apps: tuple[str, ...] = ()
-    path: tuple[PathStep, ...] = ()
-    difficulty: Literal[1, 2, 3] = 1
-
-
 def read_task(file: Path) -> DesktopTask:
     """Read one task file.
 
-    Raises:
-        BadInputError: it is not a task, or needs something unsupported; the message is one line with file and key.
+    Raises BadInputError if it is not a task, or needs something unsupported; the message is one line with file and key.
     """
     try:
         return parse_task(json.loads(file.read_text()), str(file))
@@ -132,35 +111,27 @@ def read_task(file: Path) -> DesktopTask:
         raise BadInputError(f"{file}: no JSON task: {error}") from error
 
 
-def parse_task(said: Any, where: str) -> DesktopTask:
-    """A task from its parsed JSON; raises as `read_task`, with `where` as the file's name."""
+def parse_task(content: Any, where: str) -> DesktopTask:
+    """Make a task of its parsed JSON; raises as `read_task`, with `where` as the file's name."""
     try:
-        task = _Task.model_validate(said)
+        task = DesktopTask.model_validate(content)
         if task.evaluator is not None:
             parse_evaluator(task.evaluator, where)
     except ValidationError as error:
         raise BadInputError(f"{where}: {first_mistake(error, 'the task')}") from error
     _refuse_steps(where, "config", task.config)
-    return DesktopTask(
-        id=task.id,
-        instruction=task.instruction,
-        config=task.config,
-        evaluator=task.evaluator,
-        related_apps=task.related_apps,
-        path=task.path,
-        difficulty=task.difficulty,
-    )
+    return task
 
 
-def parse_evaluator(said: Mapping[str, Any], where: str) -> Evaluator:
-    """An evaluator from its parsed JSON.
+def parse_evaluator(content: Mapping[str, Any], where: str) -> Evaluator:
+    """Make an evaluator of its parsed JSON.
 
     Raises:
         BadInputError: it needs something unsupported; the message is one line with the key.
         ValidationError: it is not an evaluator.
     """
-    _refuse_unknown(where, "evaluator.func", METRICS, _as_list(said.get("func")))
-    written = _Evaluator.model_validate(said)
+    _refuse_unknown(where, "evaluator.func", METRICS, _as_list(content.get("func")))
+    written = _Evaluator.model_validate(content)
     metrics, results = _as_list(written.func), _as_list(written.result)
     expected = _as_list(written.expected) or [None] * len(metrics)
     options = _as_list(written.options) or [{}] * len(metrics)
@@ -201,12 +172,12 @@ def _refuse_steps(where: str, part: str, steps: Iterable[SetupStep]) -> None:
 
 
 def packaged_tasks() -> Path:
-    """The folder of our own tasks: mousepad, galculator, pcmanfm, LibreOffice Calc and Writer."""
+    """Return the folder of our own tasks: mousepad, galculator, pcmanfm, LibreOffice Calc and Writer."""
     return Path(__file__).parent / "tasks"
 
 
 def import_tasks(folder: Path, held_out: float, origin: Origin, validation: float = 0.0) -> list[Query]:
-    """Queries of all task files (`*.json`) below a folder, in order of their ids.
+    """Make the queries of all task files (`*.json`) below a folder, in order of their ids.
 
     Args:
         folder: folder of the task files; their local files are named relative to it.
@@ -226,9 +197,8 @@ def import_tasks(folder: Path, held_out: float, origin: Origin, validation: floa
         raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}")
     by_chance = sorted(ids, key=lambda task_id: content_id("held-out", task_id))
     first, last = round(held_out * len(ids)), round((held_out + validation) * len(ids))
-    splits = dict.fromkeys(by_chance[:first], Split.HELDOUT_SLOTS) | dict.fromkeys(
-        by_chance[first:last], Split.VALIDATION
-    )
+    splits = dict.fromkeys(by_chance[:first], Split.HELDOUT_SLOTS)
+    splits |= dict.fromkeys(by_chance[first:last], Split.VALIDATION)
     return [_query(task, splits.get(task.id, Split.TRAIN), origin) for task in tasks]
 
 

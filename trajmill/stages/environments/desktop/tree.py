@@ -1,9 +1,9 @@
-"""Reads the accessibility XML of an OSWorld machine as the elements that agents see."""
+"""Read the accessibility XML of an OSWorld machine as UI elements."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -13,42 +13,27 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
-_ROLES = {
-    "push-button": "button",
-    "button": "button",
-    "toggle-button": "button",
-    "push-button-menu": "button",
-    "check-box": "checkbox",
-    "switch": "switch",
-    "radio-button": "radio",
-    "combo-box": "combo_box",
-    "menu": "menu",
-    "menu-item": "menu_item",
-    "check-menu-item": "menu_item",
-    "radio-menu-item": "menu_item",
-    "text": "text_field",
-    "entry": "text_field",
-    "password-text": "text_field",
-    "spin-button": "text_field",
-    "editbar": "text_field",
-    "paragraph": "text_field",
-    "terminal": "text_field",
-    "label": "text",
-    "static": "text",
-    "heading": "heading",
-    "link": "link",
-    "page-tab": "tab",
-    "list-item": "list_item",
-    "tree-item": "list_item",
-    "table-cell": "list_item",
-    "table-column-header": "column_header",
-    "column-header": "column_header",
-    "icon": "icon",
-    "desktop-icon": "icon",
-    "image": "image",
-    "slider": "slider",
-    "progress-bar": "progress_bar",
+_ROLES_BY_ROLE = {
+    "button": ("push-button", "button", "toggle-button", "push-button-menu"),
+    "checkbox": ("check-box",),
+    "switch": ("switch",),
+    "radio": ("radio-button",),
+    "combo_box": ("combo-box",),
+    "menu": ("menu",),
+    "menu_item": ("menu-item", "check-menu-item", "radio-menu-item"),
+    "text_field": ("text", "entry", "password-text", "spin-button", "editbar", "paragraph", "terminal"),
+    "text": ("label", "static"),
+    "heading": ("heading",),
+    "link": ("link",),
+    "tab": ("page-tab",),
+    "list_item": ("list-item", "tree-item", "table-cell"),
+    "column_header": ("table-column-header", "column-header"),
+    "icon": ("icon", "desktop-icon"),
+    "image": ("image",),
+    "slider": ("slider",),
+    "progress_bar": ("progress-bar",),
 }
+_ROLES = {name: role for role, names in _ROLES_BY_ROLE.items() for name in names}
 _PRESSABLE = frozenset(
     {"button", "checkbox", "switch", "radio", "combo_box", "menu", "menu_item", "text_field", "link", "tab"}
     | {"list_item", "column_header", "icon", "slider"}
@@ -63,17 +48,12 @@ _DOCUMENT_TYPE = re.compile("<!DOCTYPE", re.IGNORECASE)
 
 
 class DesktopTree(NamedTuple):
-    """The elements on the screen of a machine."""
-
     elements: tuple[UIElement, ...]
     """The elements in reading order; the first is the title of the window with the keyboard focus."""
     app: str
-    """The program with the keyboard focus; empty if none has it."""
 
 
 class _DrawnObject(NamedTuple):
-    """An object on the screen, with its program, window and ancestors."""
-
     xml: ElementTree.Element
     role: str
     bounds: Box
@@ -82,7 +62,6 @@ class _DrawnObject(NamedTuple):
     path: tuple[str, ...]
     """The names of the menus, dialogs and tabs around it."""
     label: str
-    """The text of the label beside it."""
 
 
 class _Window(NamedTuple):
@@ -96,17 +75,11 @@ class _Window(NamedTuple):
 
 @dataclass
 class _Reader:
-    """Walks the XML and collects the objects on the screen."""
-
-    screen: Size
+    whole: Box
     nodes: list[_DrawnObject] = field(default_factory=list)
     windows: list[_Window] = field(default_factory=list)
 
-    def program(self, xml: ElementTree.Element) -> None:
-        for child in xml:
-            self._visit(child, xml.get("name", ""), None, (), "", self._whole())
-
-    def _visit(
+    def visit(
         self,
         xml: ElementTree.Element,
         program: str,
@@ -115,38 +88,34 @@ class _Reader:
         label: str,
         view: Box,
     ) -> None:
+        """Collect an object and those below it; `view` is the visible area around it."""
         bounds = _bounds(xml, view)
         shown = bounds is not None and bounds.area > 0 and _has(xml, "showing") and _has(xml, "visible")
+        name = xml.get("name", "").strip()
         if shown and bounds is not None and xml.tag in _WINDOWS and window is None:
-            window = _window(xml, program, bounds)
+            window = _Window(name, xml.tag, bounds, program, _has(xml, "active"), _has(xml, "modal"))
             self.windows.append(window)
         elif shown and bounds is not None and xml.tag in _ROLES:
             self.nodes.append(_DrawnObject(xml, _ROLES[xml.tag], bounds, program, window, path, label))
-        name = xml.get("name", "").strip()
-        below = (*path, name) if name and xml.tag in _NAMING and not (xml.tag in _WINDOWS and path) else path
-        labels = [child for child in xml if child.tag == "label"]
         if xml.tag == "list-item":
             # The parts of a row repeat the text of the row.
             return
+        below = (*path, name) if name and xml.tag in _NAMING and not (xml.tag in _WINDOWS and path) else path
         # Icon views report objects as showing that are scrolled out of their pane; a menu opens beyond its pane.
-        seen = self._whole() if xml.tag == "menu" else view
+        seen = self.whole if xml.tag == "menu" else view
         if shown and bounds is not None and xml.tag == "scroll-pane":
             seen = bounds
+        labels = [child for child in xml if child.tag == "label"]
+        inherited = label if xml.tag == "combo-box" else ""
         for child in xml:
-            beside = labels[0] if len(labels) == 1 and child.tag != "label" else None
-            inherited = label if xml.tag == "combo-box" else ""
-            named = _own_text(beside) if beside is not None else inherited
-            self._visit(child, program, window, below, named, seen)
-
-    def _whole(self) -> Box:
-        return Box(0, 0, self.screen.width, self.screen.height)
+            named = _own_text(labels[0]) if len(labels) == 1 and child.tag != "label" else inherited
+            self.visit(child, program, window, below, named, seen)
 
 
 def read_elements(text: str, screen: Size) -> DesktopTree:
-    """The elements of a tree, without those that another window covers.
+    """Return the elements of a tree, without those that another window covers.
 
-    Raises:
-        EnvironmentFailure: the text is not such XML.
+    Raises EnvironmentFailure if the text is not such XML.
     """
     if _DOCUMENT_TYPE.search(text):
         raise EnvironmentFailure("the accessibility tree declares a document type")
@@ -154,21 +123,29 @@ def read_elements(text: str, screen: Size) -> DesktopTree:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise EnvironmentFailure(f"the accessibility tree is no XML: {error}") from error
-    reader = _Reader(screen)
+    whole = Box(0, 0, screen.width, screen.height)
+    reader = _Reader(whole)
     for program in root.iter("application"):
-        reader.program(program)
+        for child in program:
+            reader.visit(child, program.get("name", ""), None, (), "", whole)
     front = _front(reader.windows, reader.nodes)
-    drawn = [node for node in reader.nodes if _reachable(node, front) and not _is_inner(node, reader.nodes)]
+    drawn = [_element(node) for node in reader.nodes if _reachable(node, front) and not _is_inner(node)]
+    place = front.bounds if front else whole
     title = front.title if front else ""
-    place = front.bounds if front else Box(0, 0, screen.width, screen.height)
-    heading = UIElement("heading", title, Box(place.left, place.top, place.right, place.top + 1), ("title",))
-    return DesktopTree((heading, *_numbered(map(_element, drawn))), front.program if front else "")
+    elements = [UIElement("heading", title, Box(place.left, place.top, place.right, place.top + 1), ("title",))]
+    # The second and later elements with the same id get a number.
+    seen: dict[str, int] = {}
+    for element in drawn:
+        count = seen[element.element_id] = seen.get(element.element_id, 0) + 1
+        elements.append(element if count == 1 else element._replace(element_id=f"{element.element_id}#{count}"))
+    return DesktopTree(tuple(elements), front.program if front else "")
 
 
 def _front(windows: Iterable[_Window], nodes: Iterable[_DrawnObject]) -> _Window | None:
     """The active window; if several are active, a modal one; if none is, the window of an open menu."""
     active = [window for window in windows if window.active and window.role != "window"]
-    opened = (node.window for node in nodes if node.role == "menu" and _is_open(node.xml))
+    menus = (node for node in nodes if node.role == "menu")
+    opened = (node.window for node in menus if _has(node.xml, "selected") or _has(node.xml, "focused"))
     return max(active, key=lambda window: window.modal, default=next(opened, None))
 
 
@@ -183,7 +160,7 @@ def _reachable(node: _DrawnObject, front: _Window | None) -> bool:
     return not covered and not (front.modal and node.program == front.program)
 
 
-def _is_inner(node: _DrawnObject, nodes: Iterable[_DrawnObject]) -> bool:
+def _is_inner(node: _DrawnObject) -> bool:
     """Whether a node is a part of a list row that only repeats the row, or an image without a name."""
     if node.role == "image" or (node.role == "icon" and not _own_text(node.xml)):
         return not _own_text(node.xml)
@@ -210,17 +187,9 @@ def _element(node: _DrawnObject) -> UIElement:
     return UIElement(role, text[:_LONGEST_TEXT], node.bounds, _states(xml, role), value[:_LONGEST_TEXT], named)
 
 
-def _numbered(elements: Iterable[UIElement]) -> Iterator[UIElement]:
-    """Add a number to the id of the second and later elements with the same id."""
-    seen: dict[str, int] = {}
-    for element in elements:
-        count = seen[element.element_id] = seen.get(element.element_id, 0) + 1
-        yield element if count == 1 else element._replace(element_id=f"{element.element_id}#{count}")
-
-
 def _states(xml: ElementTree.Element, role: str) -> tuple[str, ...]:
     disabled = not (_has(xml, "sensitive") or _has(xml, "enabled"))
-    says = {
+    holding = {
         "clickable": (role in _PRESSABLE or role == "cell") and not disabled,
         "checked": _has(xml, "checked") or _has(xml, "pressed"),
         "selected": _has(xml, "selected"),
@@ -229,20 +198,11 @@ def _states(xml: ElementTree.Element, role: str) -> tuple[str, ...]:
         "disabled": disabled and role in _PRESSABLE,
         "password": xml.tag == "password-text",
     }
-    return tuple(name for name, holds in says.items() if holds)
-
-
-def _window(xml: ElementTree.Element, program: str, bounds: Box) -> _Window:
-    title = xml.get("name", "").strip()
-    return _Window(title, xml.tag, bounds, program, _has(xml, "active"), _has(xml, "modal"))
+    return tuple(name for name, holds in holding.items() if holds)
 
 
 def _has(xml: ElementTree.Element, state: str) -> bool:
     return xml.get(f"{STATE}{state}") == "true"
-
-
-def _is_open(menu: ElementTree.Element) -> bool:
-    return _has(menu, "selected") or _has(menu, "focused")
 
 
 def _own_text(xml: ElementTree.Element) -> str:
@@ -250,13 +210,11 @@ def _own_text(xml: ElementTree.Element) -> str:
 
 
 def _text_below(xml: ElementTree.Element) -> str:
-    """The first label in a row, or else its first text."""
     texts = map(_own_text, (*xml.iter("label"), *xml.iter()))
     return next((text for text in texts if text), "")
 
 
 def _bounds(xml: ElementTree.Element, view: Box) -> Box | None:
-    """The visible part of an element."""
     corner = _PAIR.fullmatch(xml.get(f"{COMPONENT}screencoord", ""))
     size = _PAIR.fullmatch(xml.get(f"{COMPONENT}size", ""))
     if corner is None or size is None:

@@ -18,7 +18,6 @@ from trajmill.stages.environments.base import Belongings, Environment, Environme
 from trajmill.stages.environments.tasks import TaskLine, first_mistake, read_task_lines
 
 _LOOK = Wait(seconds=0.0)
-"""Shows the screen of a device as it is now."""
 _NOTHING = "{}"
 
 
@@ -28,25 +27,20 @@ class DevicesTogether:
     name = "devices"
 
     def __init__(self, devices: Mapping[Platform, Environment], first: Platform) -> None:
-        """Start nothing; `first` is the device until the first reset."""
         self._devices = devices
         self._used: dict[Platform, Environment] = {}
-        """Those of this episode."""
         self._in_use = first
 
     @property
     def platform(self) -> Platform:
-        """The platform of the device in use."""
         return self._in_use
 
     async def reset(self, query: Query, seed: int) -> Observation:
         """Prepare each device for its part of the query; observe the query's own device.
 
-        A device that the query does not name and that has no default start, such as a browser without an address, is
-        not there in this episode.
-
-        Raises:
-            EnvironmentFailure: a start state cannot be reached, or there is no device of the query's platform.
+        A device that the query does not name and without a default start, such as a browser without an address, is left
+        out of this episode. Raises EnvironmentFailure if a start state cannot be reached, or there is no device of the
+        query's platform.
         """
         if query.platform not in self._devices:
             raise EnvironmentFailure(f"there is no {query.platform} among the devices", FailureClass.TASK)
@@ -63,10 +57,9 @@ class DevicesTogether:
         return seen[self._in_use]
 
     async def step(self, action: Action) -> Observation:
-        """Do an action on the device in use, or go to another one; a device that is not there changes nothing.
+        """Do an action on the device in use, or switch to another one of this episode.
 
-        Raises:
-            EnvironmentFailure: the device crashed or hangs.
+        Raises EnvironmentFailure if the device crashed or hangs.
         """
         if not isinstance(action, SwitchDevice):
             return await self._used[self._in_use].step(action)
@@ -76,16 +69,13 @@ class DevicesTogether:
         return await self._used[self._in_use].step(_LOOK)
 
     async def score(self) -> float | None:
-        """The lowest of the devices' results; None if none has a check."""
         scores = [await each.score() for each in self._used.values()]
         return min((score for score in scores if score is not None), default=None)
 
     async def healthy(self) -> bool:
-        """Whether all devices that can say so are usable."""
         return all([await each.healthy() for each in self._devices.values() if isinstance(each, HealthChecked)])
 
     def belongings(self) -> Belongings:
-        """The processes and folders of all devices."""
         owned = [each.belongings() for each in self._devices.values() if isinstance(each, Owner)]
         return Belongings(
             tuple(number for each in owned for number in each.process_ids),
@@ -93,7 +83,6 @@ class DevicesTogether:
         )
 
     async def close(self) -> None:
-        """Close all devices."""
         for each in self._devices.values():
             await each.close()
 
@@ -105,10 +94,9 @@ class DevicesFactory(NamedTuple):
     first: Platform
 
     async def __call__(self) -> DevicesTogether:
-        """Start each device; those that are started are closed if another one does not start.
+        """Start each device; if one fails, the others are closed.
 
-        Raises:
-            EnvironmentFailure: a device does not start.
+        Raises EnvironmentFailure if a device does not start.
         """
         started: dict[Platform, Environment] = {}
         try:
@@ -120,7 +108,6 @@ class DevicesFactory(NamedTuple):
         return DevicesTogether(started, self.first)
 
     async def close(self) -> None:
-        """Free what the devices share."""
         for factory in self.devices.values():
             await factory.close()
 
@@ -135,15 +122,13 @@ class OnDevices(Record):
 def query_on(query: Query, device: Platform) -> Query:
     """The part of a query that concerns one device; a query for one device alone is that part itself.
 
-    Raises:
-        EnvironmentFailure: the start state or the goal is malformed (class `task`).
+    Raises EnvironmentFailure if the start state or the goal is malformed (class `task`).
     """
     parts = {"start_state": _part(query.start_state, query, device), "goal": _part(query.goal, query, device)}
     return query.model_copy(update={"platform": device, **parts})
 
 
 def is_named(query: Query, device: Platform) -> bool:
-    """Whether a query begins at a device, or says how it starts or ends. Raises as `query_on`."""
     own = query_on(query, device)
     return query.platform is device or own.start_state != _NOTHING or own.goal != _NOTHING
 
@@ -151,8 +136,7 @@ def is_named(query: Query, device: Platform) -> bool:
 def read_device_tasks(path: Path, first: Platform, origin: Origin) -> list[Query]:
     """The tasks of a file; each begins at the device `first`.
 
-    Raises:
-        BadInputError: the file cannot be read, or a line is no task.
+    Raises BadInputError if the file cannot be read, or a line is no task.
     """
     return read_task_lines(path, TaskLine[OnDevices, OnDevices], first, origin)
 

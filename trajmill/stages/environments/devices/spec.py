@@ -35,7 +35,6 @@ class DevicesTogetherSpec(TaskFileSpec):
     """A browser, beside phone and desktop."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of all devices; each episode begins at the device of its query."""
         from trajmill.schemas.tables.query import Platform
         from trajmill.stages.environments.devices.environment import DevicesFactory
 
@@ -47,14 +46,12 @@ class DevicesTogetherSpec(TaskFileSpec):
         return DevicesFactory({name: spec.factory(name) for name, spec in specs.items() if spec}, platform)
 
     def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
-        """The queries of a file, in its order; each begins at the phone."""
         from trajmill.schemas.tables.query import Platform
         from trajmill.stages.environments.devices.environment import read_device_tasks
 
         return read_device_tasks(file, Platform.PHONE, origin)
 
     def described_apps(self) -> tuple[AppSpec, ...]:
-        """The simulated apps of the devices that are simulated."""
         from trajmill.schemas.tables.query import Platform
 
         real = {Platform.PHONE: self.android, Platform.DESKTOP: self.desktop}

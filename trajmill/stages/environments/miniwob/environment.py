@@ -19,18 +19,18 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
+from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.browser.input import perform
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
 from trajmill.stages.environments.browser.page import (
     PendingRequests,
     advance_clock,
     frame_elements,
-    freeze_time,
-    make_observation,
+    make_reproducible,
     read_script,
     screenshot,
-    seed_randomness,
     title_element,
+    within_time,
 )
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.environments.tasks import ImportedQueries, ask_at_seeds, joined, own_query
@@ -65,16 +65,12 @@ _AT_ONCE = 4
 
 
 class PageTask(NamedTuple):
-    """The instruction of a page at a seed."""
-
     instruction: str
     fields: tuple[tuple[str, str], ...]
     """Name and value of the instruction's fields; empty if the wheel knows no fields of the page."""
 
 
 class _PageState(NamedTuple):
-    """The result of the script `observe.js`."""
-
     settled: bool
     decided: bool
     rows: list[Any]
@@ -105,8 +101,7 @@ class MiniWobEnvironment:
     async def start(self, page: str, seed: int) -> PageTask:
         """Start an episode and return the page's instruction.
 
-        Raises:
-            EnvironmentFailure: there is no such page, or it does not start (class `setup`).
+        Raises EnvironmentFailure if there is no such page, or it does not start (class `setup`).
         """
         path = pages_folder() / f"{page}.html"
         if path.parent != pages_folder() or not path.is_file():
@@ -123,12 +118,10 @@ class MiniWobEnvironment:
             raise EnvironmentFailure(f"MiniWoB++ page {page} does not start", FailureClass.SETUP) from error
         except Error as error:
             raise EnvironmentFailure(f"MiniWoB++ page {page}: {error.message}", FailureClass.SETUP) from error
-        return PageTask(
-            " ".join(str(answer["utterance"]).split()), page_fields(page, answer["utterance"], answer["fields"])
-        )
+        fields = page_fields(page, answer["utterance"], answer["fields"])
+        return PageTask(" ".join(str(answer["utterance"]).split()), fields)
 
     async def observe(self) -> Observation:
-        """Observe the page as it is now."""
         return await self._within_time(self._observe(0.0))
 
     async def step(self, action: Action) -> Observation:
@@ -142,7 +135,6 @@ class MiniWobEnvironment:
         return await self._observe(_SECONDS_TO_SETTLE)
 
     async def _observe(self, seconds: float) -> Observation:
-        """Let the page's clock advance, wait for its requests and observe it."""
         state = await self._advance(seconds)
         deadline = monotonic() + _SECONDS_TO_LOAD
         # A changed style requests its files, such as an icon, only when the style is computed: that is, by reading it.
@@ -167,67 +159,45 @@ class MiniWobEnvironment:
         return _PageState(*json.loads(answer))
 
     async def score(self) -> float | None:
-        """1 if the page's own raw reward says solved, else 0; 0 while the page has not decided."""
         return 1.0 if await self._within_time(self._page.evaluate(_RAW_REWARD)) == 1 else 0.0
 
     @property
     def decided(self) -> bool:
-        """Whether the page had ended the episode when it was last observed."""
         return self._decided
 
     async def close(self) -> None:
-        """Close the context."""
         try:
             await self._context.close()
         except Error as error:
             raise EnvironmentFailure(f"the browser is gone: {error.message}") from error
 
     async def _within_time(self, work: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(_SECONDS_PER_CALL):
-                return await work
-        except TimeoutError as error:
-            raise EnvironmentFailure(f"MiniWoB++ page {self._task} hangs") from error
-        except Error as error:
-            raise EnvironmentFailure(f"MiniWoB++ page {self._task}: {error.message}") from error
+        return await within_time(work, _SECONDS_PER_CALL, f"MiniWoB++ page {self._task}")
 
 
 class MiniWobFactory:
-    """Makes MiniWoB++ environments that share one browser."""
-
     def __init__(self, viewport: Viewport = VIEWPORT) -> None:
-        """Start nothing yet; `viewport` is the viewport of every page."""
         self._viewport = viewport
         self._browser = BrowserProcess(screen=viewport)
 
     async def __call__(self) -> MiniWobEnvironment:
-        """An environment with its own browser context."""
         context = await self._browser.new_context(self._viewport)
         try:
-            await context.add_init_script(read_script("before_page"))
-            await freeze_time(context)
-            await seed_randomness(context, 0)
-            await context.add_init_script(_observe_script())
+            await make_reproducible(context, 0)
+            observe = files(__package__).joinpath("observe.js").read_text(encoding="utf-8")
+            await context.add_init_script(f"({observe})({read_script('settled')}, {read_script('elements')})")
             page = await context.new_page()
             return MiniWobEnvironment(context, page, await context.new_cdp_session(page), self._viewport)
         except Error as error:
             raise EnvironmentFailure(f"the browser failed: {error.message}", FailureClass.SETUP) from error
 
     async def close(self) -> None:
-        """Stop the browser."""
         await self._browser.close()
-
-
-def _observe_script() -> str:
-    """The script that gives a page `window.__observe`."""
-    script = files(__package__).joinpath("observe.js").read_text(encoding="utf-8")
-    return f"({script})({read_script('settled')}, {read_script('elements')})"
 
 
 async def import_queries(
     pages: Sequence[str], splits: Sequence[Split], run_seed: int, origin: Origin
 ) -> ImportedQueries:
-    """Read the instruction of every page at every seed; `splits` has the split of each seed."""
     pages = tuple(dict.fromkeys(pages))
     factory = MiniWobFactory()
     imported: dict[str, ImportedQueries] = {}
@@ -254,15 +224,12 @@ async def _ask(environment: MiniWobEnvironment, page: str, origin: Origin, seed:
 
 
 def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> tuple[tuple[str, str], ...]:
-    """The names and values of an instruction's fields, in its order.
+    """Return the names and values of an instruction's fields, in its order; empty if the wheel cannot read it.
 
     Args:
         page: name of the page.
         utterance: its instruction, as the page gives it.
         given: the fields that some pages give themselves; None if the page does not.
-
-    Returns:
-        Nothing for a page whose instruction the wheel cannot read.
     """
     if given is not None:
         return tuple((name, str(value)) for name, value in given.items())

@@ -1,4 +1,4 @@
-"""Lists the MiniWoB++ pages and their suites, without a browser; `pages.json` names the pages that work."""
+"""List the MiniWoB++ pages and their suites, without a browser; `pages.json` names the pages that work."""
 
 from __future__ import annotations
 
@@ -15,38 +15,18 @@ from trajmill.schemas.record import Record
 from trajmill.stages.environments.miniwob.spec import SuiteName
 
 _BASIC = (
-    "choose-list",
-    "click-button",
-    "click-button-sequence",
-    "click-checkboxes",
-    "click-checkboxes-transfer",
-    "click-collapsible",
-    "click-dialog",
-    "click-dialog-2",
-    "click-link",
-    "click-option",
-    "click-tab",
-    "click-tab-2-easy",
-    "click-test",
-    "click-test-2",
-    "click-test-transfer",
-    "click-widget",
-    "enter-password",
-    "enter-text",
-    "enter-text-dynamic",
-    "focus-text",
-    "focus-text-2",
-    "login-user",
-    "unicode-test",
-)
+    "choose-list", "click-button", "click-button-sequence", "click-checkboxes", "click-checkboxes-transfer",
+    "click-collapsible", "click-dialog", "click-dialog-2", "click-link", "click-option", "click-tab",
+    "click-tab-2-easy", "click-test", "click-test-2", "click-test-transfer", "click-widget", "enter-password",
+    "enter-text", "enter-text-dynamic", "focus-text", "focus-text-2", "login-user", "unicode-test",
+)  # fmt: skip
 _DEBUG = ("click-test", "enter-text", "click-dialog")
 
 
 def pages_folder() -> Path:
-    """The folder of the task pages that the `miniwob` wheel ships.
+    """Return the folder of the task pages in the `miniwob` wheel.
 
-    Raises:
-        EnvironmentFailure: the wheel is not installed (class `setup`).
+    Raises EnvironmentFailure if the wheel is not installed (class `setup`).
     """
     spec = find_spec("miniwob")
     if spec is None or spec.origin is None:
@@ -55,20 +35,15 @@ def pages_folder() -> Path:
 
 
 def page_names() -> list[str]:
-    """Names of all pages of the wheel, in order.
+    """Return the names of all pages of the wheel, in order.
 
-    Raises:
-        EnvironmentFailure: the wheel is not installed (class `setup`).
+    Raises EnvironmentFailure if the wheel is not installed (class `setup`).
     """
     return sorted(page.stem for page in pages_folder().glob("*.html"))
 
 
 def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
-    """Check the names of pages before anything is started.
-
-    Args:
-        names: names of pages.
-        key: the key of the configuration that has them.
+    """Check names of pages in a key of the configuration.
 
     Raises:
         BadInputError: a page does not exist; the message has one line for each.
@@ -83,38 +58,25 @@ def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
 
 
 class PageReport(Record):
-    """The survey's result for one page."""
-
     page: str
     works: bool
     """Whether it starts without an error and equal seeds show equal screens."""
     reason: str = ""
-    """Why it does not work."""
     varies: bool = False
-    """Whether another seed shows another screen."""
     fields: bool = False
-    """Whether the wheel can read the fields of its instruction."""
     pressable: int = 0
     """How many elements can be pressed at the first seed; a page without any needs keys or drags."""
     decided: bool = False
-    """Whether a few blind presses end the episode."""
 
 
 def known_pages() -> tuple[PageReport, ...]:
-    """The reports of the last survey, in order of the pages' names.
-
-    `python -m trajmill.stages.environments.miniwob.survey` writes them again.
-    """
+    """Return the reports of the last survey (`python -m trajmill.stages.environments.miniwob.survey`)."""
     text = files(__package__).joinpath("pages.json").read_text(encoding="utf-8")
     return TypeAdapter(tuple[PageReport, ...]).validate_json(text)
 
 
 def suite_pages(suite: SuiteName) -> tuple[str, ...]:
-    """The pages of a suite.
-
-    `all` has every page that works; `basic` the 23 pages that presses and short texts solve, which is all that the
-    embedded policy can do; `debug` three of those.
-    """
+    """Return the pages of a suite: `all` that work, the `basic` 23 with presses and short texts, or `debug`, three."""
     match suite:
         case "all":
             return tuple(report.page for report in known_pages() if report.works)

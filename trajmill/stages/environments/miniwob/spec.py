@@ -35,13 +35,11 @@ class MiniWobSpec(FixedTasksSpec):
     """Instances of each task that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of browser contexts."""
         from trajmill.stages.environments.miniwob.environment import MiniWobFactory
 
         return MiniWobFactory()
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """A query for each page and seed."""
         from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages, suite_pages
 
         pages = self.tasks or suite_pages(self.suite)

@@ -1,4 +1,4 @@
-"""Finds out which MiniWoB++ pages work.
+"""Survey which MiniWoB++ pages work.
 
 `python -m trajmill.stages.environments.miniwob.survey` writes `pages.json` to standard output.
 """
@@ -31,8 +31,7 @@ class _FirstScreen(NamedTuple):
 async def survey(pages: Sequence[str]) -> list[PageReport]:
     """Try each page at two seeds, in a used browser context and in a fresh one.
 
-    Raises:
-        EnvironmentFailure: the browser is missing.
+    Raises EnvironmentFailure if the browser is missing.
     """
     factory = MiniWobFactory()
     try:
@@ -45,7 +44,13 @@ async def survey(pages: Sequence[str]) -> list[PageReport]:
 async def _report(page: str, played_in: MiniWobEnvironment, other: MiniWobEnvironment) -> PageReport:
     try:
         first = await _start(played_in, page, _SEED)
-        decided = await _press_blindly(played_in, first.observation)
+        pressable = [element for element in first.observation.elements or () if element.clickable]
+        for element in [*pressable[:_PRESSES], *pressable[-1:]]:
+            x, y = element.bounds.center
+            await played_in.step(Click(x=x, y=y))
+        width, height = first.observation.screen.size
+        await played_in.step(Drag(x=width // 2, y=height // 2, x2=width * 3 // 4, y2=height * 3 // 4))
+        decided = played_in.decided
         again, beside = await _start(played_in, page, _SEED), await _start(other, page, _SEED)
         varied = await _start(other, page, _OTHER_SEED)
     except (EnvironmentFailure, Error) as error:
@@ -57,7 +62,7 @@ async def _report(page: str, played_in: MiniWobEnvironment, other: MiniWobEnviro
         reason="" if equal else "equal seeds show different screens",
         varies=varied.observation.screen.screen_id != first.observation.screen.screen_id,
         fields=bool(first.task.fields),
-        pressable=sum(element.clickable for element in first.observation.elements or ()),
+        pressable=len(pressable),
         decided=decided,
     )
 
@@ -66,19 +71,7 @@ async def _start(environment: MiniWobEnvironment, page: str, seed: int) -> _Firs
     return _FirstScreen(await environment.start(page, seed), await environment.observe())
 
 
-async def _press_blindly(environment: MiniWobEnvironment, observation: Observation) -> bool:
-    """Press the first elements and the last one, then drag; returns whether that has ended the episode."""
-    pressable = [element for element in observation.elements or () if element.clickable]
-    for element in [*pressable[:_PRESSES], *pressable[-1:]]:
-        x, y = element.bounds.center
-        await environment.step(Click(x=x, y=y))
-    width, height = observation.screen.size
-    await environment.step(Drag(x=width // 2, y=height // 2, x2=width * 3 // 4, y2=height * 3 // 4))
-    return environment.decided
-
-
 def main() -> None:
-    """Survey all pages of the wheel."""
     reports = asyncio.run(survey(page_names()))
     lines = [json.dumps(report.model_dump()) for report in reports]
     sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")

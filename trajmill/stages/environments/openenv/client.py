@@ -1,7 +1,6 @@
-"""The messages between a client and an OpenEnv server, and the client for trainers.
+"""The messages between a client and an OpenEnv server, and the synchronous client for trainers.
 
-It steps the episodes of an environment server from synchronous Python code. A time-out or a lost connection makes the
-episode void, and the next reset opens a new session. It needs only the packages of trajmill itself.
+A timeout or a lost connection makes the episode void, and the next reset opens a new session.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.stages.environments.openenv.wire import MOST_MESSAGE_BYTES, WireAction, WireScreen
+from trajmill.stages.environments.tasks import first_mistake
 
 BUSY = "CAPACITY_REACHED"
 STATE = '{"type": "state"}'
-"""Asks for the state of the session; a server answers only if it has room for the session."""
+"""Requests the state of the session; a server answers only if it has room for the session."""
 _LONGEST_ERROR = 500
 
 
@@ -30,30 +30,23 @@ class ServerBusy(EnvironmentFailure):
 
 
 class EpisodeAnswer(NamedTuple):
-    """The answer of a server to a reset or a step."""
-
     screen: WireScreen
     reward: float | None
     done: bool
 
 
 def reset_message(query_id: str | None, seed: int | None, **order: Any) -> str:
-    """The message of a reset; fields that are None are left out."""
     data = {name: value for name, value in {"query_id": query_id, "seed": seed, **order}.items() if value is not None}
     return json.dumps({"type": "reset", "data": data})
 
 
 def step_message(action: WireAction) -> str:
-    """The message of a step; unset fields are left out, so that servers with fewer fields understand it."""
+    """Return the message of a step, without unset fields, which other servers may lack."""
     return json.dumps({"type": "step", "data": action.model_dump(exclude_defaults=True)})
 
 
 def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
-    """Parse an observation.
-
-    Args:
-        raw: the message.
-        where: the server, for errors.
+    """Parse an observation; `where` names the server in errors.
 
     Raises:
         ServerBusy: the server has no room.
@@ -63,10 +56,12 @@ def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
     try:
         screen = WireScreen.model_validate(data.get("observation"))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        key = ".".join(map(str, first["loc"])) or "the whole"
-        raise EnvironmentFailure(f"{where} sent no observation of a GUI: {key}: {first['msg']}") from error
-    return EpisodeAnswer(screen, _reward(data.get("reward"), where), data.get("done") is True)
+        mistake = first_mistake(error, "the whole")
+        raise EnvironmentFailure(f"{where} sent no observation of a GUI: {mistake}") from error
+    reward = data.get("reward")
+    if reward is not None and (not isinstance(reward, int | float) or not math.isfinite(reward)):
+        raise EnvironmentFailure(f"{where} sent a reward that is no number")
+    return EpisodeAnswer(screen, None if reward is None else float(reward), data.get("done") is True)
 
 
 def read_data(raw: str | bytes, where: str) -> dict[str, Any]:
@@ -90,7 +85,6 @@ def read_data(raw: str | bytes, where: str) -> dict[str, Any]:
 
 
 def session_address(url: str) -> str:
-    """The address of a server's WebSocket."""
     scheme, _, rest = url.rstrip("/").partition("://")
     if not rest or scheme not in ("http", "https", "ws", "wss"):
         raise BadInputError(f"{url!r:.100} is no address of an environment server; write http://HOST:PORT")
@@ -98,28 +92,22 @@ def session_address(url: str) -> str:
 
 
 def token_headers(token: str) -> dict[str, str]:
-    """The headers for a server with a token."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _reward(value: object, where: str) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise EnvironmentFailure(f"{where} sent a reward that is no number")
-    return float(value)
+def connection_options(token: str, seconds: float) -> dict[str, Any]:
+    headers = token_headers(token)
+    return {"additional_headers": headers, "max_size": MOST_MESSAGE_BYTES, "open_timeout": seconds, "proxy": None}
 
 
 class EnvironmentClient:
-    """One session at a server, with one episode at a time."""
-
     def __init__(self, url: str, token: str = "", policy: str = "online", seconds: float = 300.0) -> None:
         """Connect to nothing yet; the first reset connects.
 
         Args:
             url: address of the server, e.g. `http://127.0.0.1:8000`.
             token: token of the server; empty for none.
-            policy: the version of the policy for the rows.
+            policy: version of the policy, for the rows.
             seconds: time limit of an answer.
 
         Raises:
@@ -128,7 +116,7 @@ class EnvironmentClient:
         self.url = url
         self.policy = policy
         self._address = session_address(url)
-        self._headers = token_headers(token)
+        self._token = token
         self._seconds = seconds
         self._socket: ClientConnection | None = None
         self._last: EpisodeAnswer | None = None
@@ -151,25 +139,22 @@ class EnvironmentClient:
     def step(self, action: WireAction) -> EpisodeAnswer:
         """Do one step; the last one has the reward, unless the episode is void.
 
-        Raises:
-            EnvironmentFailure: there is no running episode, or it has become void.
+        Raises EnvironmentFailure if there is no running episode, or it has become void.
         """
         if self._socket is None or self._last is None or self._last.done:
             raise EnvironmentFailure("no episode is under way; reset first")
         return self._ask(step_message(action))
 
     def finish(self) -> EpisodeAnswer:
-        """The result of the episode; a running episode is ended, because the trainer makes no further step.
+        """Return the result of the episode; a running episode is ended.
 
-        Raises:
-            EnvironmentFailure: there is none, or it has become void.
+        Raises EnvironmentFailure if there is none, or it has become void.
         """
         if self._last is not None and self._last.done:
             return self._last
         return self.step(WireAction(stop=True))
 
     def close(self) -> None:
-        """End the session; a running episode becomes void. Closing twice is fine."""
         socket, self._socket, self._last = self._socket, None, None
         if socket is not None:
             socket.close()
@@ -184,13 +169,7 @@ class EnvironmentClient:
 
     def _connect(self) -> ClientConnection:
         try:
-            return connect(
-                self._address,
-                additional_headers=self._headers,
-                max_size=MOST_MESSAGE_BYTES,
-                open_timeout=self._seconds,
-                proxy=None,
-            )
+            return connect(self._address, **connection_options(self._token, self._seconds))
         except (OSError, TimeoutError, WebSocketException) as error:
             raise EnvironmentFailure(f"{self.url} cannot be reached: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Environments at OpenEnv servers: each has its own session, and a lost connection is not opened again."""
+"""Environments at OpenEnv servers, each with a session of its own that is never reopened."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from trajmill.stages.environments.openenv.client import (
     STATE,
     EpisodeAnswer,
     ServerBusy,
+    connection_options,
     read_answer,
     read_data,
     reset_message,
@@ -32,7 +33,7 @@ from trajmill.stages.environments.openenv.client import (
     step_message,
     token_headers,
 )
-from trajmill.stages.environments.openenv.wire import MOST_MESSAGE_BYTES, WireAction, WireTask, to_observation
+from trajmill.stages.environments.openenv.wire import WireAction, WireTask, to_observation
 from trajmill.stages.environments.pool.machines import POLL_SECONDS
 from trajmill.stages.environments.tasks import first_mistake, own_query
 
@@ -41,18 +42,13 @@ _SECONDS = 60.0
 
 
 class ServerTimeouts(NamedTuple):
-    """How long servers may take, in seconds."""
-
     connect: float = 10.0
     lease: float = 60.0
     """Longest wait for a server that can take a session, if this process has no session yet."""
 
 
 class ServerSession:
-    """An open session at a server."""
-
     def __init__(self, url: str, socket: ClientConnection, on_close: Callable[[], None]) -> None:
-        """`ServerSessions` calls this."""
         self.url = url
         self._socket = socket
         self._on_close: Callable[[], None] | None = on_close
@@ -60,8 +56,7 @@ class ServerSession:
     async def ask(self, message: str) -> EpisodeAnswer:
         """Send a message and wait for the answer; the caller limits the time.
 
-        Raises:
-            EnvironmentFailure: the connection is lost, or the server says that it failed.
+        Raises EnvironmentFailure if the connection is lost, or the server says that it failed.
         """
         return read_answer(await self._sent(message), self.url)
 
@@ -70,7 +65,6 @@ class ServerSession:
         return read_data(await self._sent(STATE), self.url)
 
     async def close(self) -> None:
-        """End the session, so that the server can take another one; closing twice is fine."""
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             on_close()
@@ -93,20 +87,13 @@ class ServerSessions:
     """
 
     def __init__(self, servers: tuple[str, ...], token: str, timeouts: ServerTimeouts = ServerTimeouts()) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            servers: addresses of the servers.
-            token: the token that they ask for; empty if they ask for none.
-            timeouts: how long the servers may take.
-        """
+        """Connect to nothing yet; an empty token is not sent."""
         self._token = token
         self._timeouts = timeouts
         self._held = Counter(dict.fromkeys(servers, 0))
-        """Number of open sessions of this process, by server."""
 
     async def open(self) -> ServerSession:
-        """A session at a server that can take one; waits only if this process has no session yet.
+        """Open a session at a server with room; waits only if this process has no session yet.
 
         Raises:
             BadInputError: an address is not valid.
@@ -143,36 +130,28 @@ class ServerSessions:
 
 async def _open_session(url: str, token: str, seconds: float, on_close: Callable[[], None]) -> ServerSession:
     try:
-        socket = await connect(
-            session_address(url),
-            additional_headers=token_headers(token),
-            max_size=MOST_MESSAGE_BYTES,
-            open_timeout=seconds,
-            proxy=None,
-        )
+        socket = await connect(session_address(url), **connection_options(token, seconds))
     except (OSError, TimeoutError, WebSocketException) as error:
         raise EnvironmentFailure(f"{url} cannot be reached: {error}") from error
     session = ServerSession(url, socket, on_close)
     try:
-        # A full server accepts the connection, and says that it is full in answer to the first message.
+        # A full server accepts the connection, and refuses in answer to the first message.
         async with asyncio.timeout(seconds):
             await session.state()
-    except TimeoutError as error:
+    except BaseException as error:
         await socket.close()
-        raise EnvironmentFailure(f"{url} did not answer within {seconds:g} s") from error
-    except BaseException:
-        await socket.close()
+        if isinstance(error, TimeoutError):
+            raise EnvironmentFailure(f"{url} did not answer within {seconds:g} s") from error
         raise
     return session
 
 
 class OpenEnvEnvironment:
-    """Sends only the id of a query: the server knows its start state and its goal."""
+    """Sends only the id of a query: the server has its start state and its goal."""
 
     name = "openenv"
 
     def __init__(self, session: ServerSession, platform: Platform) -> None:
-        """Use an open session; `close` ends it."""
         self.platform = platform
         self._session = session
         self._seen: Observation | None = None
@@ -180,7 +159,6 @@ class OpenEnvEnvironment:
         self._over = True
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Begin an episode. The server does not store it, because the caller does."""
         self._seen, self._reward, self._over = None, None, False
         try:
             answer = await self._ask(reset_message(query.query_id, seed, record=False))
@@ -192,19 +170,16 @@ class OpenEnvEnvironment:
         return self._shown()
 
     async def step(self, action: Action) -> Observation:
-        """Do one action; after the end of the episode, do nothing."""
         if not self._over:
             await self._ask(step_message(WireAction(action=json.loads(action.model_dump_json()))))
         return self._shown()
 
     async def score(self) -> float | None:
-        """The last reward that the server gave; ends the episode if it still runs."""
         if not self._over:
             await self._ask(step_message(WireAction(stop=True)))
         return None if self._reward is None else min(max(self._reward, 0.0), 1.0)
 
     async def healthy(self) -> bool:
-        """Whether the server answers in this session."""
         try:
             await self._session.state()
         except EnvironmentFailure:
@@ -212,7 +187,6 @@ class OpenEnvEnvironment:
         return True
 
     async def close(self) -> None:
-        """End the session, so that the server can take another one."""
         await self._session.close()
 
     async def _ask(self, message: str) -> EpisodeAnswer:
@@ -233,18 +207,11 @@ class OpenEnvEnvironment:
 
 
 class OpenEnvServers:
-    """Makes environments of one platform at several servers."""
-
     def __init__(self, sessions: ServerSessions, platform: Platform) -> None:
         self._sessions = sessions
         self._platform = platform
 
     async def __call__(self) -> OpenEnvEnvironment:
-        """An environment at a server that can take another session.
-
-        Raises:
-            EnvironmentFailure: of class `setup`: no server can take another session in time.
-        """
         return OpenEnvEnvironment(await self._sessions.open(), self._platform)
 
     async def close(self) -> None:
@@ -252,10 +219,9 @@ class OpenEnvServers:
 
 
 async def served_queries(servers: Sequence[str], token: str, origin: Origin) -> list[Query]:
-    """The queries of the first server that answers; all servers must have the same.
+    """Return the queries of the first server that answers; all servers must have the same.
 
-    Raises:
-        EnvironmentFailure: no server gives its tasks (class `setup`).
+    Raises EnvironmentFailure if no server gives its tasks (class `setup`).
     """
     troubles: list[str] = []
     for url in servers:
@@ -263,51 +229,47 @@ async def served_queries(servers: Sequence[str], token: str, origin: Origin) -> 
             async with httpx.AsyncClient(
                 base_url=url, headers=token_headers(token), timeout=_SECONDS, trust_env=False
             ) as http:
-                return [_query(task, split, url, origin) for split, task in await _tasks(http)]
+                return [_query(task, split, origin) for split, task in await _tasks(http)]
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
             troubles.append(f"{url}: {' '.join(str(error).split()) or type(error).__name__}")
-    advice = "start one with `trajmill env serve`"
-    raise EnvironmentFailure(
-        f"no environment server tells its tasks: {'; '.join(troubles)}; {advice}", FailureClass.SETUP
-    )
+    text = f"no environment server tells its tasks: {'; '.join(troubles)}; start one with `trajmill env serve`"
+    raise EnvironmentFailure(text, FailureClass.SETUP)
 
 
 async def _tasks(http: httpx.AsyncClient) -> list[tuple[str, Any]]:
-    (name,) = (await _asked(http, "GET", "/list_environments"))[:1]
+    async def request(method: str, path: str, body: object = None) -> Any:
+        answer = await http.request(method, path, json=body)
+        if not answer.is_success:
+            raise ValueError(f"{path} answered {answer.status_code}")
+        return answer.json()
+
+    (name,) = (await request("GET", "/list_environments"))[:1]
     found = []
-    for split in await _asked(http, "GET", f"/{name}/splits"):
-        answer = await _asked(http, "POST", f"/{name}/tasks", {"split": split["name"]})
+    for split in await request("GET", f"/{name}/splits"):
+        answer = await request("POST", f"/{name}/tasks", {"split": split["name"]})
         found += [(split["name"], task) for task in answer["tasks"]]
     return found
 
 
-async def _asked(http: httpx.AsyncClient, method: str, path: str, body: object = None) -> Any:
-    answer = await http.request(method, path, json=body)
-    if not answer.is_success:
-        raise ValueError(f"{path} answered {answer.status_code}")
-    return answer.json()
-
-
-def _query(task: object, split: str, url: str, origin: Origin) -> Query:
-    """The query of a task; what only the server needs to know is missing."""
+def _query(content: object, split: str, origin: Origin) -> Query:
     try:
-        said = WireTask.model_validate(task)
-        platform = Platform(said.platform)
+        task = WireTask.model_validate(content)
+        platform = Platform(task.platform)
     except ValidationError as error:
         raise ValueError(f"a task that cannot be used: {first_mistake(error, 'the task')}") from error
-    named = said.split or split
+    named = task.split or split
     other = Split.TRAIN if split == Split.TRAIN else Split.HELDOUT_SLOTS
     return own_query(
         platform,
-        said.task or _MAKER,
-        said.instruction,
-        # No environment reads it: it only tells goals apart, so that none is in two splits.
-        json.dumps({"goal_id": said.goal_id}) if said.goal_id else "{}",
+        task.task or _MAKER,
+        task.instruction,
+        # No environment reads it: it only keeps goals apart, so that none is in two splits.
+        json.dumps({"goal_id": task.goal_id}) if task.goal_id else "{}",
         origin,
         _MAKER,
-        query_id=said.query_id,
-        apps=tuple(said.apps),
-        difficulty=said.difficulty,
-        max_steps=said.max_steps,
+        query_id=task.query_id,
+        apps=tuple(task.apps),
+        difficulty=task.difficulty,
+        max_steps=task.max_steps,
         split=Split(named) if named in set(Split) else other,
     )

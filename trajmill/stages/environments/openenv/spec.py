@@ -27,20 +27,17 @@ class OpenEnvSpec(FixedTasksSpec):
     """File with the token that the servers ask for; without a file, no token is sent."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """The factory of environments at the servers."""
         from trajmill.stages.environments.openenv.environment import OpenEnvServers, ServerSessions
 
         return OpenEnvServers(ServerSessions(self.servers, self._token()), platform)
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """The queries of the servers, in the splits in which they are served."""
         from trajmill.stages.environments.openenv.environment import served_queries
         from trajmill.stages.environments.tasks import ImportedQueries
 
         return ImportedQueries(await served_queries(self.servers, self._token(), origin), [])
 
     def missing(self, other_queries: bool) -> list[MissingKey]:
-        """The key `servers`, if it names no address."""
         return [] if self.servers else [MissingKey("servers", 'is missing: write e.g. ["http://10.0.0.7:8000"]')]
 
     def _token(self) -> str:
@@ -48,11 +45,7 @@ class OpenEnvSpec(FixedTasksSpec):
 
 
 def read_token(file: Path) -> str:
-    """The token in a file.
-
-    Raises:
-        BadInputError: the file cannot be read, or it has not exactly one short line.
-    """
+    """The token in a file. Raises BadInputError if the file cannot be read, or it has not exactly one short line."""
     try:
         token = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

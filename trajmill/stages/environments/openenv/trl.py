@@ -18,21 +18,13 @@ from trajmill.stages.environments.openenv.client import EnvironmentClient, Episo
 from trajmill.stages.environments.openenv.wire import WireAction, png_of
 
 Content = list[dict[str, Any]]
-"""Blocks of a chat message: texts and images."""
 
 
 class _Screen:
     """A session at a server; the first reset opens it."""
 
     def __init__(self, url: str, family: str = "qwen2.5-vl", token: str = "", policy: str = "trl") -> None:
-        """Connect to nothing yet.
-
-        Args:
-            url: address of the server.
-            family: family of the model, which decides how positions are written.
-            token: token of the server; empty if it asks for none.
-            policy: version of the policy, for the rows.
-        """
+        """Connect to nothing yet; the family of the model decides how positions are written."""
         self._client = EnvironmentClient(url, token, policy)
         self._family = family_named(family)
         self._image: Image.Image | None = None
@@ -101,8 +93,6 @@ class _Screen:
 
 
 class TrlPhone(_Screen):
-    """A phone."""
-
     def click(self, x: int, y: int) -> Content:
         """Tap the screen.
 

@@ -1,6 +1,6 @@
-"""The messages' fields of actions and observations, and their conversion to and from ours.
+"""The fields of actions and observations in messages, and their conversion.
 
-Any server whose environments have these fields can be used with `[environment] kind = "openenv"`.
+Any server with these fields can be used with `[environment] kind = "openenv"`.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ class WireTask(BaseModel):
 def to_screen(observation: Observation, png: bytes) -> WireScreen:
     """Convert an observation to a message, without its position in an episode.
 
-    Raises:
-        EnvironmentFailure: the screenshot is too large to be sent.
+    Raises EnvironmentFailure if the screenshot is too large to be sent.
     """
     if len(png) > _MOST_SCREENSHOT_BYTES:
         raise EnvironmentFailure(f"a screenshot of {len(png):,} bytes; at most {_MOST_SCREENSHOT_BYTES:,} can be sent")
@@ -120,7 +119,7 @@ def to_screen(observation: Observation, png: bytes) -> WireScreen:
     return WireScreen(
         screenshot=base64.b64encode(png).decode("ascii"),
         screen_id=observation.screen.screen_id,
-        elements=None if elements is None else [_to_wire(element) for element in elements],
+        elements=None if elements is None else [WireElement.model_validate(each._asdict()) for each in elements],
         app=observation.app,
     )
 
@@ -128,28 +127,9 @@ def to_screen(observation: Observation, png: bytes) -> WireScreen:
 def to_observation(screen: WireScreen) -> Observation:
     """Convert a server's message to an observation; the image is checked, but only its header is decoded.
 
-    Raises:
-        EnvironmentFailure: the screenshot is no image, or too large.
+    Raises EnvironmentFailure if the screenshot is no image, or too large.
     """
     png = png_of(screen)
-    elements = None if screen.elements is None else tuple(map(_from_wire, screen.elements))
-    screen_id = screen.screen_id or hashlib.blake2b(png + repr(elements).encode(), digest_size=12).hexdigest()
-    return Observation(ScreenHandle(screen_id, _size(png), lambda: png), elements, screen.app)
-
-
-def png_of(screen: WireScreen) -> bytes:
-    """The bytes of the screenshot.
-
-    Raises:
-        EnvironmentFailure: they are not base64.
-    """
-    try:
-        return base64.b64decode(screen.screenshot, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise EnvironmentFailure(f"the screenshot is not base64: {error}") from error
-
-
-def _size(png: bytes) -> Size:
     try:
         with Image.open(io.BytesIO(png)) as image:
             size = Size(*image.size)
@@ -157,26 +137,19 @@ def _size(png: bytes) -> Size:
         raise EnvironmentFailure(f"{len(png)} bytes that are no screenshot") from error
     if size.width * size.height > _MOST_PIXELS:
         raise EnvironmentFailure(f"a screenshot of {size.width} x {size.height} pixels; at most {_MOST_PIXELS:,}")
-    return size
+    elements = None
+    if screen.elements is not None:
+        elements = tuple(
+            UIElement(each.role, each.text, Box(*each.bounds), tuple(each.states), each.value, each.element_id)
+            for each in screen.elements
+        )
+    screen_id = screen.screen_id or hashlib.blake2b(png + repr(elements).encode(), digest_size=12).hexdigest()
+    return Observation(ScreenHandle(screen_id, size, lambda: png), elements, screen.app)
 
 
-def _to_wire(element: UIElement) -> WireElement:
-    return WireElement(
-        role=element.role,
-        text=element.text,
-        bounds=tuple(element.bounds),
-        states=list(element.states),
-        value=element.value,
-        element_id=element.element_id,
-    )
-
-
-def _from_wire(element: WireElement) -> UIElement:
-    return UIElement(
-        element.role,
-        element.text,
-        Box(*element.bounds),
-        tuple(element.states),
-        element.value,
-        element.element_id,
-    )
+def png_of(screen: WireScreen) -> bytes:
+    """Decode the screenshot. Raises EnvironmentFailure if it is not base64."""
+    try:
+        return base64.b64decode(screen.screenshot, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise EnvironmentFailure(f"the screenshot is not base64: {error}") from error

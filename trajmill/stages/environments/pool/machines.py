@@ -1,4 +1,4 @@
-"""Leases machines that several runs may share: one environment of any process uses a machine at a time."""
+"""Lease machines that several runs may share: one environment of any process uses a machine at a time."""
 
 from __future__ import annotations
 
@@ -14,28 +14,22 @@ from typing import NamedTuple
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 
 POLL_SECONDS = 0.2
-"""Time after which machines that are not ready are checked again."""
 
 
 class MachineState(NamedTuple):
-    """The state of a machine before it is leased."""
-
     identity: str
-    """A name of the machine that is equal in every process."""
+    """A name that is equal in every process."""
     trouble: str = ""
     """Why it cannot be used, e.g. `offline`; empty if it can."""
 
 
 class MachineLease:
-    """The right to use a machine until it is closed, or the process ends."""
-
     def __init__(self, name: str, held: socket.socket, on_close: Callable[[], object]) -> None:
         self.name = name
         self._held = held
         self._on_close: Callable[[], object] | None = on_close
 
     def close(self) -> None:
-        """Give the machine back; closing twice is fine."""
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             self._held.close()
@@ -49,28 +43,23 @@ class Machines:
         """Lease nothing yet.
 
         Args:
-            kind: what the machines are, e.g. `desktop`.
+            kind: the machines' kind, e.g. `desktop`.
             seconds: longest wait for a machine that another process uses.
-            advice: text for the user if no machine is free.
+            advice: advice for the user if no machine is free.
         """
         self._kind = kind
         self._advice = advice
         self._seconds = seconds
         self._own: set[str] = set()
-        """Identities of the machines that this process has leased."""
         self._turns: dict[str, int] = {}
         """By identity, the number of the machine's last lease."""
 
     async def lease(self, states_now: Callable[[], Awaitable[Mapping[str, MachineState]]]) -> MachineLease:
-        """Lease the free machine with the oldest last lease, so that the next lease after a broken one is another.
+        """Lease the free machine with the oldest last lease, so that a broken machine is not leased again at once.
 
-        If this process has leased all machines, it does not wait: a pool then continues with its machines.
-
-        Args:
-            states_now: gives the machines by name; it is called again while waiting.
-
-        Raises:
-            EnvironmentFailure: no machine is ready and free in time (class `setup`).
+        If this process has leased all machines, it does not wait: a pool then continues with its machines. `states_now`
+        returns the machines by name, and is called again while waiting. Raises EnvironmentFailure if no machine is
+        ready and free in time (class `setup`).
         """
         deadline = monotonic() + self._seconds
         while True:
@@ -83,16 +72,14 @@ class Machines:
                     self._turns[identity] = max(self._turns.values(), default=0) + 1
                     return MachineLease(name, held, partial(self._own.discard, identity))
             if monotonic() > deadline or (ready and self._own.issuperset(ready.values())):
-                raise EnvironmentFailure(self._none_is_free(states), FailureClass.SETUP)
+                reasons = [f"{name} is {state.trouble or 'in use'}" for name, state in states.items()]
+                text = f"no {self._kind} is free: {', '.join(reasons) or 'none is connected'}; {self._advice}"
+                raise EnvironmentFailure(text, FailureClass.SETUP)
             await asyncio.sleep(POLL_SECONDS)
-
-    def _none_is_free(self, states: Mapping[str, MachineState]) -> str:
-        words = [f"{name} is {state.trouble or 'in use'}" for name, state in states.items()]
-        return f"no {self._kind} is free: {', '.join(words) or 'none is connected'}; {self._advice}"
 
 
 def machine_address(host: str, port: int) -> str:
-    """`IP:PORT` of a host name; the name itself if it cannot be resolved. This call blocks."""
+    """Resolve a host to `IP:PORT`; the name stays if it cannot be resolved. Blocks."""
     try:
         return f"{min(socket.gethostbyname_ex(host)[2])}:{port}"
     except OSError:
@@ -102,8 +89,7 @@ def machine_address(host: str, port: int) -> str:
 def _hold(machine: str) -> socket.socket | None:
     """A socket that only one process can have for a machine; None if a process has it.
 
-    An abstract socket address (Linux) needs no folder that all users can write to, leaves no file, and is free when its
-    process ends in any way.
+    An abstract address (Linux) leaves no file, and is free when its process ends in any way.
     """
     held = socket.socket(socket.AF_UNIX)
     try:

@@ -1,4 +1,4 @@
-"""Leases environments to episodes with time limits, replaces those that failed, and ends all their processes."""
+"""Lease environments to episodes with time limits, replace those that failed, and end all their processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class EnvironmentLimits(NamedTuple):
     lease_seconds: float = 3600.0
     """Time after which a lease is ended if it was not given back."""
     recycle_after: int = 1000
-    """Most leases of one instance."""
 
 
 class LeasedEnvironment:
@@ -51,46 +50,38 @@ class LeasedEnvironment:
         self._over = False
         self._under_way: asyncio.Timeout | None = None
         self._due = 0.0
-        """When the call that is under way is too late, by the event loop's clock."""
-        self._look: asyncio.TimerHandle | None = None
+        """Deadline of the current call, by the event loop's clock."""
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def platform(self) -> Platform:
-        """The environment's platform."""
         return self._environment.platform
 
     @property
     def name(self) -> str:
-        """The environment's name."""
         return self._environment.name
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """The addresses that a confined environment has refused."""
         return self._environment.refused if isinstance(self._environment, Confined) else ()
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Reset the environment; a hanging reset is a failure of class `setup`."""
         limit = self._limits.reset_seconds
         return await self._call(lambda: self._environment.reset(query, seed), limit, "reset", FailureClass.SETUP)
 
     async def step(self, action: Action) -> Observation:
-        """Do one action."""
         return await self._call(lambda: self._environment.step(action), self._limits.step_seconds, "step")
 
     async def score(self) -> float | None:
-        """The programmatic check."""
         return await self._call(self._environment.score, self._limits.score_seconds, "score")
 
     async def close(self) -> None:
-        """End the lease; the pool closes the instance."""
         self.fit = False
         self.end()
 
     def end(self) -> None:
-        """End the lease: the running call fails, and so does every later one."""
         self._over = True
-        self._look_at(None)
+        self._set_timer(None)
         if self._under_way is not None:
             self._under_way.reschedule(0.0)
 
@@ -114,40 +105,36 @@ class LeasedEnvironment:
             self.fit = fit and isinstance(error, StageError) and error.failure_class is FailureClass.TASK
             raise
         except Exception as error:
-            raise EnvironmentFailure(f"{self.name}: {self._text(call, seconds, error)}", failure_class) from error
+            ended = f"a {call} was under way at the end of the lease" if self._over else ""
+            text = ended or error_text(error, f"a {call}", seconds)
+            raise EnvironmentFailure(f"{self.name}: {text}", failure_class) from error
         finally:
             self._under_way = None
         self.fit = fit
         return result
 
     def _limit(self, seconds: float) -> None:
-        """Limit the call that is under way; a timer of its own for each call would cost more than the rest of it."""
+        """Limit the current call; one timer for all calls, because a timer for each would cost more than the rest."""
         self._due = asyncio.get_running_loop().time() + seconds
-        if self._look is None or self._look.when() > self._due:
-            self._look_at(self._due)
+        if self._timer is None or self._timer.when() > self._due:
+            self._set_timer(self._due)
 
-    def _look_at(self, when: float | None) -> None:
-        if self._look is not None:
-            self._look.cancel()
-        self._look = None if when is None else asyncio.get_running_loop().call_at(when, self._end_if_late)
+    def _set_timer(self, when: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if when is None else asyncio.get_running_loop().call_at(when, self._end_if_late)
 
     def _end_if_late(self) -> None:
-        self._look = None
+        self._timer = None
         if self._under_way is None:
             return
         if asyncio.get_running_loop().time() < self._due:
-            self._look_at(self._due)
+            self._set_timer(self._due)
         else:
             self._under_way.reschedule(self._due)
 
-    def _text(self, call: str, seconds: float, error: Exception) -> str:
-        if self._over:
-            return f"a {call} was under way at the end of the lease"
-        return error_text(error, f"a {call}", seconds)
-
 
 def error_text(error: Exception, call: str, seconds: float) -> str:
-    """One line about a call that has raised an error or exceeded its time limit."""
     if isinstance(error, TimeoutError) and not str(error):
         return f"{call} did not end within {seconds:g} s"
     return f"{call} raised {type(error).__name__}: {' '.join(str(error).split())}"
@@ -183,10 +170,8 @@ class EnvironmentPool:
     async def lease(self) -> AsyncIterator[LeasedEnvironment]:
         """Lease an environment for one episode.
 
-        A lease ends after `lease_seconds`: every later call of the environment fails.
-
-        Raises:
-            EnvironmentFailure: no environment can be started in time (class `setup`).
+        A lease ends after `lease_seconds`: every later call of the environment fails. Raises EnvironmentFailure if no
+        environment can be started in time (class `setup`).
         """
         instance = await self._fit_instance()
         lease = LeasedEnvironment(instance.environment, self._limits)
@@ -209,7 +194,6 @@ class EnvironmentPool:
                 self._places.release()
 
     async def close(self) -> None:
-        """Close all environments and the factory, and end their remaining processes; closing twice is fine."""
         for _ in self._idle:
             await self._places.acquire()
         self._idle.clear()
@@ -270,7 +254,6 @@ class EnvironmentPool:
             return False
 
     def _retire(self, instance: _Instance) -> asyncio.Task[None]:
-        """Close an instance in the background; its place is free after that."""
         if instance.ending is None:
             instance.ending = asyncio.create_task(self._end(instance))
         return instance.ending

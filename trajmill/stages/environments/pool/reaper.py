@@ -1,8 +1,8 @@
-"""Ends processes and removes folders after their owner has ended, even by `kill -9`.
+"""End processes and remove folders after their owner has ended, even by `kill -9`. Linux only.
 
-The reaper is one small process for each worker, and reads a pipe from it. The owner names processes and folders; the
-pipe closes when the owner closes it or dies. The named processes then get a moment to end by themselves, because some
-clean up when their owner is gone. After that they are killed with all their descendants. Linux only.
+The reaper is one small process for each worker. The owner writes the names of processes and folders to a pipe, which
+closes with its end. The processes then get a moment to clean up and end; after that they are killed with all their
+descendants. It runs by its file, so this module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 SECONDS_TO_LEAVE = 3.0
@@ -28,7 +28,6 @@ class Reaper:
     """Ends processes and removes folders when the process that made it ends."""
 
     def __init__(self) -> None:
-        """Start nothing; the reaper's process starts with the first call of `watch`."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def watch(self, process_ids: Iterable[int], folders: Iterable[Path]) -> None:
@@ -37,8 +36,7 @@ class Reaper:
         if not names:
             return
         if self._process is None or self._process.poll() is not None:
-            # It is started by its file, so that it does not depend on the owner's module path. It has its own session,
-            # so that a signal to the owner's process group does not end it first.
+            # Its own session: a signal to the owner's process group must not end it first.
             command = [sys.executable, "-I", "-S", __file__]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None
@@ -47,7 +45,6 @@ class Reaper:
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """End all named processes that still run, remove the folders, and wait for it."""
         process, self._process = self._process, None
         if process is not None:
             process.communicate()
@@ -58,7 +55,7 @@ def end_processes(process_ids: Collection[int]) -> None:
     family: dict[int, int] = {}
     with contextlib.ExitStack() as handles:
         # All are stopped before one is killed, so that none starts another process or loses its parent meanwhile.
-        while new := _with_descendants([*process_ids, *family]) - family.keys():
+        while new := with_descendants([*process_ids, *family]) - family.keys():
             for number in new:
                 family[number] = _open(number)
                 if family[number] >= 0:
@@ -70,33 +67,28 @@ def end_processes(process_ids: Collection[int]) -> None:
 
 
 def main() -> None:
-    """Read names until the owner has ended, then end the processes."""
     # A signal that interrupts the owner must not end the reaper before it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     handles: dict[int, int] = {}
     folders: list[Path] = []
-    for name in _names():
-        kind, _, what = name.partition(" ")
-        if kind == "folder":
-            folders.append(Path(what))
-        elif int(what) not in handles or not _is_running(handles[int(what)]):
-            handles[int(what)] = _open(int(what))
+    unread = b""
+    while piece := os.read(0, 65536):
+        *names, unread = (unread + piece).split(b"\0")
+        for name in names:
+            kind, _, what = name.decode("utf-8", "surrogateescape").partition(" ")
+            if kind == "folder":
+                folders.append(Path(what))
+            elif int(what) not in handles or not _is_running(handles[int(what)]):
+                handles[int(what)] = _open(int(what))
     _await_end(handles.values(), SECONDS_TO_LEAVE)
     end_processes([number for number, handle in handles.items() if _is_running(handle)])
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _names() -> Iterator[str]:
-    unread = b""
-    while piece := os.read(0, 65536):
-        *whole, unread = (unread + piece).split(b"\0")
-        yield from (name.decode("utf-8", "surrogateescape") for name in whole)
-
-
 def _open(process: int) -> int:
-    """A handle of a process, because its id may be given to another one later; -1 if there is no such process."""
+    """A handle of a process, whose id may be reused later; -1 if there is no such process."""
     try:
         return os.pidfd_open(process)
     except ProcessLookupError:
@@ -120,30 +112,23 @@ def _is_running(handle: int) -> bool:
     return handle >= 0 and not select.select([handle], [], [], 0)[0]
 
 
-def _with_descendants(process_ids: Iterable[int]) -> set[int]:
-    """The processes that exist, and all their descendants."""
-    parents = _parents()
+def with_descendants(process_ids: Iterable[int], zombies_of: int = -1) -> set[int]:
+    """Return the running processes among some, and all their descendants; zombies only as children of `zombies_of`."""
     children: dict[int, list[int]] = {}
-    for number, parent in parents.items():
-        children.setdefault(parent, []).append(number)
-    found: set[int] = set()
-    waiting = [number for number in process_ids if number in parents]
-    while waiting:
-        number = waiting.pop()
-        found.add(number)
-        waiting.extend(children.get(number, []))
-    return found
-
-
-def _parents() -> dict[int, int]:
-    """By process id, the parent of every running process of the machine."""
-    found = {}
+    existing = set[int]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, IndexError):
                 state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
-                if state not in "ZX":
-                    found[int(entry.name)] = int(parent)
+                if state not in "ZX" or int(parent) == zombies_of:
+                    existing.add(int(entry.name))
+                    children.setdefault(int(parent), []).append(int(entry.name))
+    found: set[int] = set()
+    waiting = [number for number in process_ids if number in existing]
+    while waiting:
+        number = waiting.pop()
+        found.add(number)
+        waiting.extend(children.get(number, []))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The state machine of a simulated phone or desktop; it draws nothing."""
+"""The state machine of a simulated phone or desktop, without drawing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,8 @@ from typing import NamedTuple
 
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_files.app_spec import (
-    AppSpec,
-    Button,
-    Choice,
-    Input,
-    Item,
-    ItemList,
-    Menu,
-    Stepper,
-    Toggle,
-)
+from trajmill.stages.environments.simulated.app_files import app_spec
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item
 from trajmill.stages.environments.simulated.app_files.references import BACK
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 from trajmill.stages.environments.simulated.layout.screens import (
@@ -37,30 +28,27 @@ from trajmill.stages.environments.simulated.state import Store, apply_effects, m
 from trajmill.stages.environments.simulated.world import World
 
 LONGEST_INPUT = 200
-"""Most characters in an input."""
 
 _OFFER = Popup("Try Plus for free", "One month on us, then 4.99 a month.", ("Close", "Learn more"))
 
 
 class Surprise(NamedTuple):
-    """What may appear when an app is opened."""
+    """An interruption when an app is opened."""
 
     rating: bool
-    """A dialog that asks to rate the app."""
     sponsored: bool
-    """An advertisement in its lists."""
 
 
 NO_SURPRISE = Surprise(False, False)
 
 
 def episode_chance(seed: int, query_id: str) -> random.Random:
-    """The random numbers that decide an episode's faults; the first one decides its surprises."""
+    """Return the random numbers of an episode's faults; the first one decides its surprises."""
     return random.Random(int(content_id("faults", seed, query_id), 16))
 
 
 def surprises(decided_by: float, rate: float) -> Iterator[Surprise]:
-    """The surprise of each opening of an app; the iterator never ends.
+    """Iterate endlessly over the surprises of openings of apps.
 
     Args:
         decided_by: the first number of `episode_chance`.
@@ -73,16 +61,12 @@ def surprises(decided_by: float, rate: float) -> Iterator[Surprise]:
 
 
 class StackedPage(NamedTuple):
-    """A page on the back stack."""
-
     screen: str
     offset: int
 
 
 @dataclass(slots=True)
 class RunningApp:
-    """An app that has been opened."""
-
     prepared: PreparedApp
     store: Store
     stack: list[StackedPage]
@@ -91,8 +75,37 @@ class RunningApp:
 
     @property
     def app(self) -> AppSpec:
-        """Its specification."""
         return self.prepared.app
+
+    @property
+    def has_dialog(self) -> bool:
+        return len(self.stack) > 1 and self.app.screens[self.stack[-1].screen].dialog
+
+    @property
+    def visible(self) -> list[StackedPage]:
+        """The page on top; if it is a dialog, the page under it comes first."""
+        return self.stack[-2:] if self.has_dialog else self.stack[-1:]
+
+    def lists(self, profile: DeviceProfile) -> dict[str, tuple[Item, ...]]:
+        return lists_of(self.prepared, profile, self.store)
+
+
+def lists_of(prepared: PreparedApp, profile: DeviceProfile, store: Store) -> dict[str, tuple[Item, ...]]:
+    """Return the fixed lists of an app in the order of a device, and those of its state."""
+    return {**prepared.fixed_lists(profile), **{name: records.items for name, records in store.lists.items()}}
+
+
+def stack_after(app: AppSpec, stack: tuple[str, ...], to: str) -> tuple[str, ...]:
+    """Return the back stack after going to a screen: an earlier one, or a new one that closes an open dialog."""
+    if not to:
+        return stack
+    if to == BACK:
+        return stack[:-1] if len(stack) > 1 else stack
+    if to in stack:
+        return stack[: stack.index(to) + 1]
+    if len(stack) > 1 and app.screens[stack[-1]].dialog:
+        stack = stack[:-1]
+    return (*stack, to)
 
 
 @dataclass(slots=True)
@@ -105,13 +118,10 @@ class Device:
     foreground: str = ""
     """The app on the screen; empty on the launcher."""
     offset: int = 0
-    """Scroll offset of the launcher."""
     focus: str = ""
-    """Id of the focused input."""
     replaces: bool = False
     """Whether the next text replaces the text of the focused input."""
     menu: str = ""
-    """Id of the open menu."""
     loading: bool = False
     """Whether the page of the foreground app is still loading."""
     surprises: Iterator[Surprise] = field(default_factory=lambda: repeat(NO_SURPRISE))
@@ -119,7 +129,7 @@ class Device:
     running: dict[str, RunningApp] = field(default_factory=dict)
 
     def running_app(self, app: str) -> RunningApp:
-        """An app of this device; it is started if needed. Raises KeyError for an unknown app."""
+        """Return an app of this device, started if needed. Raises KeyError for an unknown app."""
         if app not in self.running:
             prepared = self.world.prepared_apps[app]
             if prepared.app.platform is not self.platform:
@@ -128,11 +138,9 @@ class Device:
         return self.running[app]
 
     def icons(self) -> tuple[AppSpec, ...]:
-        """The apps in the order of this device's launcher."""
         return self.profile.arrange("launcher", self.world.apps_on(self.platform))
 
     def view(self) -> ScreenView:
-        """The present screen."""
         views = self.world.views
         if not self.foreground:
             key = (self.platform, self.profile, self.offset)
@@ -150,7 +158,15 @@ class Device:
             return None
         if target.act != "focus":
             self.focus = ""
-        self._act(target)
+        match target:
+            case Target("open", _, str() as app):
+                self.open(app)
+            case Target("home"):
+                self.leave()
+            case Target("back"):
+                self.back()
+            case _:
+                self._act_in_app(target, self.running[self.foreground])
         return target
 
     def open(self, app: str) -> None:
@@ -166,7 +182,6 @@ class Device:
             )
 
     def leave(self) -> None:
-        """Go to the launcher."""
         self.foreground, self.focus, self.menu, self.loading = "", "", "", False
 
     def back(self) -> None:
@@ -189,13 +204,12 @@ class Device:
     def escape(self) -> None:
         """Close what is over the page."""
         running = self.running.get(self.foreground)
-        if running and (self.focus or self.menu or running.popup or self._is_dialog(running)):
+        if running and (self.focus or self.menu or running.popup or running.has_dialog):
             if self.platform is Platform.DESKTOP:
                 self.focus = ""
             self.back()
 
     def enter(self) -> None:
-        """Finish typing."""
         self.focus = ""
 
     def scroll(self, down: bool) -> None:
@@ -229,23 +243,12 @@ class Device:
             values[widget.variable] = "" if self.replaces else str(values[widget.variable])[:-1]
             self.replaces = False
 
-    def _focused(self) -> Input | None:
+    def _focused(self) -> app_spec.Input | None:
         if not self.focus:
             return None
         running = self.running[self.foreground]
         widgets = running.app.screens[running.stack[-1].screen].widgets
-        return next((each for each in widgets if isinstance(each, Input) and each.id == self.focus), None)
-
-    def _act(self, target: Target) -> None:
-        match target:
-            case Target("open", _, str() as app):
-                self.open(app)
-            case Target("home"):
-                self.leave()
-            case Target("back"):
-                self.back()
-            case _:
-                self._act_in_app(target, self.running[self.foreground])
+        return next((each for each in widgets if isinstance(each, app_spec.Input) and each.id == self.focus), None)
 
     def _act_in_app(self, target: Target, running: RunningApp) -> None:
         values = running.store.values
@@ -254,63 +257,39 @@ class Device:
                 running.popup = None
             case Target("offer"):
                 running.popup = _OFFER
-            case Target("menu", Menu() as menu):
+            case Target("menu", app_spec.Menu() as menu):
                 self.menu = "" if self.menu == menu.id else menu.id
-            case Target("focus", Input() as widget):
+            case Target("focus", app_spec.Input() as widget):
                 self.focus, self.replaces = widget.id, True
-            case Target("flip", Toggle() as widget):
+            case Target("flip", app_spec.Toggle() as widget):
                 values[widget.variable] = not values[widget.variable]
-            case Target("choose", Choice() as widget, value):
+            case Target("choose", app_spec.Choice() as widget, value):
                 values[widget.variable] = value
-            case Target("step", Stepper() as widget, int() as step):
+            case Target("step", app_spec.Stepper() as widget, int() as step):
                 number = int(values[widget.variable]) + step
                 values[widget.variable] = min(max(number, widget.minimum), widget.maximum)
-            case Target("press", Button() as button):
+            case Target("press", app_spec.Button() as button):
                 apply_effects(button.do, running.app, running.store)
                 self._go(running, button.to)
-            case Target("pick", ItemList() as widget, name):
-                self._pick(running, widget, name)
-
-    def _pick(self, running: RunningApp, widget: ItemList, name: object) -> None:
-        shown = list_items(widget, running.store.values, self._lists(running))
-        item: Item | None = next((each for each in shown if each.get("name", "") == name), None)
-        if widget.variable and item is not None and "name" in item:
-            running.store.values[widget.variable] = item["name"]
-        apply_effects(widget.do, running.app, running.store, item)
-        self._go(running, widget.to)
+            case Target("pick", app_spec.ItemList() as widget, name):
+                items = list_items(widget, values, running.lists(self.profile))
+                item: Item | None = next((each for each in items if each.get("name", "") == name), None)
+                if widget.variable and item is not None and "name" in item:
+                    values[widget.variable] = item["name"]
+                apply_effects(widget.do, running.app, running.store, item)
+                self._go(running, widget.to)
 
     def _go(self, running: RunningApp, to: str) -> None:
-        """Show a screen: an earlier one of the back stack, or a new one; an open dialog is closed."""
-        if not to:
-            return
-        stack = running.stack
-        if to == BACK:
-            if len(stack) > 1:
-                stack.pop()
-            return
-        earlier = next((index for index, frame in enumerate(stack) if frame.screen == to), None)
-        if earlier is not None:
-            del stack[earlier + 1 :]
-            return
-        if self._is_dialog(running):
-            stack.pop()
-        stack.append(StackedPage(to, 0))
-
-    def _lists(self, running: RunningApp) -> dict[str, tuple[Item, ...]]:
-        own = {name: records.items for name, records in running.store.lists.items()}
-        return {**running.prepared.fixed_lists(self.profile), **own}
-
-    def _visible(self, running: RunningApp) -> list[StackedPage]:
-        """The page on top; if it is a dialog, the page under it comes first."""
-        return running.stack[-2:] if self._is_dialog(running) else running.stack[-1:]
-
-    def _is_dialog(self, running: RunningApp) -> bool:
-        return len(running.stack) > 1 and running.app.screens[running.stack[-1].screen].dialog
+        """Go to a screen; a page that stays on the stack keeps its scroll offset."""
+        before = running.stack
+        screens = stack_after(running.app, tuple(page.screen for page in before), to)
+        kept = [page for page, screen in zip(before, screens, strict=False) if page.screen == screen]
+        running.stack = [*kept, *(StackedPage(screen, 0) for screen in screens[len(kept) :])]
 
     def _key(self, running: RunningApp) -> tuple[object, ...]:
         values, lists, reads = running.store.values, running.store.lists, running.prepared.reads
         pages = []
-        for frame in self._visible(running):
+        for frame in running.visible:
             names = reads[frame.screen]
             pages.append((frame, tuple([values[n] for n in names.values]), tuple([lists[n].key for n in names.lists])))
         back = len(running.stack) > len(pages)
@@ -318,8 +297,7 @@ class Device:
         return (self.profile, self.foreground, state, tuple(pages))
 
     def _state(self, running: RunningApp) -> AppState:
-        lists = self._lists(running)
-        values = dict(running.store.values)
-        pages = tuple(PageState(frame.screen, frame.offset, values, lists) for frame in self._visible(running))
+        lists, values = running.lists(self.profile), dict(running.store.values)
+        pages = tuple(PageState(frame.screen, frame.offset, values, lists) for frame in running.visible)
         back = len(running.stack) > len(pages)
         return AppState(running.app, self.profile, pages, back, self.focus, self.menu, running.popup, running.sponsored)

@@ -5,16 +5,8 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    TypeText,
-)
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
@@ -47,13 +39,8 @@ class SimulatedEnvironment:
     name = "simulated"
 
     def __init__(
-        self,
-        world: World,
-        platform: Platform,
-        faults: FaultRates = FaultRates(),
-        devices: DevicesSpec = DevicesSpec(),
+        self, world: World, platform: Platform, faults: FaultRates = FaultRates(), devices: DevicesSpec = DevicesSpec()
     ) -> None:
-        """Start nothing; the first reset makes the device."""
         self.platform = platform
         self._world = world
         self._faults = faults
@@ -62,27 +49,22 @@ class SimulatedEnvironment:
         self._episode: _Episode | None = None
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """See `reset_now`."""
         return self.reset_now(query, seed)
 
     async def step(self, action: Action) -> Observation:
-        """See `step_now`."""
         return self.step_now(action)
 
     async def score(self) -> float | None:
-        """See `score_now`."""
         return self.score_now()
 
     async def close(self) -> None:
-        """Drop the device."""
         self._episode = None
 
     def reset_now(self, query: Query, seed: int) -> Observation:
-        """A fresh device, of the profile that the seed decides, in the start state of the query, on its launcher.
+        """Make a device of the seed's profile in the start state of the query, and show its launcher.
 
-        Raises:
-            EnvironmentFailure: the query is for another platform, or its start state or goal is malformed (class
-                `task`).
+        Raises EnvironmentFailure if the query is for another platform, or its start state or goal is malformed (class
+        `task`).
         """
         goal = read_episode_goal(query, self._world, self.platform)
         chance = episode_chance(seed, query.query_id)
@@ -97,8 +79,7 @@ class SimulatedEnvironment:
     def step_now(self, action: Action) -> Observation:
         """Do one action; an action without a meaning here changes nothing.
 
-        Raises:
-            EnvironmentFailure: an injected crash, or there was no reset.
+        Raises EnvironmentFailure if an injected crash, or there was no reset.
         """
         episode = self._running()
         device = episode.device
@@ -111,7 +92,7 @@ class SimulatedEnvironment:
         if device.loading:
             device.loading = False
             return device.view().observation
-        if isinstance(action, Click) and lost < self._faults.lost_tap:
+        if isinstance(action, actions.Click) and lost < self._faults.lost_tap:
             return device.view().observation
         page = _page(device)
         _act(device, action)
@@ -119,30 +100,21 @@ class SimulatedEnvironment:
         return device.view().observation
 
     def score_now(self) -> float | None:
-        """1.0 if the goal is reached, else 0.0; None for a query without a goal.
+        """Return 1.0 if the goal is reached, else 0.0; None for a query without a goal.
 
-        Raises:
-            EnvironmentFailure: there was no reset.
+        Raises EnvironmentFailure if there was no reset.
         """
-        episode = self._running()
-        return episode.goal.score(self._world, _stores(episode.device))
+        return self._running().goal.score(self._world, self._stores())
 
     def differences_now(self) -> tuple[Difference, ...]:
-        """Each state that is not as the goal wants it.
-
-        Raises:
-            EnvironmentFailure: there was no reset.
-        """
-        episode = self._running()
-        return episode.goal.differences(self._world, _stores(episode.device))
+        """Return each state that differs from the goal. Raises EnvironmentFailure if there was no reset."""
+        return self._running().goal.differences(self._world, self._stores())
 
     def device(self) -> Device:
-        """The device of the episode.
-
-        Raises:
-            EnvironmentFailure: there was no reset.
-        """
         return self._running().device
+
+    def _stores(self) -> dict[str, Store]:
+        return {name: running.store for name, running in self.device().running.items()}
 
     def _running(self) -> _Episode:
         if self._episode is None:
@@ -151,23 +123,16 @@ class SimulatedEnvironment:
 
 
 class SimulatedFactory(NamedTuple):
-    """Makes simulated environments that share a world; picklable."""
-
     world: World
     platform: Platform
     faults: FaultRates = FaultRates()
     devices: DevicesSpec = DevicesSpec()
 
     async def __call__(self) -> SimulatedEnvironment:
-        """A fresh environment; starting it is cheap."""
         return SimulatedEnvironment(self.world, self.platform, self.faults, self.devices)
 
     async def close(self) -> None:
         """Do nothing: the environments share only memory."""
-
-
-def _stores(device: Device) -> dict[str, Store]:
-    return {name: running.store for name, running in device.running.items()}
 
 
 def _page(device: Device) -> tuple[str, str]:
@@ -178,45 +143,33 @@ def _page(device: Device) -> tuple[str, str]:
 def _act(device: Device, action: Action) -> None:
     phone = device.platform is Platform.PHONE
     match action:
-        case Click(button="left"):
+        case actions.Click(button="left"):
             target = device.view().target_at(action.x, action.y)
             if phone or target is None or target.act != "open" or action.count > 1:
                 device.press(target)
-        case Swipe() if phone:
+        case actions.Swipe() if phone:
             right, down = action.x2 - action.x, action.y2 - action.y
             if abs(down) >= max(abs(right), _SHORTEST_SWIPE):
                 device.scroll(down=down < 0)
-        case Scroll() if action.clicks:
+        case actions.Scroll() if action.clicks:
             device.scroll(down=action.clicks < 0)
-        case TypeText():
+        case actions.TypeText():
             device.type_text(action.text, action.clear)
             if action.enter:
                 device.enter()
-        case PressKeys():
-            _press_keys(device, tuple(key.casefold().removeprefix("keycode_") for key in action.keys))
-        case SystemButton() if phone:
-            _system_button(device, action.button)
-        case OpenApp():
+        case actions.PressKeys():
+            _press(device, tuple(key.casefold().removeprefix("keycode_") for key in action.keys))
+        case actions.SystemButton() if phone and action.button != "Menu":
+            _press(device, (action.button.casefold(),))
+        case actions.OpenApp():
             wanted = action.app.strip().casefold()
             apps = device.world.apps_on(device.platform)
             app = next((each.app for each in apps if wanted in (each.name.casefold(), each.app)), None)
             if app:
                 device.open(app)
-        case _:
-            return
 
 
-def _system_button(device: Device, button: str) -> None:
-    match button:
-        case "Back":
-            device.back()
-        case "Home":
-            device.leave()
-        case "Enter":
-            device.enter()
-
-
-def _press_keys(device: Device, keys: tuple[str, ...]) -> None:
+def _press(device: Device, keys: tuple[str, ...]) -> None:
     match keys:
         case ("enter" | "return",):
             device.enter()

@@ -1,41 +1,24 @@
-"""Derives the annotated reference path of a query from the app files, and walks it (paper 6.2, step 5, and 6.4)."""
+"""Derive the annotated reference path of a query from the app files, and walk it (paper 6.2, step 5, and 6.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.simulated.app_files.app_spec import (
-    AnyWidget,
-    Button,
-    Choice,
-    Input,
-    Item,
-    ItemList,
-    ListChange,
-    Scalar,
-    Stepper,
-    Toggle,
-)
+from trajmill.stages.environments.simulated.app_files import app_spec
+from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, Scalar
 from trajmill.stages.environments.simulated.app_files.references import (
     BACK,
     AppPlace,
-    all_lists,
     bind,
     bind_record,
-    menu_of,
     offered,
     place_of,
     shown,
-    start_values,
-    target_of,
-    variable_of,
-    widgets_of,
 )
 from trajmill.stages.environments.simulated.state import Goal, goal_to_json, start_state_to_json
 from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
@@ -46,7 +29,7 @@ _WHEEL_CLICKS = 5
 
 
 def resolve_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """The typed value of every slot: the wanted value, one that follows from it, or the default.
+    """Return the typed value of every slot: the wanted value, one that follows from it, or the default.
 
     Raises:
         BadInputError: an unknown slot, a value its widget does not offer, or a required slot that was not asked for.
@@ -64,13 +47,31 @@ def resolve_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> dict[str, Sca
         elif slot.is_free:
             raise BadInputError(f"the task `{task.name}` needs a value for the slot `{name}`")
     for name, slot in known.items():
-        if slot.spec.implied_by and name not in asked:
-            values[name] = _implied(task, slot, values)
+        implied = slot.spec.implied_by
+        if implied and name not in asked:
+            place = place_of(implied.list, place_of(slot.page).app)
+            items = task.app(place.app).all_lists()[place.name]
+            picked = (item for item in items if item.get("name") == values[implied.slot])
+            values[name] = next((item[implied.field] for item in picked), slot.default)
     return values
 
 
+def _typed(task: TaskGraph, slot: TaskSlot, value: Scalar) -> Scalar:
+    """The value with the type of its widget; a text for an input, or for a list that a reset fills, is not changed."""
+    offers = (*offered(slot.widget, task.app(place_of(slot.page).app)), *slot.spec.values)
+    for offer in offers:
+        if shown(offer) == shown(value):
+            return offer
+    if isinstance(slot.widget, app_spec.Input | app_spec.ItemList):
+        return value
+    raise BadInputError(
+        f"the slot `{slot.spec.name}` of `{task.name}` does not offer `{value}`; "
+        f"use one of {', '.join(map(shown, offers))}"
+    )
+
+
 def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[str, Scalar]) -> tuple[PathStep, ...]:
-    """The operations of a task along a path of its DAG, from the start of the apps.
+    """Return the operations of a task along a path of its DAG, from the start of the apps.
 
     Args:
         task: the task.
@@ -83,96 +84,47 @@ def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[s
     values = resolve_slots(task, slot_values)
     steps: list[PathStep] = []
     places = [place_of(page) for page in pages]
-    for app, _ in groupby(places, key=lambda place: place.app):
-        if app not in {each.app for each in task.apps}:
-            raise BadInputError(f"the task `{task.name}` does not use the app `{app}`")
+    for place in places:
+        if place.app not in {each.app for each in task.apps}:
+            raise BadInputError(f"the task `{task.name}` does not use the app `{place.app}`")
+    wanted: dict[str, Scalar] = {}
     for index, place in enumerate(places):
         if index == 0 or places[index - 1].app != place.app:
             steps.append(PathStep(page=LAUNCHER, operation="open", target=task.app(place.app).name))
         following = places[index + 1] if index + 1 < len(places) else None
-        leads = following.name if following and following.app == place.app else ""
-        steps.extend(_page_steps(task, place, leads, values))
-    return (*steps, PathStep(page=_end(task, places, values), operation="finish", target=""))
+        target = following.name if following and following.app == place.app else ""
+        wanted = _wanted(task, place, values)
+        steps.extend(_page_steps(task, place, target, wanted))
+    # The path ends on its last page, or on the page that the last operation there opens.
+    end = places[-1]
+    widgets = task.app(end.app).screens[end.name].all_widgets()
+    opened = [widget.leads_to for widget in widgets if widget.id in wanted and widget.leads_to]
+    if opened:
+        end = places[-2] if opened[-1] == BACK and len(places) > 1 else AppPlace(end.app, opened[-1])
+    return (*steps, PathStep(page=str(end), operation="finish", target=""))
 
 
-def goal_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
-    """The goal check for these slots; raises as `resolve_slots`."""
-    values = resolve_slots(task, slot_values)
-    goal: Goal = {}
-    for name, change in task.spec.goal.items():
-        place = str(task.place(name))
-        if isinstance(change, ListChange):
-            goal[place] = ListChange(
-                append=bind_record(change.append, values) if change.append is not None else None,
-                update=bind_record(change.update, values) if change.update is not None else None,
-                remove=change.remove,
-                name=bind(change.name, values),
-            )
-        else:
-            goal[place] = bind(change, values)
-    return goal_to_json(goal)
-
-
-def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
-    """The start state for these slots, `{}` if the task needs no setup; raises as `resolve_slots`."""
-    values = resolve_slots(task, slot_values)
-    setup: dict[str, Item] = {
-        str(task.place(name)): bind_record(record, values) for name, record in task.spec.setup.items()
-    }
-    return start_state_to_json(setup)
-
-
-def _typed(task: TaskGraph, slot: TaskSlot, value: Scalar) -> Scalar:
-    """The value with the type of its widget; a text for an input, or for a list that a reset fills, is not changed."""
-    offers = (*offered(slot.widget, task.app(place_of(slot.page).app)), *slot.spec.values)
-    for offer in offers:
-        if shown(offer) == shown(value):
-            return offer
-    if isinstance(slot.widget, Input | ItemList):
-        return value
-    raise BadInputError(
-        f"the slot `{slot.spec.name}` of `{task.name}` does not offer `{value}`; "
-        f"use one of {', '.join(map(shown, offers))}"
-    )
-
-
-def _implied(task: TaskGraph, slot: TaskSlot, values: Mapping[str, Scalar]) -> Scalar:
-    implied = slot.spec.implied_by
-    assert implied is not None
-    place = place_of(implied.list, place_of(slot.page).app)
-    wanted = values[implied.slot]
-    for item in all_lists(task.app(place.app))[place.name]:
-        if item.get("name") == wanted:
-            return item[implied.field]
-    return slot.default
-
-
-def _page_steps(task: TaskGraph, place: AppPlace, leads: str, values: Mapping[str, Scalar]) -> Iterator[PathStep]:
+def _page_steps(task: TaskGraph, place: AppPlace, target: str, wanted: Mapping[str, Scalar]) -> Iterator[PathStep]:
     """The operations on a page: its slots from top to bottom, then the widget that leads to the next page."""
-    wanted = _wanted(task, place, values)
-    way = _way(task, place, leads, wanted) if leads else None
     screen = task.app(place.app).screens[place.name]
-    for widget in widgets_of(screen):
-        strays = leads and target_of(widget) not in ("", place.name)
-        if widget.id in wanted and widget is not way and not strays:
+    last: AnyWidget | None = None
+    if target:
+        leading = [widget for widget in screen.all_widgets() if widget.leads_to == target]
+        # One with a wanted value, else the first button.
+        choices = [each for each in leading if each.id in wanted]
+        choices += [each for each in leading if isinstance(each, app_spec.Button)]
+        if not choices:
+            raise BadInputError(f"the task `{task.name}` has no way from `{place}` to `{place.app}.{target}`")
+        last = choices[0]
+    for widget in screen.all_widgets():
+        strays = target and widget.leads_to not in ("", place.name)
+        if widget.id in wanted and widget is not last and not strays:
             yield from _operations(task, place, widget, wanted[widget.id])
-    if way is not None:
-        yield from _operations(task, place, way, wanted.get(way.id, True))
-
-
-def _end(task: TaskGraph, places: Sequence[AppPlace], values: Mapping[str, Scalar]) -> str:
-    """The page at the end: the last one, or the page that its last operation opens."""
-    place = places[-1]
-    wanted = _wanted(task, place, values)
-    widgets = widgets_of(task.app(place.app).screens[place.name])
-    leads = [target_of(widget) for widget in widgets if widget.id in wanted and target_of(widget)]
-    if not leads:
-        return str(place)
-    return str(places[-2] if leads[-1] == BACK and len(places) > 1 else AppPlace(place.app, leads[-1]))
+    if last is not None:
+        yield from _operations(task, place, last, wanted.get(last.id, True))
 
 
 def _wanted(task: TaskGraph, place: AppPlace, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """By widget, the value to set on a page."""
     wanted: dict[str, Scalar] = {}
     for page, widgets in task.spec.always.items():
         if task.place(page) == place:
@@ -185,47 +137,53 @@ def _wanted(task: TaskGraph, place: AppPlace, values: Mapping[str, Scalar]) -> d
     return wanted
 
 
-def _way(task: TaskGraph, place: AppPlace, leads: str, wanted: Mapping[str, Scalar]) -> AnyWidget:
-    """The widget that leads to the next page: one with a wanted value, else the first button."""
-    screen = task.app(place.app).screens[place.name]
-    ways = [widget for widget in widgets_of(screen) if target_of(widget) == leads]
-    for way in ways:
-        if way.id in wanted:
-            return way
-    for way in ways:
-        if isinstance(way, Button):
-            return way
-    raise BadInputError(f"the task `{task.name}` has no way from `{place}` to `{place.app}.{leads}`")
-
-
 def _operations(task: TaskGraph, place: AppPlace, widget: AnyWidget, value: Scalar) -> Iterator[PathStep]:
     app = task.app(place.app)
     target = f"{place}/{widget.id}"
-    held = start_values(app).get(variable_of(widget))
+    held = app.start_values().get(widget.sets)
+    taps: list[str] = []
     match widget:
-        case Button():
-            menu = menu_of(app.screens[place.name], widget)
-            if menu is not None:
-                yield _tap(place, f"{place}/{menu.id}")
-            yield _tap(place, target)
-        case ItemList():
-            yield _tap(place, f"{target}/{shown(value)}")
-        case Choice() if value != held:
-            yield _tap(place, f"{target}/{shown(value)}")
-        case Toggle() if value != held:
-            yield _tap(place, target)
-        case Stepper():
+        case app_spec.Button():
+            menu = app.screens[place.name].menu_of(widget)
+            taps = [*([f"{place}/{menu.id}"] if menu else []), target]
+        case app_spec.ItemList():
+            taps = [f"{target}/{shown(value)}"]
+        case app_spec.Choice() if value != held:
+            taps = [f"{target}/{shown(value)}"]
+        case app_spec.Toggle() if value != held:
+            taps = [target]
+        case app_spec.Stepper():
             steps = int(value) - int(held or 0)
-            for _ in range(abs(steps)):
-                yield _tap(place, f"{target}/{'+' if steps > 0 else '-'}")
-        case Input() if value != held:
+            taps = [f"{target}/{'+' if steps > 0 else '-'}"] * abs(steps)
+        case app_spec.Input() if value != held:
             yield PathStep(page=str(place), operation="type", target=target, text=shown(value))
-        case _:
-            return
+    for each in taps:
+        yield PathStep(page=str(place), operation="tap", target=each)
 
 
-def _tap(place: AppPlace, target: str) -> PathStep:
-    return PathStep(page=str(place), operation="tap", target=target)
+def goal_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
+    values = resolve_slots(task, slot_values)
+    goal: Goal = {}
+    for name, change in task.spec.goal.items():
+        place = str(task.place(name))
+        if isinstance(change, app_spec.ListChange):
+            goal[place] = app_spec.ListChange(
+                append=bind_record(change.append, values) if change.append is not None else None,
+                update=bind_record(change.update, values) if change.update is not None else None,
+                remove=change.remove,
+                name=bind(change.name, values),
+            )
+        else:
+            goal[place] = bind(change, values)
+    return goal_to_json(goal)
+
+
+def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
+    """Return the start state for these slots, `{}` if the task needs no setup; raises as `resolve_slots`."""
+    values = resolve_slots(task, slot_values)
+    return start_state_to_json(
+        {str(task.place(name)): bind_record(record, values) for name, record in task.spec.setup.items()}
+    )
 
 
 class Position(NamedTuple):
@@ -238,8 +196,6 @@ class Position(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One action of a walk, and the position after it."""
-
     action: Action
     position: Position
 
@@ -251,10 +207,9 @@ class Walker(NamedTuple):
     platform: Platform
 
     def next_action(self, observation: Observation, position: Position) -> Move:
-        """The next action for a screen; the last is `Terminate`, with status failure if the walk cannot continue.
+        """Return the next action; the last is `Terminate`, with status failure if the walk cannot continue.
 
-        Raises:
-            ValueError: the observation has no accessibility tree.
+        Raises ValueError if the observation has no accessibility tree.
         """
         if observation.elements is None:
             raise ValueError("the walk needs an accessibility tree")
@@ -267,64 +222,50 @@ class Walker(NamedTuple):
         position = self._on_path(page, position)
         if position.step >= len(self.path):
             return Move(Terminate(status="failure"), position)
-        step = self.path[position.step]
+        step, following = self.path[position.step], Position(position.step + 1)
         if step.operation == "finish":
             return Move(Terminate(status="success"), position)
-        if step.operation == "open":
-            return self._open(step.target, tree, page, position)
+        if step.operation == "open" and page != LAUNCHER:
+            return Move(self._leave(tree), position)
         if page == LAUNCHER:
-            return self._resume(step.page.partition(".")[0], tree, position)
+            opening = step.operation == "open"
+            icon = (
+                next((each for each in tree.values() if each.role == "icon" and each.text == step.target), None)
+                if opening
+                else tree.get(f"{LAUNCHER}/{step.page.partition('.')[0]}")
+            )
+            if icon is None:
+                return self._scroll(page, tree, position)
+            presses = 2 if self.platform is Platform.DESKTOP else 1
+            return Move(_click(icon, presses), following if opening else position)
         target = tree.get(step.target)
         if step.operation == "scroll" and target is not None:
-            return self.next_action(observation, Position(position.step + 1))
+            return self.next_action(observation, following)
         if target is None or not target.clickable:
-            return self._reveal(page, step, tree, position)
+            if "keyboard" in tree:
+                return Move(SystemButton(button="Enter"), position)
+            if page != step.page:
+                return Move(self._back(tree), position)
+            return self._scroll(page, tree, position)
         if step.operation == "type":
             if "focused" in target.states:
-                return Move(TypeText(text=step.text), Position(position.step + 1))
+                return Move(TypeText(text=step.text), following)
             return Move(_click(target), position)
-        return Move(_click(target), Position(position.step + 1))
+        return Move(_click(target), following)
 
     def _on_path(self, page: str, position: Position) -> Position:
         """Go back to the operation of the shown page, so that a press without effect is repeated."""
         here = position.step
-        if here >= len(self.path) or page in (LAUNCHER, self.path[here].page):
+        if here >= len(self.path) or page in (LAUNCHER, self.path[here].page) or self.path[here].operation == "open":
             return position
-        if self.path[here].operation == "open":
-            return position
-        for earlier in range(here - 1, -1, -1):
-            if self.path[earlier].page == page:
-                return Position(earlier)
-        return position
-
-    def _open(self, name: str, tree: dict[str, UIElement], page: str, position: Position) -> Move:
-        if page != LAUNCHER:
-            return Move(self._leave(tree), position)
-        icon = next((element for element in tree.values() if element.role == "icon" and element.text == name), None)
-        if icon is None:
-            return self._scroll(page, tree, position)
-        return Move(self._open_icon(icon), Position(position.step + 1))
-
-    def _resume(self, app: str, tree: dict[str, UIElement], position: Position) -> Move:
-        icon = tree.get(f"{LAUNCHER}/{app}")
-        return Move(self._open_icon(icon), position) if icon else self._scroll(LAUNCHER, tree, position)
-
-    def _open_icon(self, icon: UIElement) -> Action:
-        return _click(icon, 2 if self.platform is Platform.DESKTOP else 1)
+        earlier = (step for step in range(here - 1, -1, -1) if self.path[step].page == page)
+        return next((Position(step) for step in earlier), position)
 
     def _leave(self, tree: dict[str, UIElement]) -> Action:
         if self.platform is Platform.PHONE:
             return SystemButton(button="Home")
         home = tree.get("taskbar/desktop")
         return _click(home or next(element for element in tree.values() if element.text == "Close"))
-
-    def _reveal(self, page: str, step: PathStep, tree: dict[str, UIElement], position: Position) -> Move:
-        """Scroll to the target of a step."""
-        if "keyboard" in tree:
-            return Move(SystemButton(button="Enter"), position)
-        if page != step.page:
-            return Move(self._back(tree), position)
-        return self._scroll(page, tree, position)
 
     def _back(self, tree: dict[str, UIElement]) -> Action:
         if self.platform is Platform.PHONE:

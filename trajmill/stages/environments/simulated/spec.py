@@ -46,11 +46,7 @@ class RunsApps(Protocol):
     """An environment whose episodes can use apps of app files."""
 
     def described_apps(self) -> tuple[AppSpec, ...]:
-        """The apps.
-
-        Raises:
-            BadInputError: an app file is wrong.
-        """
+        """The apps. Raises BadInputError if an app file is wrong."""
         ...
 
 
@@ -65,15 +61,13 @@ class AppFilesSpec(EnvironmentSpec):
     def navigation_graph(self) -> World:
         """The built-in apps and the user's own; loaded once in a process.
 
-        Raises:
-            BadInputError: a file is wrong, or there is no such built-in app.
+        Raises BadInputError if a file is wrong, or there is no such built-in app.
         """
         from trajmill.stages.environments.simulated.world import shared_world
 
         return shared_world(self.apps, self.builtin_apps)
 
     def described_apps(self) -> tuple[AppSpec, ...]:
-        """All apps of the navigation graph."""
         return tuple(self.navigation_graph().apps.values())
 
 
@@ -90,13 +84,11 @@ class SimulatedSpec(AppFilesSpec):
     """How much the devices differ."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of simulated devices, which share one world in a process."""
         from trajmill.stages.environments.simulated.environment import SimulatedFactory
 
         return SimulatedFactory(self.navigation_graph(), platform, self.faults, self.devices)
 
     def goal_distances(self) -> GoalDistances:
-        """The distances of replayed episodes, by search over the states of the apps."""
         from trajmill.stages.environments.simulated.distance import SimulatedDistances
 
         return SimulatedDistances(self.navigation_graph(), self.faults, self.devices)

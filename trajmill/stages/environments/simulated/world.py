@@ -13,30 +13,17 @@ import networkx as nx
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_files.app_spec import (
-    AnyWidget,
-    AppSpec,
-    ErrandSpec,
-    Scalar,
-    SlotSpec,
-    TaskSpec,
-)
+from trajmill.stages.environments.simulated.app_files import app_spec
+from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, AppSpec, Scalar
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
-from trajmill.stages.environments.simulated.app_files.references import (
-    AppPlace,
-    find_widget,
-    offered,
-    place_of,
-    start_values,
-    variable_of,
-)
+from trajmill.stages.environments.simulated.app_files.references import AppPlace, offered, place_of
 from trajmill.stages.environments.simulated.layout.view import PreparedApp, ViewCache, prepare_app
 
 
 class TaskSlot(NamedTuple):
     """A slot of a task with the values of its widget."""
 
-    spec: SlotSpec
+    spec: app_spec.SlotSpec
     page: str
     """`app.screen`."""
     widget: AnyWidget
@@ -60,7 +47,7 @@ class TaskGraph:
     apps: tuple[AppSpec, ...]
     """The apps, in the order of their use."""
     platform: Platform
-    spec: TaskSpec
+    spec: app_spec.TaskSpec
     graph: nx.DiGraph[str]
     """The graph; its nodes are pages (`app.screen`) with a `description`, without the launcher."""
     start: str
@@ -68,7 +55,7 @@ class TaskGraph:
     slots: tuple[TaskSlot, ...]
 
     def app(self, name: str) -> AppSpec:
-        """The app with this id. Raises KeyError if the task does not use it."""
+        """Return an app by its id. Raises KeyError if the task does not use it."""
         return {app.app: app for app in self.apps}[name]
 
     def place(self, reference: str) -> AppPlace:
@@ -81,33 +68,26 @@ class World:
     """Apps and errands by id; it is immutable, and cheap to pickle and share."""
 
     apps: Mapping[str, AppSpec]
-    errands: Mapping[str, ErrandSpec]
+    errands: Mapping[str, app_spec.ErrandSpec]
 
     def apps_on(self, platform: Platform) -> tuple[AppSpec, ...]:
-        """The apps of one platform."""
         return tuple(app for app in self.apps.values() if app.platform is platform)
 
     def tasks(self) -> tuple[TaskGraph, ...]:
-        """The navigation DAG of every task of every app and errand."""
         return self._tasks
 
     @cached_property
     def prepared_apps(self) -> dict[str, PreparedApp]:
-        """The apps prepared for the environments."""
         return {name: prepare_app(app) for name, app in self.apps.items()}
 
     @cached_property
     def views(self) -> ViewCache:
-        """The cache of views of all environments of this world in this process."""
         return ViewCache()
 
     @cached_property
     def _tasks(self) -> tuple[TaskGraph, ...]:
         own = [(app.app, (app,), app.tasks) for app in self.apps.values()]
-        crossing = [
-            (errand.errand, tuple(self.apps[name] for name in errand.apps), errand.tasks)
-            for errand in self.errands.values()
-        ]
+        crossing = [(each.errand, tuple(self.apps[a] for a in each.apps), each.tasks) for each in self.errands.values()]
         return tuple(
             _task_graph(f"{prefix}.{name}", apps, task)
             for prefix, apps, tasks in (*own, *crossing)
@@ -119,14 +99,14 @@ class World:
 
 
 def load_world(extra: Sequence[Path] = (), builtin: Collection[str] | None = None) -> World:
-    """Load the built-in apps and errands, and those of the given files.
+    """Load the built-in apps and errands, and those of the user's files (`extra`).
 
     Args:
         extra: app and errand files of the user.
         builtin: ids of the built-in apps to keep, with the errands that need no other; None keeps all.
 
     Raises:
-        BadInputError: a file is wrong (its text has one line per mistake), or there is no such built-in app.
+        BadInputError: a file is wrong (one line per mistake), or there is no such built-in app.
     """
     reading = read_files((*builtin_files(), *extra))
     if reading.mistakes:
@@ -145,28 +125,25 @@ def load_world(extra: Sequence[Path] = (), builtin: Collection[str] | None = Non
 
 @lru_cache(maxsize=2)
 def shared_world(extra: tuple[Path, ...], builtin: tuple[str, ...] | None = None) -> World:
-    """The world of `load_world`; it is loaded once in a process, so that its drawn screens are cached once."""
+    """Load a world once in a process, so that all its environments share the cache of screens."""
     return load_world(extra, builtin)
 
 
-def _task_graph(name: str, apps: tuple[AppSpec, ...], task: TaskSpec) -> TaskGraph:
-    by_name = {app.app: app for app in apps}
-    home = apps[0].app
+def _task_graph(name: str, apps: tuple[AppSpec, ...], task: app_spec.TaskSpec) -> TaskGraph:
+    by_name, home = {app.app: app for app in apps}, apps[0].app
     graph: nx.DiGraph[str] = nx.DiGraph()
     for page, following in task.pages.items():
         place = place_of(page, home)
         graph.add_node(str(place), description=by_name[place.app].screens[place.name].description)
         graph.add_edges_from((str(place), str(place_of(target, home))) for target in following)
-    slots = tuple(_task_slot(slot, by_name, home) for slot in task.slots)
+    slots = []
+    for slot in task.slots:
+        place = place_of(slot.page, home)
+        app = by_name[place.app]
+        widget = app.screens[place.name].find(slot.widget)
+        assert widget is not None, "the checker has found the widget of every slot"
+        default = app.start_values()[widget.sets]
+        values = tuple(value for value in slot.values or offered(widget, app) if value != default)
+        slots.append(TaskSlot(slot, str(place), widget, default, () if slot.implied_by else values))
     start = str(place_of(next(iter(task.pages)), home))
-    return TaskGraph(name, apps, apps[0].platform, task, graph, start, slots)
-
-
-def _task_slot(slot: SlotSpec, apps: Mapping[str, AppSpec], home: str) -> TaskSlot:
-    place = place_of(slot.page, home)
-    app = apps[place.app]
-    widget = find_widget(app.screens[place.name], slot.widget)
-    assert widget is not None, "the checker has found the widget of every slot"
-    default = start_values(app)[variable_of(widget)]
-    values = tuple(value for value in slot.values or offered(widget, app) if value != default)
-    return TaskSlot(slot, str(place), widget, default, () if slot.implied_by else values)
+    return TaskGraph(name, apps, apps[0].platform, task, graph, start, tuple(slots))

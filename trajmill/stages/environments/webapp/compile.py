@@ -1,4 +1,4 @@
-"""Compiles simulated apps to a static web app, which any browser opens without a server; and serves it on loopback."""
+"""Compile simulated apps to a static web app, which any browser opens without a server, or serve it on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.app_files.check import builtin_files
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, Mistake, read_spec, read_yaml
 from trajmill.stages.environments.simulated.layout.profile import PROFILES, DeviceProfile
@@ -26,28 +25,24 @@ HOST = "127.0.0.1"
 
 
 class WebApp(NamedTuple):
-    """A compiled world."""
-
     files: Mapping[str, str]
     """The texts by file name; `INDEX` is the page to open."""
 
 
 def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
-    """The static web app of a world; the page shows a device of `platform` unless its address names another one.
-
-    The page's address may end with `#platform=desktop&profile=3`.
-    """
+    """Compile a world; the address of the page may choose another device: `#platform=desktop&profile=3`."""
     source = files(__package__) / "app"
     texts = {name: (source / name).read_text(encoding="utf-8") for name in (*_SCRIPTS, "style.css", INDEX)}
-    texts[INDEX] = Template(texts[INDEX]).substitute(world=_as_data_block(_world_data(world, platform)))
+    # The data block has no `<`, so nothing in it can end the block.
+    data = json.dumps(_world_data(world, platform), separators=(",", ":")).replace("<", "\\u003c")
+    texts[INDEX] = Template(texts[INDEX]).substitute(world=data)
     return WebApp(texts)
 
 
 def compile_files(paths: Sequence[Path]) -> WebApp:
-    """The static web app of app and errand files and the built-in ones, on the platform of the first file.
+    """Compile app and errand files with the built-in ones, on the platform of the first file.
 
-    Raises:
-        BadInputError: a file has mistakes; the message has one line for each.
+    Raises BadInputError if a file has mistakes; the message has one line for each.
     """
     builtin = {path.resolve() for path in builtin_files()}
     world = load_world([path for path in paths if path.resolve() not in builtin])
@@ -55,7 +50,6 @@ def compile_files(paths: Sequence[Path]) -> WebApp:
 
 
 def media_type(name: str) -> str:
-    """The content type of one of a web app's files."""
     kind = {"html": "html", "js": "javascript", "css": "css"}[name.rpartition(".")[2]]
     return f"text/{kind}; charset=utf-8"
 
@@ -63,8 +57,7 @@ def media_type(name: str) -> str:
 def write_web_app(app: WebApp, folder: Path) -> Path:
     """Write the files of a web app into a folder, which is made if missing; returns the path of the page to open.
 
-    Raises:
-        BadInputError: the folder cannot be written, or has other files.
+    Raises BadInputError if the folder cannot be written, or has other files.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,46 +84,32 @@ def _platform_of(path: Path, world: World) -> Platform:
 
 
 def _world_data(world: World, platform: Platform) -> dict[str, Any]:
-    return {
-        "platform": platform.value,
-        "apps": {
-            name: app.model_dump(mode="json", exclude={"tasks", "description"}) for name, app in world.apps.items()
-        },
-        "profiles": [_profile_data(world, DeviceProfile(number)) for number in range(PROFILES)],
-    }
-
-
-def _profile_data(world: World, profile: DeviceProfile) -> dict[str, Any]:
-    """The differences of one device; lists are the indices of their items."""
     platforms = (Platform.PHONE, Platform.DESKTOP)
-    launcher = {each.value: profile.arrange("launcher", world.apps_on(each)) for each in platforms}
-    return {
-        "dark": profile.dark,
-        "scale": profile.scale,
-        "launcher": {platform: [app.app for app in apps] for platform, apps in launcher.items()},
-        "lists": {name: _list_orders(app, profile) for name, app in world.apps.items()},
-    }
-
-
-def _list_orders(app: AppSpec, profile: DeviceProfile) -> dict[str, list[int]]:
-    arranged = profile.fixed_lists(app)
-    return {name: [items.index(item) for item in arranged[name]] for name, items in app.lists.items()}
-
-
-def _as_data_block(data: dict[str, Any]) -> str:
-    """JSON for a `<script type="application/json">`; it has no `<`, so that nothing in it can end the block."""
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    profiles = []
+    for profile in map(DeviceProfile, range(PROFILES)):
+        launcher = {each.value: profile.arrange("launcher", world.apps_on(each)) for each in platforms}
+        # Lists are the indices of their items.
+        orders: dict[str, dict[str, list[int]]] = {}
+        for name, app in world.apps.items():
+            arranged = profile.fixed_lists(app)
+            orders[name] = {key: [items.index(item) for item in arranged[key]] for key, items in app.lists.items()}
+        profiles.append(
+            {
+                "dark": profile.dark,
+                "scale": profile.scale,
+                "launcher": {name: [app.app for app in apps] for name, apps in launcher.items()},
+                "lists": orders,
+            }
+        )
+    excluded = {"tasks", "description"}
+    apps = {name: app.model_dump(mode="json", exclude=excluded) for name, app in world.apps.items()}
+    return {"platform": platform.value, "apps": apps, "profiles": profiles}
 
 
 def web_app_server(app: WebApp, port: int) -> ThreadingHTTPServer:
-    """A server of a web app; it listens already, and `serve_forever` answers requests.
+    """Listen on a port of loopback, 0 for a free one; `serve_forever` answers requests.
 
-    Args:
-        app: the web app.
-        port: port on loopback, 0 for a free one.
-
-    Raises:
-        BadInputError: the port cannot be used.
+    Raises BadInputError if the port cannot be used.
     """
 
     class Handler(BaseHTTPRequestHandler):

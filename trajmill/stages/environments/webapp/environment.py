@@ -10,24 +10,26 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from playwright.async_api import BrowserContext, Error, Page, Route
+from playwright.async_api import BrowserContext, CDPSession, Error, Page, Route
 from pydantic import StrictBool, StrictInt, StrictStr, ValidationError
 
+from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, Scroll, Swipe
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.browser.input import perform, perform_by_touch
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
-from trajmill.stages.environments.browser.page import make_observation, open_session
+from trajmill.stages.environments.browser.page import open_session, within_time
 from trajmill.stages.environments.simulated.app_files.references import place_of
-from trajmill.stages.environments.simulated.device import Surprise, episode_chance, surprises
+from trajmill.stages.environments.simulated.device import episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import metrics_of, profile_of
 from trajmill.stages.environments.simulated.state import EpisodeGoal, Store, make_records, read_episode_goal
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
-from trajmill.stages.environments.webapp.input import WebAppInput
 
 T = TypeVar("T")
 
@@ -50,7 +52,6 @@ class WebAppEnvironment:
     name = "webapp"
 
     def __init__(self, world: World, platform: Platform, user_input: WebAppInput, popup: float) -> None:
-        """Use a page that `WebAppFactory` has opened."""
         self.platform = platform
         self._world = world
         self._input = user_input
@@ -61,19 +62,16 @@ class WebAppEnvironment:
         self._goal: EpisodeGoal | None = None
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """See `start`."""
         return await self._pictured(await self.start(query, seed))
 
     async def step(self, action: Action) -> Observation:
-        """See `act`."""
         return await self._pictured(await self.act(action))
 
     async def start(self, query: Query, seed: int) -> Screenful:
         """Make a fresh device in the start state of the query, on its launcher; takes no screenshot.
 
-        Raises:
-            EnvironmentFailure: the query is for another platform, or its start state or goal is malformed (class
-                `task`).
+        Raises EnvironmentFailure if the query is for another platform, or its start state or goal is malformed (class
+        `task`).
         """
         goal = read_episode_goal(query, self._world, self.platform)
         met = surprises(episode_chance(seed, query.query_id).random(), self._popup)
@@ -81,34 +79,33 @@ class WebAppEnvironment:
             "platform": self.platform.value,
             "profile": profile_of(seed).number,
             "setup": [[*place_of(name), record] for name, record in goal.start.setup.items()],
-            "surprises": [_in_page(each) for each in islice(met, _MOST_OPENINGS)],
+            "surprises": [
+                "rating" if each.rating else "sponsored" if each.sponsored else ""
+                for each in islice(met, _MOST_OPENINGS)
+            ],
         }
         self._goal = goal
         await self._within_time(self.page.evaluate(_RESET, device))
-        return await self._within_time(self._look(0))
+        return await self._within_time(self._read(0))
 
     async def act(self, action: Action) -> Screenful:
         """Do one action by touch, mouse or keyboard; one without a meaning here changes nothing. Takes no screenshot.
 
-        Raises:
-            EnvironmentFailure: the browser is gone or hangs, or there was no reset.
+        Raises EnvironmentFailure if the browser is gone or hangs, or there was no reset.
         """
         self._running()
         await self._within_time(self._input.do(action, self._apps))
-        return await self._within_time(self._look(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0))
+        return await self._within_time(self._read(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0))
 
     async def score(self) -> float | None:
-        """1.0 if the goal is reached by the rules of the simulated world, else 0.0; None without a goal.
+        """Return 1.0 if the goal is reached by the rules of the simulated world, else 0.0; None without a goal.
 
-        Raises:
-            EnvironmentFailure: the browser is gone or hangs, or there was no reset.
+        Raises EnvironmentFailure if the browser is gone or hangs, or there was no reset.
         """
         goal = self._running()
-        state = await self.device_state()
-        return goal.score(self._world, state.stores())
+        return goal.score(self._world, (await self.device_state()).stores())
 
     async def close(self) -> None:
-        """Close the context; closing twice is fine."""
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
                 await self.page.context.close()
@@ -116,18 +113,14 @@ class WebAppEnvironment:
             raise EnvironmentFailure(f"the browser is gone: {error}") from error
 
     async def device_state(self) -> DeviceState:
-        """The whole state of the device, for goal checks and tests.
-
-        Raises:
-            EnvironmentFailure: the browser is gone or hangs.
-        """
+        """Return the whole state of the device. Raises EnvironmentFailure if the browser is gone or hangs."""
         return read_device_state(await self._within_time(self.page.evaluate(_STATE)))
 
     async def _pictured(self, shown: Screenful) -> Observation:
         taken = await self._within_time(self._input.session.send("Page.captureScreenshot", {"format": "png"}))
         return make_observation(base64.b64decode(taken["data"]), self._size, shown.visible, shown.app)
 
-    async def _look(self, still_frames: int) -> Screenful:
+    async def _read(self, still_frames: int) -> Screenful:
         return read_screenful(await self.page.evaluate(READER, still_frames), self._input.scale)
 
     def _running(self) -> EpisodeGoal:
@@ -136,18 +129,10 @@ class WebAppEnvironment:
         return self._goal
 
     async def _within_time(self, work: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(_SECONDS_PER_CALL):
-                return await work
-        except TimeoutError as error:
-            raise EnvironmentFailure("the web app hangs") from error
-        except Error as error:
-            raise EnvironmentFailure(f"the web app: {error.message}") from error
+        return await within_time(work, _SECONDS_PER_CALL, "the web app")
 
 
 class WebAppFactory:
-    """Makes web app environments of one platform in one browser; picklable until the first one is made."""
-
     def __init__(self, world: World, platform: Platform, popup: float = 0.1) -> None:
         """`popup` is the share of openings of apps with a surprise, as `FaultRates.popup`."""
         self._world = world
@@ -159,13 +144,13 @@ class WebAppFactory:
     async def __call__(self) -> WebAppEnvironment:
         """Open a fresh context and load the app.
 
-        Raises:
-            EnvironmentFailure: the browser is missing or does not start, or the app does not load (class `setup`).
+        Raises EnvironmentFailure if the browser is missing or does not start, or the app does not load (class `setup`).
         """
         self._app = self._app or compile_world(self._world, self._platform)
         self._browser = self._browser or BrowserProcess()
-        viewport = _viewport(self._platform)
         mobile = self._platform is Platform.PHONE
+        size, scale = metrics_of(self._platform, 1.0).size, 2 if mobile else 1
+        viewport = Viewport(Size(size.width // scale, size.height // scale), scale)
         context = await self._browser.new_context(viewport, mobile)
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
@@ -179,16 +164,9 @@ class WebAppFactory:
         return WebAppEnvironment(self._world, self._platform, user_input, self._popup)
 
     async def close(self) -> None:
-        """Stop the browser; closing twice is fine."""
         browser, self._browser = self._browser, None
         if browser is not None:
             await browser.close()
-
-
-def _viewport(platform: Platform) -> Viewport:
-    size = metrics_of(platform, 1.0).size
-    scale = 2 if platform is Platform.PHONE else 1
-    return Viewport(Size(size.width // scale, size.height // scale), scale)
 
 
 async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
@@ -206,14 +184,7 @@ async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
     return page
 
 
-def _in_page(surprise: Surprise) -> str:
-    """A surprise in the words of the page."""
-    return "rating" if surprise.rating else "sponsored" if surprise.sponsored else ""
-
-
 class Screenful(NamedTuple):
-    """The elements of the page at one moment."""
-
     app: str
     """Id of the app in the foreground; empty on the launcher."""
     visible: tuple[UIElement, ...]
@@ -222,21 +193,15 @@ class Screenful(NamedTuple):
 
 
 def read_screenful(found: dict[str, Any], scale: int) -> Screenful:
-    """Convert the result of `READER` to pixels of the screenshot; `scale` is the number of these in a CSS pixel."""
-    elements = [(_element(row, scale), row[-1]) for row in found["rows"]]
-    visible = tuple(element for element, is_visible in elements if is_visible)
-    return Screenful(found["app"], visible, tuple(element for element, _ in elements))
-
-
-def _element(row: list[Any], scale: int) -> UIElement:
-    role, text, left, top, right, bottom, states, value, element_id, _ = row
-    box = Box(round(left * scale), round(top * scale), round(right * scale), round(bottom * scale))
-    return UIElement(role, text, box, tuple(states), value, element_id)
+    everything, visible = [], []
+    for role, text, left, top, right, bottom, states, value, element_id, is_visible in found["rows"]:
+        box = Box(round(left * scale), round(top * scale), round(right * scale), round(bottom * scale))
+        everything.append(UIElement(role, text, box, tuple(states), value, element_id))
+        visible += everything[-1:] if is_visible else []
+    return Screenful(found["app"], tuple(visible), tuple(everything))
 
 
 class AppMemory(Record):
-    """One app that has been opened."""
-
     values: tuple[tuple[str, Value], ...]
     lists: tuple[tuple[str, tuple[dict[str, Value], ...]], ...]
     stack: tuple[str, ...]
@@ -247,31 +212,103 @@ class AppMemory(Record):
     """Whether its lists have an advertisement."""
 
     def store(self) -> Store:
-        """The store for the goal check."""
         return Store(dict(self.values), {name: make_records(items) for name, items in self.lists})
 
 
 class DeviceState(Record):
-    """The whole state of the device on a page."""
-
     foreground: str
     focus: str
     menu: str
     apps: tuple[tuple[str, AppMemory], ...]
 
     def stores(self) -> dict[str, Store]:
-        """The stores of the apps that were opened."""
         return {name: memory.store() for name, memory in self.apps}
 
 
 def read_device_state(data: object) -> DeviceState:
-    """Read the state of a page from its JSON values.
-
-    Raises:
-        EnvironmentFailure: the data is malformed.
-    """
+    """Read the state of a page. Raises EnvironmentFailure if the data is malformed."""
     try:
         return DeviceState.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]["msg"]
         raise EnvironmentFailure(f"the web app has lost its state: {first}") from error
+
+
+_OPEN = "(name) => window.trajmill.open(name)"
+_SHORTEST_SWIPE = 40
+"""Least pixels of a finger's movement that scrolls, as in the simulated world."""
+_BACK = actions.PressKeys(keys=("alt", "left"))
+
+
+class WebAppInput(NamedTuple):
+    page: Page
+    session: CDPSession
+    platform: Platform
+    scale: int
+    """Screenshot pixels per CSS pixel."""
+
+    async def do(self, action: actions.Action, apps: dict[str, str]) -> None:
+        """Do an action; one without a meaning on this platform changes nothing.
+
+        Args:
+            action: positions in pixels of the screenshot.
+            apps: ids of the apps on the device, by name and by id, in lower case.
+
+        Raises:
+            playwright.async_api.Error: the page is gone.
+        """
+        phone = self.platform is Platform.PHONE
+        match action:
+            case actions.OpenApp(app=app):
+                if app.strip().casefold() in apps:
+                    await self.page.evaluate(_OPEN, apps[app.strip().casefold()])
+            case actions.TypeText():
+                await self._type(action)
+            case actions.PressKeys(keys=keys):
+                await self._press(tuple(key.casefold().removeprefix("keycode_") for key in keys))
+            case actions.SystemButton(button=button) if phone:
+                await self._press({"Back": ("back",), "Home": ("home",), "Enter": ("enter",)}.get(button, ()))
+            case actions.Click(button="left") if phone:
+                # A phone has no double press.
+                await self._touch(action.model_copy(update={"count": 1}))
+            case actions.Swipe(x=x, y=y, x2=x2, y2=y2) if phone and max(abs(x2 - x), abs(y2 - y)) < _SHORTEST_SWIPE:
+                # The browser would interpret it as a press.
+                return
+            case actions.Swipe() | actions.LongPress() if phone:
+                await self._touch(action)
+            case actions.Scroll():
+                await perform(self.page, self._placed(action), self.scale)
+            case actions.Click() | actions.Drag() | actions.LongPress() if not phone:
+                await perform(self.page, action, self.scale)
+            case _:
+                return
+
+    async def _touch(self, action: actions.Action) -> None:
+        await perform_by_touch(self.page, self.session, action, self.scale, self.page.url)
+
+    async def _type(self, action: actions.TypeText) -> None:
+        """Type text like an input method, so that no letter triggers a keyboard shortcut."""
+        keyboard = self.page.keyboard
+        if action.clear:
+            await keyboard.press("Control+a")
+            await keyboard.press("Delete")
+        if action.text:
+            await keyboard.insert_text(" ".join(action.text.split("\n")))
+        if action.enter:
+            await keyboard.press("Enter")
+
+    async def _press(self, keys: tuple[str, ...]) -> None:
+        match keys:
+            case ("back",):
+                await perform(self.page, _BACK, self.scale)
+            case ("del",):
+                await self.page.keyboard.press("Backspace")
+            case _:
+                await perform(self.page, actions.PressKeys(keys=keys), self.scale)
+
+    def _placed(self, action: actions.Scroll) -> actions.Scroll:
+        """Put a scroll without a position in the middle of the screen, because the mouse may be anywhere."""
+        if action.x is not None and action.y is not None:
+            return action
+        width, height = metrics_of(self.platform, 1.0).size
+        return action.model_copy(update={"x": width // 2, "y": height // 2})

@@ -18,7 +18,6 @@ class WebAppSpec(AppFilesSpec):
     """The simulated apps in a real browser."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        """A factory of browser contexts with the apps of a platform."""
         from trajmill.stages.environments.webapp.environment import WebAppFactory
 
         return WebAppFactory(self.navigation_graph(), platform)

@@ -3,8 +3,7 @@ from __future__ import annotations
 from trajmill.schemas.actions import Swipe
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.environments.android.screen import ListEnds
-from trajmill.stages.environments.android.tree import ScreenContext, read_tree
+from trajmill.stages.environments.android.screen import ListEnds, ScreenContext, read_tree
 
 WINDOW = ScreenContext(Size(1080, 2400), "Settings", "com.android.launcher3", None)
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import DOCS, PAPER, SHELF, garden
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.environments.simulated.app_files.check import builtin_files, check_files, read_files
+from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files, read_with_builtin
 from trajmill.stages.environments.simulated.world import load_world
 
 ELSEWHERE = {
@@ -28,7 +28,7 @@ def line_of(text: str, part: str) -> int:
 
 @pytest.mark.slow
 def test_builtin_files_are_right() -> None:
-    assert [str(mistake) for mistake in check_files(builtin_files())] == []
+    assert [str(mistake) for mistake in read_with_builtin(builtin_files()).mistakes] == []
     world = load_world()
     assert len(world.tasks()) > 8
 
@@ -116,16 +116,16 @@ def test_many_files_of_one_id_are_one_mistake_each(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.yaml" for number in range(4)]
     for file in files:
         file.write_text(garden(), encoding="utf-8")
-    assert [each.file for each in check_files(files)] == [str(file) for file in files[1:]]
+    assert [each.file for each in read_with_builtin(files).mistakes] == [str(file) for file in files[1:]]
 
 
 @pytest.mark.slow
 def test_ids_and_names_of_built_in_apps_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "garden.yaml"
     path.write_text(garden().replace("app: garden", "app: bites"), encoding="utf-8")
-    assert [each.line for each in check_files([path]) if "already defined in" in each.text] == [1]
+    assert [each.line for each in read_with_builtin([path]).mistakes if "already defined in" in each.text] == [1]
     path.write_text(garden().replace("name: Garden", "name: Bites"), encoding="utf-8")
-    assert [each.line for each in check_files([path]) if "already used in" in each.text] == [2]
+    assert [each.line for each in read_with_builtin([path]).mistakes if "already used in" in each.text] == [2]
 
 
 def test_menus_are_for_desktops(tmp_path: Path) -> None:
@@ -156,13 +156,15 @@ tasks:
     garden_file, errand_file = tmp_path / "garden.yaml", tmp_path / "tour.yaml"
     garden_file.write_text(garden(), encoding="utf-8")
     errand_file.write_text(errand, encoding="utf-8")
-    found = [str(each) for each in check_files([garden_file, errand_file])]
+    found = [str(each) for each in read_with_builtin([garden_file, errand_file]).mistakes]
     assert len(found) == 1
     assert "entered on the screen that opens; lead to `bites.home`" in found[0]
     errand_file.write_text(errand.replace("bites.menu", "bites.home"), encoding="utf-8")
-    assert check_files([garden_file, errand_file]) == []
+    assert not read_with_builtin([garden_file, errand_file]).mistakes
     errand_file.write_text(errand.replace("[garden, bites]", "[garden, bits]"), encoding="utf-8")
-    assert ["unknown app `bits`" in str(each) for each in check_files([garden_file, errand_file])] == [True]
+    assert ["unknown app `bits`" in str(each) for each in read_with_builtin([garden_file, errand_file]).mistakes] == [
+        True
+    ]
 
 
 def test_the_page_shows_what_the_checker_prints(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ import pytest
 from PIL import Image, ImageChops
 
 from trajmill.schemas.geometry import Box, Size
-from trajmill.stages.environments.simulated.drawing.canvas import BLACK, WHITE, Palette, Rgb
+from trajmill.stages.environments.simulated.drawing.canvas import BLACK, WHITE, Palette, Rgb, Scene, Shape
 from trajmill.stages.environments.simulated.drawing.draw import PAINTERS, draw
-from trajmill.stages.environments.simulated.drawing.scene import Scene, Shape
 
 SIZE = Size(360, 240)
 BOX = Box(40, 60, 320, 140)

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trajmill.schemas.geometry import Box
-from trajmill.stages.environments.simulated.drawing.scene import Shape
+from trajmill.stages.environments.simulated.drawing.canvas import Shape
 from trajmill.stages.environments.simulated.layout.view import place_rows
 from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, WidgetRow
 

@@ -1,11 +1,11 @@
-"""The operations of a local desktop that the server offers: session, files, programs, screen and actions."""
+"""The operations of a local desktop: session, files, programs, screen and actions."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from trajmill.schemas.actions import Action
@@ -57,8 +57,7 @@ class LocalDesktop:
     def launch(self, command: Sequence[str]) -> None:
         """Start a program and wait for its window.
 
-        Raises:
-            DesktopError: it ended with an error or showed no window in time.
+        Raises DesktopError if it ended with an error or showed no window in time.
         """
         self._used = True
         command = self._real_command(command)
@@ -69,10 +68,13 @@ class LocalDesktop:
             message = f"{command[0]} cannot be started ({error.strerror}); `make system-deps` installs our own programs"
             raise DesktopError(message) from error
         self._wait_for_window(program, before)
-        self._wait_until_ready()
+        # Keys are lost until an object has the focus; some programs never report it.
+        deadline = time.monotonic() + _SECONDS_FOR_FOCUS
+        self._settle()
+        while ':focused="true"' not in self.tree() and time.monotonic() < deadline:
+            self._settle()
 
     def open_file(self, path: str) -> None:
-        """Open a file or a folder with the program for its type."""
         real = self.real_path(path)
         if real.is_dir():
             self.launch(("pcmanfm", str(real)))
@@ -81,11 +83,7 @@ class LocalDesktop:
             self.launch((*opener, str(real)))
 
     def run(self, command: Sequence[str]) -> CommandResult:
-        """Run a program to its end.
-
-        Raises:
-            DesktopError: it cannot be started or takes too long.
-        """
+        """Run a program to its end. Raises DesktopError if it cannot be started or takes too long."""
         self._used = True
         try:
             done = self._session.run(self._real_command(command), _SECONDS_TO_RUN)
@@ -94,7 +92,6 @@ class LocalDesktop:
         return CommandResult(done.stdout, done.stderr, done.returncode)
 
     def write_file(self, path: str, content: bytes) -> None:
-        """Write a file of a task."""
         self._used = True
         real = self.real_path(path)
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -102,11 +99,7 @@ class LocalDesktop:
         os.utime(real, (CREATED, CREATED))
 
     def read_file(self, path: str) -> bytes:
-        """Read a file.
-
-        Raises:
-            OSError: there is no such file.
-        """
+        """Read a file. Raises OSError if there is no such file."""
         return self.real_path(path).read_bytes()
 
     def act(self, action: Action) -> None:
@@ -121,50 +114,39 @@ class LocalDesktop:
         self._settle()
 
     def screenshot(self) -> bytes:
-        """The screen with the mouse pointer, as PNG."""
         self._refuse_crashed()
         # Fails if the X server is gone; the file with its pixels would still be there.
         self.pointer()
         return self._session.frame.png(self._session.frame.raw())
 
     def tree(self) -> str:
-        """The accessibility tree as an OSWorld machine writes it."""
         self._refuse_crashed()
         return read_tree(self._session.accessibility)
 
-    def windows(self, matches: Callable[[WindowInfo], bool]) -> list[WindowInfo]:
-        """The windows that match."""
-        return [window for window in self._session.windows.all() if matches(window)]
+    def windows(self) -> list[WindowInfo]:
+        return self._session.windows.all()
 
     def activate(self, window: WindowInfo) -> None:
-        """Bring a window to the front."""
         self._session.windows.activate(window)
         self._settle()
 
     def close_window(self, window: WindowInfo) -> None:
-        """Ask a window to close."""
         self._session.windows.ask_to_close(window)
         self._settle()
 
     def pointer(self) -> tuple[int, int]:
-        """The position of the mouse pointer."""
         return self._session.windows.pointer()
 
     @property
     def size(self) -> Size:
-        """The size of the screen, in pixels."""
         return self._session.frame.size
 
     def close(self) -> None:
-        """End the session."""
         self._session.close()
 
     def real_path(self, path: str) -> Path:
-        """The real path of a task's path; a relative path is in the home folder."""
         wanted = Path(path)
-        if wanted.is_relative_to(HOME):
-            return self._user / wanted.relative_to(HOME)
-        return self._user / wanted
+        return self._user / (wanted.relative_to(HOME) if wanted.is_relative_to(HOME) else wanted)
 
     def _real_command(self, command: Sequence[str]) -> list[str]:
         return [word.replace(str(HOME), str(self._user)) for word in command]
@@ -191,34 +173,26 @@ class LocalDesktop:
                 raise DesktopError(f"{program.name} showed no window")
             time.sleep(_POLL_SECONDS)
 
-    def _wait_until_ready(self) -> None:
-        """Wait until an object has the focus, because keys are lost before; some programs never report it."""
-        deadline = time.monotonic() + _SECONDS_FOR_FOCUS
-        self._settle()
-        while ':focused="true"' not in self.tree() and time.monotonic() < deadline:
-            self._settle()
-
     def _settle(self) -> None:
-        """Wait until all programs have handled their events and the screen has not changed for a moment."""
+        """Wait until all programs have handled their events and the screen stays the same for a moment.
+
+        A program answers a call after it has handled the events before.
+        """
         self._session.windows.wait_for_programs(SECONDS_TO_READ)
         start = changed = time.monotonic()
         last = b""
         while (now := time.monotonic()) - start < _LONGEST_SETTLE_SECONDS:
-            self._call_all_programs()
+            self._refuse_crashed()
+            bus = self._session.accessibility
+            answer = bus.ask_one(programs_call(), SECONDS_TO_READ)
+            programs = [Reference(owner, path) for owner, path in answer[0]] if answer else []
+            bus.ask([program.call("Accessible", "GetState") for program in programs], SECONDS_TO_READ)
             frame = self._session.frame.raw()
             if frame != last:
                 last, changed = frame, now
             elif now - changed >= _QUIET_SECONDS:
                 return
             time.sleep(_POLL_SECONDS)
-
-    def _call_all_programs(self) -> None:
-        """Call all programs: a program answers after it has handled the events before the call."""
-        self._refuse_crashed()
-        bus = self._session.accessibility
-        answer = bus.ask_one(programs_call(), SECONDS_TO_READ)
-        programs = [Reference(owner, path) for owner, path in answer[0]] if answer else []
-        bus.ask([program.call("Accessible", "GetState") for program in programs], SECONDS_TO_READ)
 
     def _refuse_crashed(self) -> None:
         for program in self._session.programs:

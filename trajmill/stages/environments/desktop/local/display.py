@@ -27,8 +27,6 @@ _COLOR_BYTES = 12
 
 
 class WindowInfo(NamedTuple):
-    """A window that the window manager knows."""
-
     number: int
     title: str
     program: str
@@ -38,14 +36,8 @@ class WindowInfo(NamedTuple):
 
 
 class Windows:
-    """A connection to an X display."""
-
     def __init__(self, display: str) -> None:
-        """Connect.
-
-        Raises:
-            OSError: there is no such display yet.
-        """
+        """Connect. Raises OSError if there is no such display yet."""
         try:
             self.display = Display(display)
         except error.DisplayError as failure:
@@ -54,40 +46,31 @@ class Windows:
         self._pings = 0
 
     def require_manager(self) -> None:
-        """Check that a window manager manages the display.
-
-        Raises:
-            LookupError: there is none yet.
-        """
+        """Check that a window manager manages the display. Raises LookupError if there is none yet."""
         if not self._numbers(self.root, "_NET_SUPPORTING_WM_CHECK"):
             raise LookupError("there is none on the display")
 
     def all(self) -> list[WindowInfo]:
-        """All windows, oldest first; those that close meanwhile are left out."""
         found = [self._info(number) for number in self._numbers(self.root, "_NET_CLIENT_LIST")]
         return [window for window in found if window is not None]
 
     def active(self) -> WindowInfo | None:
-        """The window with the keyboard focus."""
         numbers = self._numbers(self.root, "_NET_ACTIVE_WINDOW")
         return self._info(numbers[0]) if numbers and numbers[0] else None
 
     def activate(self, window: WindowInfo) -> None:
-        """Bring a window to the front and give it the keyboard."""
-        self._tell_manager(window, "_NET_ACTIVE_WINDOW", [_FROM_PAGER, X.CurrentTime, 0])
+        self._request(window, "_NET_ACTIVE_WINDOW", [_FROM_PAGER, X.CurrentTime, 0])
 
     def ask_to_close(self, window: WindowInfo) -> None:
         """Ask a window to close, as its close button does."""
-        self._tell_manager(window, "_NET_CLOSE_WINDOW", [X.CurrentTime, _FROM_PAGER])
+        self._request(window, "_NET_CLOSE_WINDOW", [X.CurrentTime, _FROM_PAGER])
 
     def wait_for_programs(self, seconds: float) -> None:
         """Wait until programs have handled all events that were sent to their windows before.
 
         A program handles events in order, so its answer to a ping (EWMH, `_NET_WM_PING`) comes after those before it. A
-        window that does not answer pings, or closes meanwhile, is not waited for.
-
-        Raises:
-            TimeoutError: a program does not answer.
+        window that does not answer pings, or closes meanwhile, is not waited for. Raises TimeoutError if a program does
+        not answer.
         """
         self._pings += 1
         deadline = time.monotonic() + seconds
@@ -101,12 +84,10 @@ class Windows:
                 time.sleep(_POLL_SECONDS)
 
     def pointer(self) -> tuple[int, int]:
-        """The position of the mouse pointer."""
         at = self.root.query_pointer()
         return at.root_x, at.root_y
 
     def close(self) -> None:
-        """Close the connection; the display may be gone already."""
         with suppress(error.ConnectionClosedError, OSError):
             self.display.close()
 
@@ -122,7 +103,6 @@ class Windows:
                 self.display.next_event()
 
     def _ping(self, number: int) -> bool:
-        """Ping a window; returns whether it answers pings."""
         ping, protocols = self.display.intern_atom("_NET_WM_PING"), self.display.intern_atom("WM_PROTOCOLS")
         window = self.display.create_resource_object("window", number)
         try:
@@ -142,7 +122,7 @@ class Windows:
         atom, ping, number = happened.data[1][:3]
         return int(number) if (atom, ping) == (self.display.intern_atom("_NET_WM_PING"), self._pings) else 0
 
-    def _tell_manager(self, window: WindowInfo, request: str, values: list[int]) -> None:
+    def _request(self, window: WindowInfo, request: str, values: list[int]) -> None:
         target = self.display.create_resource_object("window", window.number)
         data = (32, values + [0] * (5 - len(values)))
         message = event.ClientMessage(window=target, client_type=self.display.intern_atom(request), data=data)
@@ -157,16 +137,12 @@ class Windows:
             corner = window.translate_coords(self.root, 0, 0)
             # The answer gives the root's origin in coordinates of the window.
             left, top = -corner.x, -corner.y
-            return WindowInfo(
-                number, self._title(window), names[1], Box(left, top, left + shape.width, top + shape.height)
-            )
+            named = window.get_full_property(self.display.intern_atom("_NET_WM_NAME"), X.AnyPropertyType)
+            title = named.value if named is not None else window.get_wm_name() or ""
+            title = title.decode(errors="replace") if isinstance(title, bytes) else str(title)
+            return WindowInfo(number, title, names[1], Box(left, top, left + shape.width, top + shape.height))
         except error.XError:
             return None
-
-    def _title(self, window: Window) -> str:
-        named = window.get_full_property(self.display.intern_atom("_NET_WM_NAME"), X.AnyPropertyType)
-        value = named.value if named is not None else window.get_wm_name() or ""
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
     def _numbers(self, window: Window, name: str) -> list[int]:
         found = window.get_full_property(self.display.intern_atom(name), X.AnyPropertyType)
@@ -185,16 +161,13 @@ class FrameBuffer:
         self._start = header[0] + header[19] * _COLOR_BYTES
 
     def raw(self) -> bytes:
-        """The present pixels; equal screens have equal bytes."""
         return self._memory[self._start : self._start + self._line_bytes * self.size.height]
 
     def png(self, raw: bytes) -> bytes:
-        """A result of `raw` as PNG."""
         image = Image.frombuffer("RGB", self.size, raw, "raw", "BGRX", self._line_bytes, 1)
         out = io.BytesIO()
         image.save(out, "png", compress_level=1)
         return out.getvalue()
 
     def close(self) -> None:
-        """Close the file."""
         self._memory.close()

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from Xlib import XK, X
 from Xlib.display import Display
 from Xlib.ext import xtest
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    DragTo,
-    HorizontalScroll,
-    LongPress,
-    MoveMouse,
-    PressKeys,
-    Scroll,
-    Swipe,
-    TypeText,
-)
+from trajmill.schemas import actions
 from trajmill.stages.environments.desktop.protocol import (
     MOST_CLICKS,
     bounded_press_seconds,
@@ -43,20 +31,16 @@ _CONTROL_KEYS = {"\n": "Return", "\t": "Tab"}
 
 
 class DisplayInput:
-    """Mouse and keyboard of one display."""
-
     def __init__(self, display: Display, wait_for_programs: Callable[[], None]) -> None:
-        """Use a display.
+        """Use a display with the XTEST extension.
 
-        Args:
-            display: the display; it must have the XTEST extension.
-            wait_for_programs: returns when all programs have handled the events that were sent before.
+        `wait_for_programs` returns when all programs have handled the events that were sent before.
         """
         self._display = display
         self._wait_for_programs = wait_for_programs
         self._keyboard = Keyboard(display)
 
-    def perform(self, action: Action) -> None:
+    def perform(self, action: actions.Action) -> None:
         """Do an action at its position; an action that a desktop cannot do changes nothing.
 
         Raises:
@@ -64,37 +48,34 @@ class DisplayInput:
             TimeoutError: a program does not answer while the mouse is used.
         """
         match action:
-            case Click(x=x, y=y, button=button, count=count):
+            case actions.Click(x=x, y=y, button=button, count=count):
                 self._point_at(x, y)
                 for _ in range(min(count, MOST_CLICKS)):
                     self._click(_BUTTONS[button])
-            case LongPress(x=x, y=y, seconds=seconds):
+            case actions.LongPress(x=x, y=y, seconds=seconds):
                 self._point_at(x, y)
                 self._click(_BUTTONS["left"], hold=bounded_press_seconds(seconds))
-            case MoveMouse(x=x, y=y):
+            case actions.MoveMouse(x=x, y=y):
                 self._move(x, y)
-            case Drag(x=x, y=y, x2=x2, y2=y2):
+            case actions.Drag(x=x, y=y, x2=x2, y2=y2):
                 self._drag(x, y, x2, y2)
-            case DragTo(x=x, y=y):
+            case actions.DragTo(x=x, y=y):
                 pointer = self._display.screen().root.query_pointer()
                 self._drag(pointer.root_x, pointer.root_y, x, y)
-            case Swipe(x=x, y=y, y2=y2):
+            case actions.Swipe(x=x, y=y, y2=y2):
                 self._point_at(x, y)
                 self._turn_wheel(swipe_wheel_clicks(y, y2), _WHEEL_UP, _WHEEL_DOWN)
-            case Scroll(x=x, y=y, clicks=clicks):
+            case actions.Scroll(x=x, y=y, clicks=clicks) | actions.HorizontalScroll(x=x, y=y, clicks=clicks):
                 if x is not None and y is not None:
                     self._point_at(x, y)
-                self._turn_wheel(clicks, _WHEEL_UP, _WHEEL_DOWN)
-            case HorizontalScroll(x=x, y=y, clicks=clicks):
-                if x is not None and y is not None:
-                    self._point_at(x, y)
-                self._turn_wheel(clicks, _WHEEL_RIGHT, _WHEEL_LEFT)
-            case TypeText(text=text, clear=clear, enter=enter):
+                upright = isinstance(action, actions.Scroll)
+                self._turn_wheel(clicks, *((_WHEEL_UP, _WHEEL_DOWN) if upright else (_WHEEL_RIGHT, _WHEEL_LEFT)))
+            case actions.TypeText(text=text, clear=clear, enter=enter):
                 if clear:
                     self._keyboard.press_together(find_keys(("ctrl", "a")))
                     self._keyboard.press_together(find_keys(("delete",)))
                 self._keyboard.type(text + ("\n" if enter else ""))
-            case PressKeys(keys=keys):
+            case actions.PressKeys(keys=keys):
                 self._keyboard.press_together(find_keys(keys))
             case _:
                 pass
@@ -162,30 +143,25 @@ class Keyboard:
         symbols = [symbol for symbol in map(_symbol, text) if symbol]
         self._add_to_layout(symbols)
         for symbol in symbols:
-            place = self._places.get(symbol)
-            if place is not None:
-                self._tap(*place)
+            keycode, shifted = self._places.get(symbol, (0, False))
+            if keycode:
+                self._press_and_release([self._shift, keycode] if shifted else [keycode])
         self._display.sync()
 
     def press_together(self, keys: Iterable[KeyName]) -> None:
-        """Press keys in order and release them in reverse order."""
-        places = [self._places.get(_key_symbol(key)) for key in keys]
+        symbols = [_symbol(k.keysym) if len(k.keysym) == 1 else int(XK.string_to_keysym(k.keysym)) for k in keys]
+        places = [self._places.get(symbol) for symbol in symbols]
         known = [place for place in places if place is not None]
         shift = [self._shift] if any(shifted for _, shifted in known) else []
         keycodes = list(dict.fromkeys(shift + [keycode for keycode, _ in known]))
+        self._press_and_release(keycodes)
+        self._display.sync()
+
+    def _press_and_release(self, keycodes: Sequence[int]) -> None:
         for keycode in keycodes:
             xtest.fake_input(self._display, X.KeyPress, keycode)
         for keycode in reversed(keycodes):
             xtest.fake_input(self._display, X.KeyRelease, keycode)
-        self._display.sync()
-
-    def _tap(self, keycode: int, shifted: bool) -> None:
-        if shifted:
-            xtest.fake_input(self._display, X.KeyPress, self._shift)
-        xtest.fake_input(self._display, X.KeyPress, keycode)
-        xtest.fake_input(self._display, X.KeyRelease, keycode)
-        if shifted:
-            xtest.fake_input(self._display, X.KeyRelease, self._shift)
 
     def _add_to_layout(self, symbols: Iterable[int]) -> None:
         """Give missing characters spare keys, as far as there are any, and wait until programs have read the layout."""
@@ -200,19 +176,7 @@ class Keyboard:
 
 
 def _symbol(character: str) -> int:
-    """The keysym of a character; 0 if no key types it."""
     if character in _CONTROL_KEYS:
-        return _named(_CONTROL_KEYS[character])
-    if not character.isprintable():
-        return 0
-    code = ord(character)
+        return int(XK.string_to_keysym(_CONTROL_KEYS[character]))
+    code = ord(character) if character.isprintable() else 0
     return code if code < _LATIN1_END else _UNICODE_KEYSYMS + code
-
-
-def _key_symbol(key: KeyName) -> int:
-    """The keysym of a key; a character's is its own."""
-    return _symbol(key.keysym) if len(key.keysym) == 1 else _named(key.keysym)
-
-
-def _named(name: str) -> int:
-    return int(XK.string_to_keysym(name))

@@ -1,4 +1,4 @@
-"""The processes of a desktop: ends descendants, and gives them the rights of an ordinary user and a separate home."""
+"""The processes of a desktop: end descendants, drop root's rights, mount a private home."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 import pwd
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from trajmill.stages.environments.pool.reaper import with_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -18,28 +19,26 @@ _SECONDS_TO_END = 10.0
 _LISTENS = 0x10000
 """Among the flags of a socket in /proc/net/unix (`__SO_ACCEPTCON` of Linux)."""
 HOME = Path("/home/user")
-"""The home folder that tasks name."""
 _ORDINARY_USER = "nobody"
 _NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends; call it in the child, after any change of user."""
+    """Let the kernel kill this process when its parent ends; call it in the child, after changes of the user."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that it remains a descendant."""
+    """Become the parent of descendants whose own parent ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_descendants(process: int) -> None:
-    """Kill all descendants of a process, and wait until they have ended.
+    """Kill all descendants of a process, and wait some seconds until they have ended.
 
-    The socket files that they listen on are removed too: X servers and LibreOffice keep theirs in the common temporary
-    folder. That is done first, while the files certainly belong to them. Children of the caller are reaped. A process
-    that does not end within some seconds, because it hangs in the kernel, is left.
+    The socket files that they listen on are removed first: X servers and LibreOffice keep theirs in the common
+    temporary folder. Children of the caller are reaped.
     """
     for file in listened_on(descendants(process)):
         with suppress(OSError):
@@ -49,30 +48,24 @@ def end_descendants(process: int) -> None:
         for one in alive:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(one, signal.SIGKILL)
-        _reap()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         time.sleep(_POLL_SECONDS)
 
 
 def descendants(process: int) -> set[int]:
-    """The living descendants of a process; zombies count only if they are children of the caller."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError, IndexError):
-                state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
-                if state != "Z" or int(parent) == os.getpid():
-                    children.setdefault(int(parent), []).append(int(entry.name))
-    found, waiting = set[int](), [process]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found.update(below)
-        waiting.extend(below)
-    return found
+    """Return the living descendants of a process; zombies count only if they are children of the caller."""
+    return with_descendants([process], zombies_of=os.getpid()) - {process}
 
 
 def listened_on(processes: set[int]) -> set[Path]:
-    """The files of the sockets that these processes listen on."""
-    held = {link for one in processes for link in _open_files(one)}
+    held = set[str]()
+    for one in processes:
+        with suppress(OSError):
+            for entry in Path(f"/proc/{one}/fd").iterdir():
+                with suppress(OSError):
+                    held.add(str(entry.readlink()))
     found = set[Path]()
     for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]:
         _, _, _, flags, _, _, inode, *path = line.split(maxsplit=7)
@@ -81,28 +74,15 @@ def listened_on(processes: set[int]) -> set[Path]:
     return found
 
 
-def _open_files(process: int) -> Iterator[str]:
-    with suppress(OSError):
-        for entry in Path(f"/proc/{process}/fd").iterdir():
-            with suppress(OSError):
-                yield str(entry.readlink())
-
-
-def _reap() -> None:
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def private_home(folder: Path) -> Path:
-    """Mount `folder` as `/home` for this process and its children, if the system allows it.
+    """Mount `folder` as `/home` for this process and its children.
 
     Returns:
-        The home to use: `HOME`, or one under `folder` if mounting is not allowed.
+        The home to use: `HOME`, or one under `folder` if the system forbids mounting.
     """
     folder.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,9 +1,9 @@
-"""Serves one local desktop on loopback with the OSWorld protocol and typed actions.
+"""Serve one local desktop on loopback with the OSWorld protocol and typed actions.
 
 Beyond OSWorld's protocol: `GET /capabilities` answers `{"typed_actions": true, "reset": true}`; `POST /action` takes
 one typed action as JSON and answers when the screen has settled; `POST /reset` starts a fresh session. `/execute` takes
-only argument lists, and every request needs the server's token, so that no other program of the machine, such as a
-browser, can start programs through it.
+only argument lists, and every request needs the server's token: no other program, such as a browser, can start
+programs through it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
-from trajmill.stages.environments.desktop.local.display import WindowInfo
 from trajmill.stages.environments.desktop.local.processes import (
     adopt_orphans,
     die_with_parent,
@@ -41,15 +40,13 @@ _LONGEST_BODY = 256 * 1024 * 1024
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request."""
-
     body: bytes
     kind: str = "application/json"
     status: int = 200
 
 
 def serve_desktop(desktop: LocalDesktop, token: str) -> TCPServer:
-    """A server on a free port of loopback; it handles one request at a time, since a desktop has one mouse."""
+    """Listen on a free port of loopback; one request at a time, since a desktop has one mouse."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -79,13 +76,12 @@ class _QuietServer(TCPServer):
     """Prints no traceback for a client that has gone, e.g. because Ctrl-C ended it."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print the error that is being handled, unless the client has gone."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAnswer:
-    """The answer to a request; a failure is answered with its reason as `message`."""
+    """Answer a request; a failure is answered with its reason as `message`."""
     try:
         return _route(desktop, path, kind, body)
     except RefusedError as error:
@@ -163,13 +159,11 @@ def _upload(desktop: LocalDesktop, kind: str, body: bytes) -> None:
 
 
 def _with_window(desktop: LocalDesktop, path: str, request: dict[str, Any]) -> None:
-    wanted, strict, by_class = str(request["window_name"]), bool(request.get("strict")), bool(request.get("by_class"))
-
-    def matches(window: WindowInfo) -> bool:
-        name = window.program if by_class else window.title
-        return name == wanted if strict else wanted.lower() in name.lower()
-
-    found = desktop.windows(matches)
+    wanted, found = str(request["window_name"]), []
+    for window in desktop.windows():
+        name = window.program if request.get("by_class") else window.title
+        if name == wanted if request.get("strict") else wanted.lower() in name.lower():
+            found.append(window)
     if not found:
         raise FileNotFoundError(2, "no such window", wanted)
     if path == "/setup/close_window":
@@ -189,8 +183,7 @@ def _problem(status: int, message: str) -> HttpAnswer:
 def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
     """Start a desktop in its own folder, print its address, and serve it for ever.
 
-    Raises:
-        EnvironmentFailure: the desktop does not start (class `setup`).
+    Raises EnvironmentFailure if the desktop does not start (class `setup`).
     """
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

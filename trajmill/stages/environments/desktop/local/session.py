@@ -92,20 +92,15 @@ _FOLDERS = ("Desktop", "Documents", "Downloads", ".cache", ".local/share")
 
 
 class LaunchedProgram(NamedTuple):
-    """A program that a task has started."""
-
     name: str
     process: subprocess.Popen[bytes]
 
 
 class Session:
-    """A running session; all its programs are children of this process."""
-
     def __init__(self, user: Path, folder: Path, size: Size) -> None:
-        """Start a session with a fresh home at `user` and its other files under `folder`, and wait until it is ready.
+        """Start a session with a fresh home at `user` and other files under `folder`; wait until it is ready.
 
-        Raises:
-            EnvironmentFailure: a program is missing, or was not ready in time (class `setup`).
+        Raises EnvironmentFailure if a program is missing, or was not ready in time (class `setup`).
         """
         refuse_missing_programs()
         self.home = make_home(user, folder)
@@ -124,7 +119,6 @@ class Session:
         self.variables["AT_SPI_BUS_ADDRESS"] = self.accessibility.address
 
     def launch(self, command: Sequence[str]) -> LaunchedProgram:
-        """Start a program of the task, given as an argument list, without a shell."""
         program = LaunchedProgram(Path(command[0]).name, self._spawn(command))
         self.programs.append(program)
         return program
@@ -150,7 +144,6 @@ class Session:
         )
 
     def close(self) -> None:
-        """End all programs; their files stay until the next session starts."""
         self.accessibility.close()
         self.windows.close()
         self.frame.close()
@@ -197,8 +190,7 @@ class Session:
     def _until(self, what: str, attempt: Callable[[], T]) -> T:
         """Repeat an attempt until it does not raise.
 
-        Raises:
-            EnvironmentFailure: it still raises after some seconds (class `setup`).
+        Raises EnvironmentFailure if it still raises after some seconds (class `setup`).
         """
         deadline = time.monotonic() + _SECONDS_TO_START
         while True:
@@ -211,10 +203,9 @@ class Session:
 
 
 def refuse_missing_programs() -> None:
-    """Check that the programs that every session needs are installed.
+    """Check that the programs of every session are installed.
 
-    Raises:
-        EnvironmentFailure: one is missing (class `setup`); the message names it and says how to install it.
+    Raises EnvironmentFailure if one is missing (class `setup`); the message names it and how to install it.
     """
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if not missing and not _BUS_LAUNCHER.exists():
@@ -224,7 +215,6 @@ def refuse_missing_programs() -> None:
 
 
 def _accessibility_bus(session_bus: str) -> Bus:
-    """Connect to the accessibility bus of a session."""
     session = Bus(session_bus)
     try:
         call = BusCall("org.a11y.Bus", "/org/a11y/bus", "org.a11y.Bus", "GetAddress")
@@ -235,14 +225,8 @@ def _accessibility_bus(session_bus: str) -> Bus:
         raise LookupError("it has no address")
     bus = Bus(answer[0])
     # Toolkits fill the cache of objects, which is read in one call, only if somebody listens to events.
-    listen = BusCall(
-        "org.a11y.atspi.Registry",
-        "/org/a11y/atspi/registry",
-        "org.a11y.atspi.Registry",
-        "RegisterEvent",
-        "s",
-        ("object:state-changed:focused",),
-    )
+    registry, event = "org.a11y.atspi.Registry", ("object:state-changed:focused",)
+    listen = BusCall(registry, "/org/a11y/atspi/registry", registry, "RegisterEvent", "s", event)
     if bus.ask_one(listen, _SECONDS_PER_CALL) is None:
         bus.close()
         raise LookupError("its registry does not answer")
@@ -250,21 +234,17 @@ def _accessibility_bus(session_bus: str) -> Bus:
 
 
 class SessionFolders(NamedTuple):
-    """The folders of one session."""
-
     folder: Path
-    """The home folder of the programs."""
     config: Path
-    """Settings of programs. Each session has another path, because LibreOffice opens a file in another running
-    LibreOffice with the same path of settings."""
+    """Settings of programs, at another path in each session: LibreOffice opens a file in a running LibreOffice with
+    the same path of settings."""
     runtime: Path
     """Sockets of the session, readable only by its user."""
     screen: Path
-    """The X server's frame buffer file."""
 
 
 def make_home(user: Path, folder: Path) -> SessionFolders:
-    """Make a fresh home at `user` and the other folders under `folder`; their old content is removed."""
+    """Make a fresh home at `user` and the other folders under `folder`, without their old content."""
     home = SessionFolders(user, folder / "config", folder / "run", folder / "screen")
     for path in home:
         shutil.rmtree(path, ignore_errors=True)
@@ -283,14 +263,7 @@ def make_home(user: Path, folder: Path) -> SessionFolders:
 
 
 def variables(home: SessionFolders, display: str, session_bus: str, inherited: dict[str, str]) -> dict[str, str]:
-    """The environment variables of the programs of a session.
-
-    Args:
-        home: its folders.
-        display: of its X server, e.g. `:7`.
-        session_bus: address of its D-Bus daemon.
-        inherited: the variables of this process; only the search path is passed on.
-    """
+    """Return the environment variables of a session's programs; only the search path is inherited."""
     return {
         "PATH": inherited.get("PATH", "/usr/bin:/bin"),
         "HOME": str(home.folder),

@@ -1,19 +1,20 @@
-"""Reads the accessibility trees of all programs over AT-SPI and writes them as one XML, as an OSWorld machine does."""
+"""Read the accessibility trees of all programs over AT-SPI into one XML, as an OSWorld machine does."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.desktop.local.atspi import (
     Bus,
+    BusCall,
     CachedObject,
     Reference,
+    box_of,
     extents_call,
     programs_call,
     property_call,
@@ -23,10 +24,7 @@ from trajmill.stages.environments.desktop.local.atspi import (
     state_names,
     tree_call,
 )
-from trajmill.stages.environments.desktop.local.spreadsheet_cells import (
-    read_visible_cells,
-    spreadsheets_in,
-)
+from trajmill.stages.environments.desktop.metrics import cell_address
 from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
 SECONDS_TO_READ = 10.0
@@ -47,24 +45,19 @@ _INTERFACES = frozenset({"Accessible", "Component", "Text", "Value"})
 
 
 class VisibleObject(NamedTuple):
-    """A visible object with its bounds, text and value."""
-
     item: CachedObject
     bounds: Box
     text: str = ""
     value: float | None = None
 
 
-@dataclass
-class _ObjectTree:
-    """The visible objects of one program by their parents."""
-
-    children: dict[Reference, list[VisibleObject]] = field(default_factory=dict)
-    roots: list[VisibleObject] = field(default_factory=list)
+class _ObjectTree(NamedTuple):
+    children: dict[Reference, list[VisibleObject]]
+    roots: list[VisibleObject]
 
 
 def read_tree(bus: Bus) -> str:
-    """The tree of all programs as XML.
+    """Read the tree of all programs as XML.
 
     Raises:
         TimeoutError: a program does not answer.
@@ -82,18 +75,16 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
     items = [read_item(row) for row in answer[0]] if answer else []
     name = next((item.name for item in items if item.reference == root), "")
     node = ElementTree.SubElement(desktop, "application", {"name": _clean(name)})
-    uncached = read_uncached(bus, items, SECONDS_TO_READ)
+    uncached = read_uncached(bus, items)
     latest = {item.reference: item for item in [*items, *uncached, *_gtk2_menu_items(bus, root, items)]}
     seen = _read_objects(bus, [item for item in latest.values() if item.shown])
     moved = _with_corrected_bounds(seen)
     tree = _build_tree(moved)
     sheets = spreadsheets_in(latest.values())
-    for sheet in moved:
+    for sheet, reported in zip(moved, (each.bounds for each in seen), strict=True):
         if sheet.item.reference not in sheets:
             continue
-        true = sheet.bounds.left, sheet.bounds.top
-        reported = next(other.bounds for other in seen if other.item.reference == sheet.item.reference)
-        shift = true[0] - reported.left, true[1] - reported.top
+        shift = sheet.bounds.left - reported.left, sheet.bounds.top - reported.top
         cells = read_visible_cells(bus, sheet.item, reported, SECONDS_TO_READ)
         tree.children[sheet.item.reference] = [
             VisibleObject(cell.item, _shifted(cell.bounds, shift), cell.text) for cell in cells
@@ -117,37 +108,16 @@ def _gtk2_menu_items(bus: Bus, root: Reference, items: Sequence[CachedObject]) -
 
 
 def _read_objects(bus: Bus, items: Sequence[CachedObject]) -> list[VisibleObject]:
-    """Read the bounds, the text and the value of each object."""
     places = bus.ask([extents_call(item.reference) for item in items], SECONDS_TO_READ)
-    boxes = {item.reference: _box(place) for item, place in zip(items, places, strict=True)}
-    with_text = [item for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
-    references = [item.reference for item in with_text]
-    texts = dict(zip(references, read_texts(bus, references, SECONDS_TO_READ), strict=True))
-    with_value = [item for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
-    values = _answers(bus, with_value, [property_call(item.reference, "Value", "CurrentValue") for item in with_value])
+    with_text = [item.reference for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
+    texts = dict(zip(with_text, read_texts(bus, with_text, SECONDS_TO_READ), strict=True))
+    with_value = [item.reference for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
+    answers = bus.ask([property_call(each, "Value", "CurrentValue") for each in with_value], SECONDS_TO_READ)
+    values = {each: float(answer[0][1]) for each, answer in zip(with_value, answers, strict=True) if answer}
     return [
-        VisibleObject(
-            item,
-            boxes[item.reference],
-            texts.get(item.reference, ""),
-            _number(values.get(item.reference)),
-        )
-        for item in items
+        VisibleObject(item, box_of(place), texts.get(item.reference, ""), values.get(item.reference))
+        for item, place in zip(items, places, strict=True)
     ]
-
-
-def _answers(bus: Bus, items: Sequence[CachedObject], calls: Sequence[Any]) -> dict[Reference, Any]:
-    found = bus.ask(calls, SECONDS_TO_READ)
-    return {item.reference: answer[0] for item, answer in zip(items, found, strict=True) if answer}
-
-
-def _number(variant: Any) -> float | None:
-    return float(variant[1]) if variant is not None else None
-
-
-def _box(extents: tuple[Any, ...] | None) -> Box:
-    left, top, width, height = extents[0] if extents else (0, 0, 0, 0)
-    return Box(left, top, left + width, top + height)
 
 
 def _with_corrected_bounds(seen: Sequence[VisibleObject]) -> list[VisibleObject]:
@@ -162,26 +132,17 @@ def _with_corrected_bounds(seen: Sequence[VisibleObject]) -> list[VisibleObject]
     shifts: dict[Reference, tuple[int, int]] = {}
     for pane in seen:
         if pane.item.role == "root-pane" and pane.bounds.area and pane.item.reference not in shifts:
-            canvas = next(
-                (s.bounds for s in seen if s.item.role == "panel" and _is_canvas(s.bounds, pane.bounds)), None
-            )
-            if canvas is not None:
-                shift = canvas.left - pane.bounds.left, canvas.top - pane.bounds.top
-                shifts.update(dict.fromkeys(_below(pane.item.reference, children), shift))
+            width, height = pane.bounds.right - pane.bounds.left, pane.bounds.bottom - pane.bounds.top
+            for canvas in (each.bounds for each in seen if each.item.role == "panel"):
+                same_size = (canvas.right - canvas.left, canvas.bottom - canvas.top) == (width, height)
+                if same_size and canvas != pane.bounds:
+                    waiting = [pane.item.reference]
+                    while waiting:
+                        one = waiting.pop()
+                        shifts[one] = canvas.left - pane.bounds.left, canvas.top - pane.bounds.top
+                        waiting.extend(children.get(one, ()))
+                    break
     return [shown._replace(bounds=_shifted(shown.bounds, shifts.get(shown.item.reference, (0, 0)))) for shown in seen]
-
-
-def _is_canvas(panel: Box, pane: Box) -> bool:
-    same_size = (panel.right - panel.left, panel.bottom - panel.top) == (pane.right - pane.left, pane.bottom - pane.top)
-    return same_size and panel != pane
-
-
-def _below(root: Reference, children: Mapping[Reference, Sequence[Reference]]) -> Iterable[Reference]:
-    waiting = [root]
-    while waiting:
-        one = waiting.pop()
-        yield one
-        waiting.extend(children.get(one, ()))
 
 
 def _shifted(box: Box, by: tuple[int, int]) -> Box:
@@ -190,7 +151,7 @@ def _shifted(box: Box, by: tuple[int, int]) -> Box:
 
 def _build_tree(seen: Sequence[VisibleObject]) -> _ObjectTree:
     """Sort children in reading order. GTK widgets that LibreOffice embeds name a parent that is not in the tree."""
-    tree, known = _ObjectTree(), {shown.item.reference for shown in seen}
+    tree, known = _ObjectTree({}, []), {shown.item.reference for shown in seen}
     for shown in sorted(seen, key=lambda one: (one.item.place < 0, one.item.place, one.bounds.top, one.bounds.left)):
         if shown.item.parent in known:
             tree.children.setdefault(shown.item.parent, []).append(shown)
@@ -227,59 +188,44 @@ def _clean(text: str) -> str:
     return _NOT_IN_XML.sub("", text.replace("\ufffc", ""))
 
 
-def read_uncached(bus: Bus, cached: Sequence[CachedObject], seconds: float) -> list[CachedObject]:
-    """Read the visible descendants of the visible objects in `cached` that the cache lacks, some levels deep.
+def read_uncached(bus: Bus, cached: Sequence[CachedObject]) -> list[CachedObject]:
+    """Read the visible objects of a program that its cache lacks, some levels below the visible cached ones.
 
-    Lists, tables, icon views and texts give their content only when it is requested; the cache may hold it too, with
-    outdated states. Of all other objects, those with more children than the cache holds are read: the cache lacks
-    parts of LibreOffice's windows, often the menu bar, and other parts after each start.
-
-    Args:
-        bus: the accessibility bus.
-        cached: the cached objects of one program.
-        seconds: time limit of each group of calls.
+    Lists, tables, icon views and texts give their content only on request; the cache may hold it too, with outdated
+    states. Of all other objects, those with more children than the cache holds are read: the cache lacks parts of
+    LibreOffice's windows, often the menu bar, and other parts after each start.
     """
     listing = [item for item in cached if item.shown and item.role in LISTING_ROLES]
-    known = {item.reference for item in cached}
-    return [
-        *_objects_below(bus, listing, frozenset(), seconds),
-        *_objects_below(bus, _lacking(cached), known, seconds),
-    ]
-
-
-def _lacking(cached: Sequence[CachedObject]) -> list[CachedObject]:
-    """The objects that may have children that the cache lacks, without lists and the like.
-
-    Some objects, such as menus, do not give the number of their children; the cache holds all of these or none.
-    """
     counts = Counter(item.parent for item in cached)
-    visible = [item for item in cached if item.shown or item.role == "application"]
-    return [
+    # Some objects, such as menus, do not give the number of their children; the cache holds all of these or none.
+    lacking = [
         item
-        for item in visible
-        if item.role not in LISTING_ROLES
+        for item in cached
+        if (item.shown or item.role == "application")
+        and item.role not in LISTING_ROLES
         and (item.children > counts[item.reference] or (item.children < 0 and not counts[item.reference]))
     ]
+    known = {item.reference for item in cached}
+    return [*_objects_below(bus, listing, frozenset()), *_objects_below(bus, lacking, known)]
 
 
-def _objects_below(
-    bus: Bus, parents: Sequence[CachedObject], known: Set[Reference], seconds: float
-) -> list[CachedObject]:
+def _objects_below(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference]) -> list[CachedObject]:
     """The visible descendants of `parents`, without `known` objects and their descendants."""
     found: list[CachedObject] = []
     level = list(parents)
-    for _ in range(_LEVELS):
-        if not level:
-            break
-        level = _children(bus, level, known, seconds)
+    for _ in range(_LEVELS if level else 0):
+        level = _children(bus, level, known) if level else []
         found.extend(level)
     return found
 
 
-def _children(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference], seconds: float) -> list[CachedObject]:
-    counts = bus.ask([property_call(item.reference, "Accessible", "ChildCount") for item in parents], seconds)
+def _children(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference]) -> list[CachedObject]:
+    def ask(calls: list[BusCall]) -> list[tuple[Any, ...] | None]:
+        return bus.ask(calls, SECONDS_TO_READ)
+
+    counts = ask([property_call(item.reference, "Accessible", "ChildCount") for item in parents])
     few = [item for item, count in zip(parents, counts, strict=True) if count and 0 < count[0][1] <= _MOST_CHILDREN]
-    answers = bus.ask([item.reference.call("Accessible", "GetChildren") for item in few], seconds)
+    answers = ask([item.reference.call("Accessible", "GetChildren") for item in few])
     places = [
         (Reference(*reference), parent.reference, place)
         for parent, answer in zip(few, answers, strict=True)
@@ -287,20 +233,105 @@ def _children(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference], 
         for place, reference in enumerate(answer[0])
         if Reference(*reference) not in known
     ]
-    states = bus.ask([child.call("Accessible", "GetState") for child, _, _ in places], seconds)
+    states = ask([child.call("Accessible", "GetState") for child, _, _ in places])
     objects = [
         CachedObject(child, parent, place, -1, _INTERFACES, "", "", state_names(state[0]))
         for (child, parent, place), state in zip(places, states, strict=True)
         if state
     ]
-    return _named(bus, [item for item in objects if item.shown], seconds)
-
-
-def _named(bus: Bus, items: Sequence[CachedObject], seconds: float) -> list[CachedObject]:
-    names = bus.ask([property_call(item.reference, "Accessible", "Name") for item in items], seconds)
-    roles = bus.ask([item.reference.call("Accessible", "GetRole") for item in items], seconds)
+    shown = [item for item in objects if item.shown]
+    names = ask([property_call(item.reference, "Accessible", "Name") for item in shown])
+    roles = ask([item.reference.call("Accessible", "GetRole") for item in shown])
     return [
         item._replace(name=name[0][1].strip(), role=role_name(role[0]))
-        for item, name, role in zip(items, names, roles, strict=True)
+        for item, name, role in zip(shown, names, roles, strict=True)
         if name and role
+    ]
+
+
+_MOST_COLUMNS, _MOST_ROWS = 30, 60
+_MOST_CELLS = 600
+_INSIDE_PIXELS = 3
+_ADDRESS = re.compile(r"([A-Z]+)([0-9]+)")
+
+
+class VisibleCell(NamedTuple):
+    """A visible cell; the name of its object is its address."""
+
+    item: CachedObject
+    bounds: Box
+    text: str
+
+
+class _Area(NamedTuple):
+    row: int
+    column: int
+    rows: int
+    columns: int
+
+
+def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box, seconds: float) -> list[VisibleCell]:
+    """Read the visible cells of a sheet, row by row.
+
+    Args:
+        bus: the accessibility bus.
+        sheet: an object with the `Table` interface.
+        bounds: bounds of the sheet, in the coordinates that LibreOffice uses for its cells.
+        seconds: time limit of each group of calls.
+    """
+    area = _visible_area(bus, sheet.reference, bounds, seconds)
+    if area is None:
+        return []
+    places = [(area.row + row, area.column + column) for row in range(area.rows) for column in range(area.columns)]
+    found = _cells_at(bus, sheet.reference, places[:_MOST_CELLS], seconds)
+    references = [cell.reference for cell in found]
+    boxes = bus.ask([extents_call(reference) for reference in references], seconds)
+    states = bus.ask([reference.call("Accessible", "GetState") for reference in references], seconds)
+    texts = read_texts(bus, references, seconds)
+    return [
+        VisibleCell(cell._replace(states=state_names(state[0])), box_of(box), text)
+        for cell, box, state, text in zip(found, boxes, states, texts, strict=True)
+        if box and state
+    ]
+
+
+def spreadsheets_in(items: Iterable[CachedObject]) -> frozenset[Reference]:
+    items = list(items)
+    documents = {item.reference for item in items if item.role == "document-spreadsheet"}
+    return frozenset(item.reference for item in items if item.role == "table" and item.parent in documents)
+
+
+def _visible_area(bus: Bus, sheet: Reference, bounds: Box, seconds: float) -> _Area | None:
+    corner = sheet.call(
+        "Component", "GetAccessibleAtPoint", "iiu", bounds.left + _INSIDE_PIXELS, bounds.top + _INSIDE_PIXELS, 0
+    )
+    found = bus.ask_one(corner, seconds)
+    name = bus.ask_one(property_call(Reference(*found[0]), "Accessible", "Name"), seconds) if found else None
+    address = _ADDRESS.fullmatch(name[0][1]) if name else None
+    if address is None:
+        return None
+    row, column = int(address[2]) - 1, 0
+    for letter in address[1]:
+        column = column * 26 + ord(letter) - ord("A") + 1
+    column -= 1
+    across = _boxes(bus, sheet, [(row, column + step) for step in range(_MOST_COLUMNS)], seconds)
+    down = _boxes(bus, sheet, [(row + step, column) for step in range(_MOST_ROWS)], seconds)
+    columns = sum(box.left < bounds.right and box.area > 0 for box in across)
+    rows = sum(box.top < bounds.bottom and box.area > 0 for box in down)
+    return _Area(row, column, rows, columns)
+
+
+def _boxes(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[Box]:
+    cells = _cells_at(bus, sheet, places, seconds)
+    answers = bus.ask([extents_call(cell.reference) for cell in cells], seconds)
+    return [box_of(answer) for answer in answers if answer]
+
+
+def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[CachedObject]:
+    """The cells at rows and columns, still without their states."""
+    answers = bus.ask([sheet.call("Table", "GetAccessibleAt", "ii", *place) for place in places], seconds)
+    return [
+        CachedObject(Reference(*answer[0]), sheet, -1, 0, frozenset(), cell_address(*place), "table-cell", frozenset())
+        for place, answer in zip(places, answers, strict=True)
+        if answer
     ]

@@ -1,11 +1,11 @@
-"""The records of an app file (`docs/apps.md` is the guide for writers).
+"""The records of an app file; `docs/apps.md` is the guide for writers.
 
-A value that starts with `$` names a variable of the app; `{field}` inside a list's text names a field of the
-item. A variable keeps its value until an effect sets or resets it. Goals check `state` and no variables.
+`$name` in a value is a variable of the app, `{field}` in a list's text a field of the item. Goals check only `state`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -54,7 +54,6 @@ EFFECT_KINDS = ("set", "append", "update", "remove", "reset")
 
 
 def effect_kind(effect: Any) -> str | None:
-    """The key that decides the class of an effect; None without one."""
     keys = effect if isinstance(effect, dict) else getattr(type(effect), "model_fields", {})
     return next((kind for kind in EFFECT_KINDS if kind in keys), None)
 
@@ -76,6 +75,14 @@ class Widget(Record):
     """Unique on its screen; needed by widgets that can be pressed, typed into or named in a task."""
     show_if: dict[str, Scalar] = {}
     """The widget is shown only while each of these variables or scalar states has the given value."""
+
+    @property
+    def leads_to(self) -> str:
+        return str(getattr(self, "to", ""))
+
+    @property
+    def sets(self) -> str:
+        return str(getattr(self, "variable", ""))
 
 
 class Text(Widget):
@@ -174,6 +181,19 @@ class ScreenSpec(Record):
     """Whether it is a dialog over the page that opened it."""
     widgets: tuple[AnyWidget, ...]
 
+    def all_widgets(self) -> Iterator[AnyWidget]:
+        """Iterate over the widgets in order, each menu followed by its items."""
+        for widget in self.widgets:
+            yield widget
+            if isinstance(widget, Menu):
+                yield from widget.items
+
+    def find(self, widget_id: str) -> AnyWidget | None:
+        return next((each for each in self.all_widgets() if each.id == widget_id), None) if widget_id else None
+
+    def menu_of(self, item: Button) -> Menu | None:
+        return next((each for each in self.widgets if isinstance(each, Menu) and item in each.items), None)
+
 
 class ImpliedBy(Record):
     """The value of a slot follows from another slot: it is a field of the item that is picked there."""
@@ -257,6 +277,16 @@ class AppSpec(Record):
     """The first screen."""
     screens: dict[str, ScreenSpec]
     tasks: dict[str, TaskSpec] = {}
+
+    def start_values(self) -> dict[str, Scalar]:
+        return self.variables | {name: value for name, value in self.state.items() if not isinstance(value, tuple)}
+
+    def state_lists(self) -> dict[str, tuple[Item, ...]]:
+        return {name: value for name, value in self.state.items() if isinstance(value, tuple)}
+
+    def all_lists(self) -> dict[str, tuple[Item, ...]]:
+        """Return the fixed lists, and those of the state at the start."""
+        return {**self.lists, **self.state_lists()}
 
 
 class ErrandSpec(Record):

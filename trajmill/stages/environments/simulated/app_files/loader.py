@@ -1,4 +1,4 @@
-"""Reads app and errand files into records; every value and every mistake has its line number."""
+"""Read app and errand files into records; every value and every mistake has its line number."""
 
 from __future__ import annotations
 
@@ -26,33 +26,27 @@ _NO_APP_FILE = "this is no app file; start it with `app: NAME` or `errand: NAME`
 
 
 class Mistake(NamedTuple):
-    """One mistake in a YAML file of the user."""
-
     file: str
     line: int
     text: str
-    """What is wrong, and what to do."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.text}"
 
 
 class YamlFile(NamedTuple):
-    """One parsed file."""
-
     file: str
     data: Any
     lines: dict[NodePath, int]
 
     def line(self, path: Sequence[str | int]) -> int:
-        """The line of a value, or of the nearest enclosing value in the file."""
+        """Return the line of a value, or of the nearest enclosing value in the file."""
         at = tuple(path)
         while at not in self.lines:
             at = at[:-1]
         return self.lines[at]
 
     def mistake(self, path: Sequence[str | int], text: str) -> Mistake:
-        """A mistake at a value."""
         return Mistake(self.file, self.line(path), text)
 
 
@@ -67,41 +61,8 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^-?(?:0|[1-9
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|)$"), ["~", "n", ""])
 
 
-def parse_yaml(file: str, text: str, no_mapping: str = _NO_APP_FILE) -> YamlFile | Mistake:
-    """Parse YAML text; the first syntax error is returned as a mistake.
-
-    Args:
-        file: name of the file in mistakes.
-        text: the text.
-        no_mapping: the mistake if the text has no keys.
-    """
-    try:
-        _refuse_deep_nesting(text)
-        node = yaml.compose(text, Loader=_Loader)
-        if not isinstance(node, yaml.MappingNode):
-            return Mistake(file, 1, no_mapping)
-        lines: dict[NodePath, int] = {}
-        data = _value(node, (), lines, set())
-        return YamlFile(file, data, lines)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        return Mistake(file, mark.line + 1 if mark else 1, f"{error.problem or 'not YAML'}; correct the YAML")
-    except yaml.YAMLError as error:
-        return Mistake(file, 1, f"{' '.join(str(error).split())}; correct the YAML")
-
-
-def _refuse_deep_nesting(text: str) -> None:
-    """The parser's own recursion would end the process."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MOST_DEPTH:
-            mark: Any = event.start_mark
-            raise yaml.MarkedYAMLError(problem=f"nested more than {_MOST_DEPTH} deep", problem_mark=mark)
-
-
 def read_yaml(path: Path, no_mapping: str = _NO_APP_FILE) -> YamlFile | Mistake:
-    """Read a YAML file; if it cannot be read or parsed, a mistake is returned. Arguments as for `parse_yaml`."""
+    """Read a YAML file as `parse_yaml`; a file that cannot be read gives a mistake."""
     try:
         return parse_yaml(str(path), path.read_text(encoding="utf-8"), no_mapping)
     except UnicodeDecodeError:
@@ -110,19 +71,37 @@ def read_yaml(path: Path, no_mapping: str = _NO_APP_FILE) -> YamlFile | Mistake:
         return Mistake(str(path), 1, f"{error.strerror or error}; check the path")
 
 
+def parse_yaml(file: str, text: str, no_mapping: str = _NO_APP_FILE) -> YamlFile | Mistake:
+    """Parse YAML; the first syntax error gives a mistake, and `no_mapping` is the mistake of a text without keys."""
+    try:
+        depth = 0
+        # Deep nesting would overflow the stack of the parser and end the process.
+        for event in yaml.parse(text, Loader=_Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_DEPTH:
+                mark: Any = event.start_mark
+                raise yaml.MarkedYAMLError(problem=f"nested more than {_MOST_DEPTH} deep", problem_mark=mark)
+        node = yaml.compose(text, Loader=_Loader)
+        if not isinstance(node, yaml.MappingNode):
+            return Mistake(file, 1, no_mapping)
+        lines: dict[NodePath, int] = {}
+        return YamlFile(file, _value(node, (), lines, set()), lines)
+    except yaml.MarkedYAMLError as error:
+        place = error.problem_mark or error.context_mark
+        return Mistake(file, place.line + 1 if place else 1, f"{error.problem or 'not YAML'}; correct the YAML")
+    except yaml.YAMLError as error:
+        return Mistake(file, 1, f"{' '.join(str(error).split())}; correct the YAML")
+
+
 def _value(node: yaml.Node, path: NodePath, lines: dict[NodePath, int], seen: set[int]) -> Any:
     if id(node) in seen:
         raise yaml.MarkedYAMLError(problem="anchors and aliases are not supported", problem_mark=node.start_mark)
     seen.add(id(node))
     lines[path] = node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path, lines, seen)
     if isinstance(node, yaml.SequenceNode):
         return [_value(child, (*path, index), lines, seen) for index, child in enumerate(node.value)]
-    return _scalar(node)
-
-
-def _mapping(node: yaml.MappingNode, path: NodePath, lines: dict[NodePath, int], seen: set[int]) -> dict[str, Any]:
+    if not isinstance(node, yaml.MappingNode):
+        return _scalar(node)
     found: dict[str, Any] = {}
     for key, child in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -138,8 +117,10 @@ def _scalar(node: yaml.Node) -> str | int | bool | None:
     match node.tag.rpartition(":")[2]:
         case "bool":
             return bool(node.value == "true")
+        case "int" if len(node.value) > _MOST_DIGITS:
+            raise yaml.MarkedYAMLError(problem="the number is too large", problem_mark=node.start_mark)
         case "int":
-            return _whole_number(node)
+            return int(node.value)
         case "null":
             return None
         case "str":
@@ -148,55 +129,43 @@ def _scalar(node: yaml.Node) -> str | int | bool | None:
             raise yaml.MarkedYAMLError(problem=f"the tag `{other}` is not supported", problem_mark=node.start_mark)
 
 
-def _whole_number(node: yaml.Node) -> int:
-    if len(node.value) > _MOST_DIGITS:
-        raise yaml.MarkedYAMLError(problem="the number is too large", problem_mark=node.start_mark)
-    return int(node.value)
-
-
 class AppFile(NamedTuple):
-    """An app and the lines of its parts."""
-
     source: YamlFile
     spec: AppSpec
 
 
 class ErrandFile(NamedTuple):
-    """An errand and the lines of its parts."""
-
     source: YamlFile
     spec: ErrandSpec
 
 
 class WritersGuide(NamedTuple):
-    """What mistakes refer a writer of a file to."""
-
     page: str
-    """The page of the documentation."""
     keys: tuple[str, ...]
-    """All keys that such a file may have."""
 
 
 class SpecReading(NamedTuple):
-    """What a file says, and its mistakes."""
-
     file: AppFile | ErrandFile | None
     """None if the records cannot be made; unknown keys are left out."""
     mistakes: tuple[Mistake, ...]
 
 
 def read_spec(source: YamlFile) -> SpecReading:
-    """Make the records of a parsed file."""
     try:
         return SpecReading(_file(source, source.data), ())
     except ValidationError as error:
         errors = error.errors(include_url=False, include_context=True)
-    mistakes = tuple(record_mistakes(source, errors, _apps_guide()))
+    guide = WritersGuide("docs/apps.md", record_keys(app_spec))
+    mistakes = tuple(record_mistakes(source, errors, guide))
     if any(each["type"] != "extra_forbidden" for each in errors):
         return SpecReading(None, mistakes)
     known = deepcopy(source.data)
     for each in errors:
-        _remove(known, _node_path(source, each["loc"]))
+        *parents, last = _node_path(source, each["loc"])
+        holder = known
+        for part in parents:
+            holder = holder[part]
+        del holder[last]
     return SpecReading(_file(source, known), mistakes)
 
 
@@ -206,14 +175,8 @@ def _file(source: YamlFile, data: Any) -> AppFile | ErrandFile:
     return AppFile(source, AppSpec.model_validate(data))
 
 
-def _remove(data: Any, path: NodePath) -> None:
-    for part in path[:-1]:
-        data = data[part]
-    del data[path[-1]]
-
-
 def record_mistakes(source: YamlFile, errors: Sequence[ErrorDetails], guide: WritersGuide) -> list[Mistake]:
-    """The mistakes that pydantic found in a file, by line."""
+    """Convert the errors of pydantic to mistakes, in order of their lines."""
     found: dict[NodePath, Mistake] = {}
     for error in errors:
         path = _node_path(source, error["loc"])
@@ -224,7 +187,7 @@ def record_mistakes(source: YamlFile, errors: Sequence[ErrorDetails], guide: Wri
 
 
 def _node_path(source: YamlFile, location: tuple[str | int, ...]) -> NodePath:
-    """The place in the file for pydantic's location, which also names the members of unions."""
+    """Convert a location of pydantic, which also names the members of unions, to a place in the file."""
     path: NodePath = ()
     for part in location:
         if (*path, part) in source.lines:
@@ -234,9 +197,12 @@ def _node_path(source: YamlFile, location: tuple[str | int, ...]) -> NodePath:
 
 def _explain(error: ErrorDetails, path: NodePath, guide: WritersGuide) -> str:
     last = str(error["loc"][-1]) if error["loc"] else ""
+    given = str(error["input"])
+    given = given if len(given) <= 40 else given[:37] + "..."
     match error["type"]:
         case "extra_forbidden":
-            return f"unknown key `{last}`; {_instead(last, guide.keys)}"
+            close = nearest(last, [known for known in guide.keys if known != last])
+            return f"unknown key `{last}`; {f'did you mean {close}?' if close else 'remove it'}"
         case "missing":
             where = f" in `{path[-1]}`" if path and isinstance(path[-1], str) else ""
             return f"the key `{last}` is missing{where}; add it"
@@ -247,35 +213,19 @@ def _explain(error: ErrorDetails, path: NodePath, guide: WritersGuide) -> str:
         case "union_tag_invalid":
             return f"unknown kind `{error['ctx']['tag']}`; use one of {error['ctx']['expected_tags']}"
         case "literal_error" | "enum":
-            return f"`{_short(error['input'])}` is not allowed here; use {error['ctx']['expected']}"
+            return f"`{given}` is not allowed here; use {error['ctx']['expected']}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"expected keys with values, found `{_short(error['input'])}`; write `key: value`"
+            return f"expected keys with values, found `{given}`; write `key: value`"
         case "tuple_type":
-            return f"expected a list, found `{_short(error['input'])}`; put it in [brackets]"
+            return f"expected a list, found `{given}`; put it in [brackets]"
         case _ if error["input"] is None:
             return 'there is no value; write one, or `""` for an empty text'
         case "string_type":
-            return f"expected text, found `{_short(error['input'])}`; put it in quotes"
+            return f"expected text, found `{given}`; put it in quotes"
         case _:
-            message = error["msg"].removeprefix("Input should be ")
-            return f"expected {message}, found `{_short(error['input'])}`; see {guide.page}"
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _instead(key: str, keys: Sequence[str]) -> str:
-    close = nearest(key, [known for known in keys if known != key])
-    return f"did you mean {close}?" if close else "remove it"
+            return f"expected {error['msg'].removeprefix('Input should be ')}, found `{given}`; see {guide.page}"
 
 
 def record_keys(module: ModuleType) -> tuple[str, ...]:
-    """The keys of all records of a module, as files write them."""
     records = [each for each in vars(module).values() if hasattr(each, "model_fields")]
     return tuple(sorted({info.alias or key for record in records for key, info in record.model_fields.items()}))
-
-
-def _apps_guide() -> WritersGuide:
-    return WritersGuide("docs/apps.md", record_keys(app_spec))

@@ -1,18 +1,16 @@
 """A palette image with the drawing operations of flat user interfaces; edges are antialiased with colour ramps.
 
-The pixels are colour indices. Column 0 stays 0, because it is the filter byte of each PNG scan line; so the finished
-image is encoded without a copy.
+Pixels are colour indices. Column 0 stays 0: it is the filter byte of each PNG scan line, so encoding needs no copy.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from io import BytesIO
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,21 +37,16 @@ _OVERSAMPLING = 4
 
 
 class Rgb(NamedTuple):
-    """A colour, each part 0 to 255."""
-
     red: int
     green: int
     blue: int
 
     @property
     def is_light(self) -> bool:
-        """Whether dark text is easier to read on it than light text."""
         return 299 * self.red + 587 * self.green + 114 * self.blue > 150_000
 
 
 class Theme(NamedTuple):
-    """The colours that all apps share."""
-
     page: Rgb
     surface: Rgb
     text: Rgb
@@ -68,17 +61,11 @@ BLACK = Rgb(0, 0, 0)
 
 
 def parse_color(text: str) -> Rgb:
-    """`#RRGGBB` as a colour."""
     return Rgb(int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16))
 
 
 def mix(start: Rgb, end: Rgb, part: float) -> Rgb:
-    """The colour between `start` (`part` 0) and `end` (`part` 1)."""
-    return Rgb(
-        round(start.red + (end.red - start.red) * part),
-        round(start.green + (end.green - start.green) * part),
-        round(start.blue + (end.blue - start.blue) * part),
-    )
+    return Rgb(*(round(first + (last - first) * part) for first, last in zip(start, end, strict=True)))
 
 
 class Palette:
@@ -90,20 +77,27 @@ class Palette:
         self._ramps: dict[tuple[Rgb, Rgb], NDArray[np.uint8]] = {}
 
     def index(self, color: Rgb) -> int:
-        """The index of a colour; if all 256 are taken, that of the nearest colour."""
+        """Return the index of a colour; if all 256 are taken, that of the nearest colour."""
         known = self._index.get(color)
         if known is not None:
             return known
-        if len(self.colors) < PALETTE_SIZE:
-            found = len(self.colors)
+        found = len(self.colors)
+        if found < PALETTE_SIZE:
             self.colors.append(color)
         else:
-            found = min(range(PALETTE_SIZE), key=lambda at: _distance(self.colors[at], color))
+            red, green, blue = color
+            found = min(
+                range(PALETTE_SIZE),
+                key=lambda at: (
+                    (self.colors[at].red - red) ** 2
+                    + (self.colors[at].green - green) ** 2
+                    + (self.colors[at].blue - blue) ** 2
+                ),
+            )
         self._index[color] = found
         return found
 
     def ramp(self, background: Rgb, foreground: Rgb) -> NDArray[np.uint8]:
-        """The indices of `RAMP_LEVELS` colours from one colour to the other."""
         known = self._ramps.get((background, foreground))
         if known is None:
             last = RAMP_LEVELS - 1
@@ -118,61 +112,34 @@ class Palette:
         self._ramps.clear()
 
 
-def _distance(first: Rgb, second: Rgb) -> int:
-    return sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
-
-
 def font_of(text: str, size: int) -> ImageFont.FreeTypeFont:
-    """The font of a text: Pillow's own, or DejaVu Sans (Latin, Greek, Cyrillic, symbols) if that lacks a letter."""
-    return _pillow(size) if all(map(_is_in_pillow, text)) else _dejavu(size)
+    """Return the font of a text: Pillow's own, or DejaVu Sans (Latin, Greek, Cyrillic) if that lacks a letter."""
+    return _font("pillow" if all(_draws("pillow", letter) for letter in text) else "dejavu", size)
 
 
 def undrawn(text: str) -> str:
-    """The letters of a text that no font has, each once, in order; they are drawn as boxes."""
-    return "".join(dict.fromkeys(letter for letter in text if not _is_in_pillow(letter) and not _is_in_dejavu(letter)))
+    """Return the letters of a text that no font has, each once, in order; they are drawn as boxes."""
+    return "".join(dict.fromkeys(each for each in text if not _draws("pillow", each) and not _draws("dejavu", each)))
 
 
-@lru_cache(maxsize=64)
-def _pillow(size: int) -> ImageFont.FreeTypeFont:
+@lru_cache(maxsize=128)
+def _font(name: Literal["pillow", "dejavu"], size: int) -> ImageFont.FreeTypeFont:
+    # The basic layout engine is in every build.
+    if name == "dejavu":
+        content = files(__package__).joinpath("fonts", "DejaVuSans.ttf").read_bytes()
+        return ImageFont.truetype(BytesIO(content), size, layout_engine=ImageFont.Layout.BASIC)
     font = ImageFont.load_default(size)
     assert isinstance(font, ImageFont.FreeTypeFont), "Pillow was built without FreeType"
-    # The basic layout engine is in every build.
     return font.font_variant(layout_engine=ImageFont.Layout.BASIC)
 
 
-@lru_cache(maxsize=64)
-def _dejavu(size: int) -> ImageFont.FreeTypeFont:
-    content = files(__package__).joinpath("fonts", "DejaVuSans.ttf").read_bytes()
-    return ImageFont.truetype(BytesIO(content), size, layout_engine=ImageFont.Layout.BASIC)
-
-
-@lru_cache(maxsize=4096)
-def _is_in_pillow(letter: str) -> bool:
-    return _has(_pillow(_TEST_SIZE), letter)
-
-
-@lru_cache(maxsize=4096)
-def _is_in_dejavu(letter: str) -> bool:
-    return _has(_dejavu(_TEST_SIZE), letter)
-
-
-def _has(font: ImageFont.FreeTypeFont, letter: str) -> bool:
+@lru_cache(maxsize=8192)
+def _draws(name: Literal["pillow", "dejavu"], letter: str) -> bool:
+    font = _font(name, _TEST_SIZE)
     return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(_NO_LETTER))
 
 
-def encode_png(size: Size, scan_lines: bytes | memoryview, colors: Sequence[Rgb]) -> bytes:
-    """PNG bytes of an 8-bit palette image.
-
-    `scan_lines` has `height` rows of 1 + `width` bytes: the row's filter type (0, none), then an index for each pixel.
-    """
-    header = struct.pack(">IIBBBBB", size.width, size.height, 8, _PALETTE_COLOR_TYPE, 0, 0, 0)
-    palette = bytes(part for color in colors for part in color)
-    pixels = zlib.compress(scan_lines, _COMPRESSION_LEVEL)
-    chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", pixels), (b"IEND", b""))
-    return _SIGNATURE + b"".join(_chunk(name, data) for name, data in chunks)
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
+def _png_chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(name)))
 
 
@@ -183,7 +150,6 @@ def _text_width(text: str, size: int) -> int:
 
 @lru_cache(maxsize=8192)
 def _fitted(text: str, size: int, width: int) -> tuple[str, int]:
-    """The text and size that fit into `width` pixels."""
     smallest = max(8, int(size * _SMALLEST_PART))
     while size > smallest and _text_width(text, size) > width:
         size -= 1
@@ -195,7 +161,6 @@ def _fitted(text: str, size: int, width: int) -> tuple[str, int]:
 
 
 def _levels(coverage: Image.Image) -> Pixels:
-    """A mask of ramp levels from a mask of 0 to 255."""
     return ((np.asarray(coverage, np.uint16) * (RAMP_LEVELS - 1) + 127) // 255).astype(np.uint8)
 
 
@@ -236,11 +201,13 @@ class Canvas:
         self._pixels = self._scan_lines[:, 1:]
 
     def encode(self) -> bytes:
-        """The PNG bytes of the image."""
-        return encode_png(self.size, self._scan_lines.data, self.palette.colors)
+        header = struct.pack(">IIBBBBB", self.size.width, self.size.height, 8, _PALETTE_COLOR_TYPE, 0, 0, 0)
+        palette = bytes(part for color in self.palette.colors for part in color)
+        pixels = zlib.compress(self._scan_lines.data, _COMPRESSION_LEVEL)
+        chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", pixels), (b"IEND", b""))
+        return _SIGNATURE + b"".join(_png_chunk(name, data) for name, data in chunks)
 
     def color_at(self, x: int, y: int) -> Rgb:
-        """The colour of a pixel, or of the nearest one on the screen."""
         index = self._pixels[min(max(y, 0), self.size.height - 1), min(max(x, 0), self.size.width - 1)]
         return self.palette.colors[int(index)]
 
@@ -266,7 +233,6 @@ class Canvas:
                 self._stamp(_corner_mask(radius, right, bottom), x, y, ramp)
 
     def outlined(self, box: Box, radius: int, line: Rgb, inside: Rgb, width: int) -> None:
-        """Paint a rectangle with round corners and a border."""
         self.rounded(box, radius, line)
         self.rounded(inset(box, width), radius - width, inside, line)
 
@@ -288,7 +254,6 @@ class Canvas:
         self._stamp(_stroke_mask(points, box.right - box.left, width), box.left, box.top, ramp)
 
     def _stamp(self, mask: Pixels, x: int, y: int, ramp: Pixels, clip: Box | None = None) -> None:
-        """Paint the area of a mask with a ramp; parts outside the screen or `clip` are left out."""
         within = clip or Box(0, 0, self.size.width, self.size.height)
         left, top = max(0, within.left - x, -x), max(0, within.top - y, -y)
         part = mask[top : max(top, within.bottom - y), left : max(left, within.right - x)]
@@ -298,12 +263,40 @@ class Canvas:
 
 
 def inset(box: Box, horizontal: int, vertical: int | None = None) -> Box:
-    """The box made smaller on all sides."""
     tall = horizontal if vertical is None else vertical
     return Box(box.left + horizontal, box.top + tall, box.right - horizontal, box.bottom - tall)
 
 
 def square(box: Box, side: int, left: int) -> Box:
-    """A square in the vertical middle of a box, beginning at `left`."""
+    """Return a square in the vertical middle of a box, beginning at `left`."""
     top = (box.top + box.bottom - side) // 2
     return Box(left, top, left + side, top + side)
+
+
+class Shape(NamedTuple):
+    """One drawn thing. A shape that is an accessibility element has exactly the element's box."""
+
+    kind: str
+    """status_bar, app_bar, icon, heading, text, value, list_item, button, primary_button, danger_button, radio,
+    checkbox, switch, label, stepper_button, field, search, keyboard, key, dialog, dim, menu_bar, menu, menu_item,
+    window, taskbar, badge, scroll_bar, banner."""
+    box: Box
+    text: str = ""
+    """Text; its lines are separated by newlines and share the height of the box."""
+    note: str = ""
+    """Smaller second text: below the text of a `list_item`, at the right end of a `label` or a bar. For a `field` or
+    `search` it is the typed text, because `text` is the hint."""
+    state: str = ""
+    """`on`, `focused`, `disabled` or empty."""
+    color: str = ""
+    """`#RRGGBB` for kinds with their own colour (icons, bars); else empty."""
+
+
+class Scene(NamedTuple):
+    """All shapes of a screen, in the order of painting; a `dim` darkens everything before it."""
+
+    size: Size
+    accent: str
+    """`#RRGGBB` of the app in the foreground."""
+    dark: bool
+    shapes: tuple[Shape, ...]

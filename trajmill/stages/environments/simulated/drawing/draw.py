@@ -1,4 +1,4 @@
-"""Draws a `Scene` as a PNG: equal scenes give equal bytes, on every machine.
+"""Draw a `Scene` as a PNG: equal scenes give equal bytes, on every machine.
 
 Each kind of shape has a painter. Texts scale with their box, so only the layout decides their size.
 """
@@ -16,13 +16,14 @@ from trajmill.stages.environments.simulated.drawing.canvas import (
     WHITE,
     Canvas,
     Rgb,
+    Scene,
+    Shape,
     Theme,
     inset,
     mix,
     parse_color,
     square,
 )
-from trajmill.stages.environments.simulated.drawing.scene import Scene, Shape
 
 _CHECK_MARK = ((0.24, 0.52), (0.43, 0.71), (0.78, 0.30))
 _MINUS = ((0.26, 0.5), (0.74, 0.5))
@@ -36,14 +37,11 @@ _OTHER_LIGHTS = (Rgb(233, 185, 60), Rgb(90, 180, 95))
 _SKY = Rgb(72, 104, 158)
 _DIM = 0.5
 _TEXT_SIZE = 0.46
-"""Size of plain text, as a share of its line's height."""
 _WALLPAPER_BANDS = 6
 _LIGHTER_ON_DARK = 0.35
 
 
 class Brush(NamedTuple):
-    """The canvas and colours that all painters use."""
-
     canvas: Canvas
     theme: Theme
     accent: Rgb
@@ -89,10 +87,52 @@ def _lines(brush: Brush, box: Box, text: str, color: Rgb) -> None:
         brush.canvas.text(box._replace(top=top, bottom=bottom), line, round(tall * _TEXT_SIZE), color)
 
 
-def _label(brush: Brush, shape: Shape) -> None:
-    size = round(_height(shape.box) * 0.44)
-    brush.canvas.text(shape.box, shape.text, size, brush.theme.muted)
-    brush.canvas.text(shape.box, shape.note, size, brush.theme.text, "right")
+def _plain(brush: Brush, shape: Shape) -> None:
+    """A shape of one or two areas and a text."""
+    canvas, theme, box, text = brush.canvas, brush.theme, shape.box, shape.text
+    height = _height(box)
+    match shape.kind:
+        case "dim":
+            canvas.palette.darken(_DIM)
+        case "wallpaper":
+            tall = -(-height // _WALLPAPER_BANDS)
+            for band in range(_WALLPAPER_BANDS):
+                top = box.top + band * tall
+                part = Box(box.left, top, box.right, min(top + tall, box.bottom))
+                canvas.fill(part, mix(_SKY, theme.page, 0.04 * band))
+        case "app_bar":
+            color = _colored(shape, brush.accent)
+            canvas.fill(box, color)
+            canvas.text(inset(box, height // 3, 2), text, round(height * 0.36), _on(color))
+        case "menu_bar" | "taskbar":
+            color = _colored(shape, theme.surface)
+            canvas.fill(box, color)
+            canvas.text(inset(box, 16, 2), text, round(height * 0.42), _on(color))
+        case "menu":
+            color = brush.accent if shape.state in ("on", "focused") else theme.surface
+            canvas.rounded(box, 6, color)
+            ink = theme.text if color == theme.surface else _on(color)
+            canvas.text(inset(box, 6, 1), text, round(height * 0.46), ink, "center")
+        case "menu_item":
+            canvas.outlined(box, 0, theme.line, theme.surface, 1)
+            canvas.text(inset(box, height // 3, 2), text, round(height * 0.44), _text_color(brush, shape))
+        case "label":
+            canvas.text(box, text, round(height * 0.44), theme.muted)
+            canvas.text(box, shape.note, round(height * 0.44), theme.text, "right")
+        case "keyboard":
+            canvas.fill(box, mix(theme.page, theme.line, 0.8))
+        case "key":
+            letter = len(text) == 1
+            canvas.rounded(box, 8, theme.surface if letter else mix(theme.line, theme.muted, 0.25))
+            canvas.text(inset(box, 4, 2), text, round(height * (0.36 if letter else 0.28)), theme.text, "center")
+        case "dialog":
+            canvas.rounded(box, 28, theme.surface)
+        case "badge":
+            color = _colored(shape, _RED)
+            canvas.rounded(box, height // 2, color)
+            canvas.text(inset(box, 2), text, round(height * 0.55), _on(color), "center")
+        case "scroll_bar":
+            canvas.rounded(box, (box.right - box.left) // 2, mix(theme.muted, theme.page, 0.4))
 
 
 def _value(brush: Brush, shape: Shape) -> None:
@@ -116,21 +156,6 @@ def _status_bar(brush: Brush, shape: Shape) -> None:
         left = battery.left - side * 2 + bar * (side // 2)
         rise = side * (3 - bar) // 4
         brush.canvas.fill(Box(left, battery.top + rise, left + side // 3, battery.bottom), _on(background))
-
-
-def _app_bar(brush: Brush, shape: Shape) -> None:
-    color = _colored(shape, brush.accent)
-    brush.canvas.fill(shape.box, color)
-    height = _height(shape.box)
-    brush.canvas.text(inset(shape.box, height // 3, 2), shape.text, round(height * 0.36), _on(color))
-
-
-def _wallpaper(brush: Brush, shape: Shape) -> None:
-    tall = -(-_height(shape.box) // _WALLPAPER_BANDS)
-    for band in range(_WALLPAPER_BANDS):
-        top = shape.box.top + band * tall
-        part = Box(shape.box.left, top, shape.box.right, min(top + tall, shape.box.bottom))
-        brush.canvas.fill(part, mix(_SKY, brush.theme.page, 0.04 * band))
 
 
 def _icon(brush: Brush, shape: Shape) -> None:
@@ -192,31 +217,22 @@ def _between(shape: Shape, left: int, right: int) -> Box:
     return Box(shape.box.left + left, shape.box.top + 2, shape.box.right - right, shape.box.bottom - 2)
 
 
-def _radio(brush: Brush, shape: Shape) -> None:
-    height = _height(shape.box)
-    _card(brush, shape.box)
-    side = round(height * 0.42)
-    ring = square(shape.box, side, shape.box.left + height // 3)
-    on = shape.state == "on"
-    brush.canvas.outlined(ring, side // 2, brush.ink if on else brush.theme.muted, brush.theme.surface, 3)
-    if on:
-        brush.canvas.rounded(inset(ring, side // 4), side // 2, brush.ink)
-    text = _between(shape, height // 3 * 2 + side, height // 4)
-    brush.canvas.text(text, shape.text, round(height * 0.37), _text_color(brush, shape))
-
-
-def _checkbox(brush: Brush, shape: Shape) -> None:
-    height = _height(shape.box)
+def _option(brush: Brush, shape: Shape) -> None:
+    height, on = _height(shape.box), shape.state == "on"
     _card(brush, shape.box)
     side = round(height * 0.42)
     mark = square(shape.box, side, shape.box.left + height // 3)
-    if shape.state == "on":
+    radio = shape.kind == "radio"
+    if on and not radio:
         brush.canvas.rounded(mark, side // 5, brush.accent)
         brush.canvas.strokes(inset(mark, 2), _CHECK_MARK, 4, _on(brush.accent))
     else:
-        brush.canvas.outlined(mark, side // 5, brush.theme.muted, brush.theme.surface, 3)
+        line = brush.ink if on else brush.theme.muted
+        brush.canvas.outlined(mark, side // (2 if radio else 5), line, brush.theme.surface, 3)
+        if on:
+            brush.canvas.rounded(inset(mark, side // 4), side // 2, brush.ink)
     text = _between(shape, height // 3 * 2 + side, height // 4)
-    brush.canvas.text(text, shape.text, round(height * 0.36), _text_color(brush, shape))
+    brush.canvas.text(text, shape.text, round(height * (0.37 if radio else 0.36)), _text_color(brush, shape))
 
 
 def _switch(brush: Brush, shape: Shape) -> None:
@@ -250,49 +266,21 @@ def _stepper_button(brush: Brush, shape: Shape) -> None:
         brush.canvas.fill(Box(center.x - 2, center.y - reach, center.x + 2, center.y + reach), ink)
 
 
-def _input(brush: Brush, shape: Shape, radius: int, indent: int) -> None:
-    height = _height(shape.box)
-    focused = shape.state == "focused"
+def _input(brush: Brush, shape: Shape) -> None:
+    height, searches, focused = _height(shape.box), shape.kind == "search", shape.state == "focused"
     line = brush.ink if focused else brush.theme.line
+    radius, indent = (height // 2, round(height * 0.8)) if searches else (12, height // 4)
     brush.canvas.outlined(shape.box, radius, line, brush.theme.surface, 4 if focused else 2)
     inner = Box(shape.box.left + indent, shape.box.top + 5, shape.box.right - height // 4, shape.box.bottom - 5)
-    if not shape.note:
+    if shape.note:
+        middle = inner.top + _height(inner) * 2 // 5
+        brush.canvas.text(inner._replace(bottom=middle), shape.text, round(height * 0.21), brush.theme.muted)
+        brush.canvas.text(inner._replace(top=middle), shape.note, round(height * 0.31), brush.theme.text)
+    else:
         brush.canvas.text(inner, shape.text, round(height * 0.31), brush.theme.muted)
-        return
-    middle = inner.top + _height(inner) * 2 // 5
-    brush.canvas.text(inner._replace(bottom=middle), shape.text, round(height * 0.21), brush.theme.muted)
-    brush.canvas.text(inner._replace(top=middle), shape.note, round(height * 0.31), brush.theme.text)
-
-
-def _field(brush: Brush, shape: Shape) -> None:
-    _input(brush, shape, 12, _height(shape.box) // 4)
-
-
-def _search(brush: Brush, shape: Shape) -> None:
-    height = _height(shape.box)
-    _input(brush, shape, height // 2, round(height * 0.8))
-    side = round(height * 0.42)
-    brush.canvas.strokes(square(shape.box, side, shape.box.left + height // 4), _GLASS, 3, brush.theme.muted)
-
-
-def _keyboard(brush: Brush, shape: Shape) -> None:
-    brush.canvas.fill(shape.box, mix(brush.theme.page, brush.theme.line, 0.8))
-
-
-def _key(brush: Brush, shape: Shape) -> None:
-    height = _height(shape.box)
-    cap = brush.theme.surface if len(shape.text) == 1 else mix(brush.theme.line, brush.theme.muted, 0.25)
-    brush.canvas.rounded(shape.box, 8, cap)
-    size = round(height * (0.36 if len(shape.text) == 1 else 0.28))
-    brush.canvas.text(inset(shape.box, 4, 2), shape.text, size, brush.theme.text, "center")
-
-
-def _dim(brush: Brush, shape: Shape) -> None:
-    brush.canvas.palette.darken(_DIM)
-
-
-def _dialog(brush: Brush, shape: Shape) -> None:
-    brush.canvas.rounded(shape.box, 28, brush.theme.surface)
+    if searches:
+        glass = square(shape.box, round(height * 0.42), shape.box.left + height // 4)
+        brush.canvas.strokes(glass, _GLASS, 3, brush.theme.muted)
 
 
 def _banner(brush: Brush, shape: Shape) -> None:
@@ -303,17 +291,6 @@ def _banner(brush: Brush, shape: Shape) -> None:
     size = min(28, round(_height(box) * 0.3))
     brush.canvas.text(inner._replace(bottom=middle), shape.text, size, brush.theme.text)
     brush.canvas.text(inner._replace(top=middle), shape.note, round(size * 0.85), brush.theme.muted)
-
-
-def _badge(brush: Brush, shape: Shape) -> None:
-    color = _colored(shape, _RED)
-    brush.canvas.rounded(shape.box, _height(shape.box) // 2, color)
-    brush.canvas.text(inset(shape.box, 2), shape.text, round(_height(shape.box) * 0.55), _on(color), "center")
-
-
-def _scroll_bar(brush: Brush, shape: Shape) -> None:
-    thumb = mix(brush.theme.muted, brush.theme.page, 0.4)
-    brush.canvas.rounded(shape.box, (shape.box.right - shape.box.left) // 2, thumb)
 
 
 def _window(brush: Brush, shape: Shape) -> None:
@@ -330,31 +307,13 @@ def _window(brush: Brush, shape: Shape) -> None:
         brush.canvas.rounded(square(bar, 16, left), 8, color)
 
 
-def _strip(brush: Brush, shape: Shape) -> None:
-    color = _colored(shape, brush.theme.surface)
-    brush.canvas.fill(shape.box, color)
-    height = _height(shape.box)
-    brush.canvas.text(inset(shape.box, 16, 2), shape.text, round(height * 0.42), _on(color))
-
-
-def _menu(brush: Brush, shape: Shape) -> None:
-    height = _height(shape.box)
-    background = brush.accent if shape.state in ("on", "focused") else brush.theme.surface
-    brush.canvas.rounded(shape.box, 6, background)
-    ink = brush.theme.text if background == brush.theme.surface else _on(background)
-    brush.canvas.text(inset(shape.box, 6, 1), shape.text, round(height * 0.46), ink, "center")
-
-
-def _menu_item(brush: Brush, shape: Shape) -> None:
-    height = _height(shape.box)
-    brush.canvas.outlined(shape.box, 0, brush.theme.line, brush.theme.surface, 1)
-    brush.canvas.text(inset(shape.box, height // 3, 2), shape.text, round(height * 0.44), _text_color(brush, shape))
-
-
+_PLAIN = (
+    "app_bar", "wallpaper", "label", "keyboard", "key", "dialog", "dim",
+    "menu_bar", "menu", "menu_item", "taskbar", "badge", "scroll_bar",
+)  # fmt: skip
 PAINTERS: Mapping[str, Callable[[Brush, Shape], None]] = {
+    **dict.fromkeys(_PLAIN, _plain),
     "status_bar": _status_bar,
-    "app_bar": _app_bar,
-    "wallpaper": _wallpaper,
     "icon": _icon,
     "heading": _text,
     "text": _text,
@@ -363,31 +322,19 @@ PAINTERS: Mapping[str, Callable[[Brush, Shape], None]] = {
     "button": _button,
     "primary_button": _strong_button,
     "danger_button": _strong_button,
-    "radio": _radio,
-    "checkbox": _checkbox,
+    "radio": _option,
+    "checkbox": _option,
     "switch": _switch,
-    "label": _label,
     "stepper_button": _stepper_button,
-    "field": _field,
-    "search": _search,
-    "keyboard": _keyboard,
-    "key": _key,
-    "dialog": _dialog,
-    "dim": _dim,
-    "menu_bar": _strip,
-    "menu": _menu,
-    "menu_item": _menu_item,
+    "field": _input,
+    "search": _input,
     "window": _window,
-    "taskbar": _strip,
-    "badge": _badge,
-    "scroll_bar": _scroll_bar,
     "banner": _banner,
 }
-"""The painter of each `Shape.kind`."""
 
 
 def draw(scene: Scene) -> bytes:
-    """The PNG of a scene, as a palette image of the scene's size.
+    """Draw a scene as a palette PNG of its size.
 
     Nothing is painted outside a shape's box, except that `dim` darkens everything painted before it.
     """

@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 
 class Metrics(NamedTuple):
-    """The sizes on one platform at one text size."""
-
     size: Size
     top: int
     """Bottom edge of the bars above the body."""
@@ -49,11 +47,7 @@ class Metrics(NamedTuple):
 
 
 def metrics_of(platform: Platform, scale: float) -> Metrics:
-    """The sizes on a platform; `scale` is the text size of the device profile."""
-    return _scaled(_DESKTOP if platform is Platform.DESKTOP else _PHONE, scale)
-
-
-def _scaled(base: Metrics, scale: float) -> Metrics:
+    base = _DESKTOP if platform is Platform.DESKTOP else _PHONE
     heights = ("text", "heading", "label", "row", "noted_row", "button", "field")
     return base._replace(**{name: round(getattr(base, name) * scale) for name in heights})
 
@@ -111,23 +105,19 @@ class DeviceProfile(NamedTuple):
 
     @property
     def dark(self) -> bool:
-        """Whether the dark theme is on."""
         return self.may_be_dark and self.number % 2 == 1
 
     @property
     def scale(self) -> float:
-        """Size of texts and rows."""
         return _LARGER_TEXT if self.may_be_large and self.number // 2 % 2 else 1.0
 
     def arrange(self, name: str, things: Sequence[T]) -> tuple[T, ...]:
-        """The things in this device's order for the list `name`."""
         arranged = list(things)
         if self.number:
             random.Random(int(content_id("profile", self.number, name), 16)).shuffle(arranged)
         return tuple(arranged)
 
     def fixed_lists(self, app: AppSpec) -> dict[str, tuple[Item, ...]]:
-        """The fixed lists of an app in this device's order."""
         return {
             name: items if name in app.ordered else self.arrange(f"{app.app}.{name}", items)
             for name, items in app.lists.items()
@@ -135,9 +125,9 @@ class DeviceProfile(NamedTuple):
 
 
 def profile_of(seed: int, devices: DevicesSpec = DevicesSpec()) -> DeviceProfile:
-    """The device of a reset with this seed: the remainder by `PROFILES` decides its look, the rest which of its orders.
+    """Return the device of a seed: `seed % PROFILES` decides its look, the quotient which of its orders.
 
-    Profiles of different looks have different numbers, so that orders for evaluation are drawn apart from training's.
+    Profiles of different looks have different numbers, so evaluation has other orders than training.
     """
     look, order = seed % PROFILES, seed // PROFILES % devices.orders
     return DeviceProfile(look + PROFILES * order, devices.dark, devices.large_text)

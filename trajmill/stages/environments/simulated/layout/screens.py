@@ -1,9 +1,9 @@
-"""Lays out a simulated screen: one list of parts gives both the scene and the accessibility tree."""
+"""Lay out a simulated screen: one list of parts gives both the scene and the accessibility tree."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box, Size
@@ -11,7 +11,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item, Menu, Scalar, ScreenSpec
 from trajmill.stages.environments.simulated.app_files.references import bind_text
-from trajmill.stages.environments.simulated.drawing.scene import Scene, Shape
+from trajmill.stages.environments.simulated.drawing.canvas import Scene, Shape
 from trajmill.stages.environments.simulated.layout.profile import KEYBOARD_TOP, DeviceProfile, Metrics, metrics_of
 from trajmill.stages.environments.simulated.layout.view import (
     PlacedRows,
@@ -36,16 +36,12 @@ _NO_SCROLL = ScrollState(0, None, None)
 
 
 class Popup(NamedTuple):
-    """A message over the page."""
-
     title: str
     text: str
     buttons: tuple[str, ...]
 
 
 class PageState(NamedTuple):
-    """The state of one page."""
-
     name: str
     offset: int
     values: Mapping[str, Scalar]
@@ -53,8 +49,6 @@ class PageState(NamedTuple):
 
 
 class AppState(NamedTuple):
-    """Everything that decides the screen of an app."""
-
     app: AppSpec
     profile: DeviceProfile
     pages: tuple[PageState, ...]
@@ -68,15 +62,12 @@ class AppState(NamedTuple):
 
 
 class _PageLayout(NamedTuple):
-    """A page's shapes, and its parts in the tree."""
-
     shapes: tuple[Shape, ...]
     parts: tuple[DrawnPart, ...]
     scroll: ScrollState
 
 
 def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DeviceProfile, offset: int) -> ScreenView:
-    """The home screen of a phone or the empty desktop, with an icon for each app in the given order."""
     metrics = metrics_of(platform, profile.scale)
     size = metrics.size
     shapes = [Shape("wallpaper", Box(0, 0, size.width, size.height))]
@@ -84,39 +75,34 @@ def launcher_view(apps: Sequence[AppSpec], platform: Platform, profile: DevicePr
     viewport = Box(metrics.margin, metrics.top, size.width - metrics.margin, size.height - 56)
     name = "Desktop" if platform is Platform.DESKTOP else "Home screen"
     title = Box(metrics.margin, metrics.top - metrics.heading - 4, size.width - metrics.margin, metrics.top - 4)
-    placed = place_rows(list(_icon_rows(apps, metrics, viewport)), viewport, metrics.gap, offset, "")
+    lines = [apps[start : start + metrics.columns] for start in range(0, len(apps), metrics.columns)]
+    icons = [WidgetRow(metrics.icon.height, partial(_place_icons, line, metrics)) for line in lines]
+    placed = place_rows(icons, viewport, metrics.gap, offset, "")
     parts = (_title(title, name, "launcher"), *_scroll_parts(placed, viewport, "launcher"), *placed.parts)
     scene = Scene(size, DESKTOP_ACCENT, profile.dark, (*shapes, *(each.shape for each in parts if each.shape.kind)))
     return make_view(scene, parts, placed.scroll, "")
 
 
 def loading_view(app: AppSpec, profile: DeviceProfile) -> ScreenView:
-    """A page that is loading."""
     metrics = metrics_of(app.platform, profile.scale)
     box = Box(metrics.window.left + metrics.margin, metrics.top, metrics.window.right - metrics.margin, 0)
-    title = part("heading", "heading", _title_box(metrics, False), "Loading", "loading/title")
+    title = _title(_title_box(metrics, False), "Loading", "loading")
     text = part("text", "text", box._replace(bottom=metrics.top + metrics.text), "One moment please...", "loading/text")
-    parts = (_as_title(title), text)
+    parts = (title, text)
     shapes = (*_frame(app, metrics), *(each.shape for each in parts))
     return make_view(Scene(metrics.size, app.color, profile.dark, shapes), parts, _NO_SCROLL, app.app)
 
 
 def app_view(state: AppState) -> ScreenView:
-    """An app with its page, and the dialog, menu, keyboard or message over it."""
     metrics = metrics_of(state.app.platform, state.profile.scale)
-    below, top = state.pages[:-1], state.pages[-1]
-    painted = _page(state, metrics, below[0] if below else top)
-    if below:
-        painted = _over(painted, _dialog(state, metrics, top))
-    if state.popup:
-        painted = _over(painted, _popup(state.popup, metrics))
-    scene = Scene(metrics.size, state.app.color, state.profile.dark, painted.shapes)
-    return make_view(scene, painted.parts, painted.scroll, state.app.app)
-
-
-def _over(under: _PageLayout, over: _PageLayout) -> _PageLayout:
-    screen = Box(0, 0, 0, 0)
-    return over._replace(shapes=(*under.shapes, Shape("dim", screen), *over.shapes))
+    layers = [_page(state, metrics, state.pages[0])]
+    layers += [_dialog(state, metrics, state.pages[1])] if state.pages[1:] else []
+    layers += [_popup(state.popup, metrics)] if state.popup else []
+    shapes = layers[0].shapes
+    for layer in layers[1:]:
+        shapes += (Shape("dim", Box(0, 0, 0, 0)), *layer.shapes)
+    scene = Scene(metrics.size, state.app.color, state.profile.dark, shapes)
+    return make_view(scene, layers[-1].parts, layers[-1].scroll, state.app.app)
 
 
 def _page(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
@@ -130,30 +116,22 @@ def _page(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
     viewport = Box(left, metrics.top + metrics.gap, left + context.width, bottom - metrics.gap)
     placed = place_rows(list(page_rows(screen.widgets, context)), viewport, metrics.gap, page.offset, context.focus)
     bars = _bar_parts(state, metrics, context, screen)
-    menu = _open_menu(screen, context, bars) if state.menu and is_top else ()
-    body = () if menu else (*_scroll_parts(placed, viewport, context.page), *placed.parts)
+    menu = _open_menu(context, bars) if state.menu and is_top else ()
+    body = (*_scroll_parts(placed, viewport, context.page), *placed.parts)
     keys = _keyboard(metrics.size) if keyboard else ()
-    parts = (*bars, *body, *menu, *keys)
-    drawn = (*bars, *_scroll_parts(placed, viewport, context.page), *placed.parts, *menu, *keys)
+    parts = (*bars, *(() if menu else body), *menu, *keys)
+    drawn = (*bars, *body, *menu, *keys)
     shapes = (*_frame(state.app, metrics), *(each.shape for each in drawn if each.shape.kind))
     return _PageLayout(shapes, parts, placed.scroll if not menu else _NO_SCROLL)
 
 
 def _context(state: AppState, metrics: Metrics, page: PageState, width: int) -> PageContext:
-    is_top = page is state.pages[-1]
-    return PageContext(
-        page=f"{state.app.app}.{page.name}",
-        values=page.values,
-        lists=page.lists,
-        metrics=metrics,
-        width=width,
-        focus=state.focus if is_top else "",
-        sponsored=state.sponsored,
-    )
+    focus = state.focus if page is state.pages[-1] else ""
+    name = f"{state.app.app}.{page.name}"
+    return PageContext(name, page.values, page.lists, metrics, width, focus, state.sponsored)
 
 
 def _frame(app: AppSpec, metrics: Metrics) -> tuple[Shape, ...]:
-    """The shapes behind an app's page."""
     window = metrics.window
     if app.platform is Platform.DESKTOP:
         wall = Shape("wallpaper", Box(0, 0, metrics.size.width, metrics.size.height), color=DESKTOP_ACCENT)
@@ -179,56 +157,42 @@ def _title_box(metrics: Metrics, after_back: bool) -> Box:
 
 
 def _title(box: Box, text: str, page: str) -> DrawnPart:
-    return _as_title(part("heading", "heading", box, text, f"{page}/title"))
-
-
-def _as_title(heading: DrawnPart) -> DrawnPart:
+    heading = part("heading", "heading", box, text, f"{page}/title")
     assert heading.element is not None
     return heading._replace(element=heading.element._replace(states=("title",)))
 
 
 def _bar_parts(state: AppState, metrics: Metrics, context: PageContext, screen: ScreenSpec) -> tuple[DrawnPart, ...]:
     """Title and Back; on a desktop also the window's Close, the menus and the button to the desktop."""
-    box = _title_box(metrics, state.can_go_back)
+    box, window = _title_box(metrics, state.can_go_back), metrics.window
     parts = [_title(box, bind_text(screen.title, context.values), context.page)]
-    desktop = state.app.platform is Platform.DESKTOP
     if state.can_go_back:
-        back = Box(metrics.window.left + 16, box.top, box.left - 12, box.bottom)
+        back = Box(window.left + 16, box.top, box.left - 12, box.bottom)
         parts.append(part("button", "button", back, "Back", f"{context.page}/back", Target("back")))
-    if desktop:
-        close = Box(metrics.window.right - 96, box.top, metrics.window.right - 12, box.bottom)
-        parts.append(part("button", "button", close, "Close", f"{context.page}/close", Target("home")))
-        parts.extend(_menus(screen, state.menu, context))
-        home = Box(8, metrics.size.height - 44, 168, metrics.size.height - 4)
-        parts.append(part("button", "button", home, "Show desktop", "taskbar/desktop", Target("home")))
-    return tuple(parts)
-
-
-def _menus(screen: ScreenSpec, opened: str, context: PageContext) -> list[DrawnPart]:
-    metrics, parts = context.metrics, []
-    left, top = metrics.window.left + 12, metrics.window.top + 47
+    if state.app.platform is not Platform.DESKTOP:
+        return tuple(parts)
+    close = Box(window.right - 96, box.top, window.right - 12, box.bottom)
+    parts.append(part("button", "button", close, "Close", f"{context.page}/close", Target("home")))
+    left, top = window.left + 12, window.top + 47
     for menu in screen.widgets:
         if isinstance(menu, Menu) and is_shown(menu, context.values):
             wide = 32 + 11 * len(menu.text)
-            box = Box(left, top, left + wide, metrics.top - 3)
-            opens = Target("menu", menu)
-            made = part("menu", "menu", box, menu.text, f"{context.page}/{menu.id}", opens)
-            if menu.id == opened:
-                made = made._replace(shape=made.shape._replace(state="on"))
-            parts.append(made)
+            place = Box(left, top, left + wide, metrics.top - 3)
+            made = part("menu", "menu", place, menu.text, f"{context.page}/{menu.id}", Target("menu", menu))
+            parts.append(made._replace(shape=made.shape._replace(state="on")) if menu.id == state.menu else made)
             left += wide + 4
-    return parts
+    home = Box(8, metrics.size.height - 44, 168, metrics.size.height - 4)
+    return (*parts, part("button", "button", home, "Show desktop", "taskbar/desktop", Target("home")))
 
 
-def _open_menu(screen: ScreenSpec, context: PageContext, bars: Sequence[DrawnPart]) -> tuple[DrawnPart, ...]:
-    menu = next(each.target.widget for each in bars if each.target and each.shape.state == "on")
+def _open_menu(context: PageContext, bars: Sequence[DrawnPart]) -> tuple[DrawnPart, ...]:
+    opened = next(each for each in bars if each.target and each.shape.state == "on")
+    menu = opened.target.widget if opened.target else None
     assert isinstance(menu, Menu)
-    place = next(each.shape.box for each in bars if each.shape.state == "on")
-    parts, top, high = [], context.metrics.top, 40
+    left, top, high, parts = opened.shape.box.left, context.metrics.top, 40, []
     for item in menu.items:
         if is_shown(item, context.values):
-            box = Box(place.left, top, place.left + 260, top + high)
-            made = button_part(item, context, box)
+            made = button_part(item, context, Box(left, top, left + 260, top + high))
             assert made.element is not None
             shape = made.shape._replace(kind="menu_item")
             parts.append(made._replace(shape=shape, element=made.element._replace(role="menu_item")))
@@ -238,16 +202,13 @@ def _open_menu(screen: ScreenSpec, context: PageContext, bars: Sequence[DrawnPar
 
 def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[DrawnPart, ...]:
     """The scrolling region as an element, and its scroll bar as a shape; nothing if all of it fits."""
-    room = viewport.bottom - viewport.top
-    if placed.scroll.up is None and placed.scroll.down is None:
+    scroll, room = placed.scroll, viewport.bottom - viewport.top
+    possible = (("scrollable_down", scroll.down), ("scrollable_up", scroll.up))
+    states = tuple(name for name, to in possible if to is not None)
+    if not states:
         return ()
-    states = [
-        name
-        for name, to in (("scrollable_down", placed.scroll.down), ("scrollable_up", placed.scroll.up))
-        if to is not None
-    ]
-    region = UIElement("list", "", viewport, tuple(states), "", f"{page}/scroll")
-    top = viewport.top + placed.scroll.offset * room // placed.content
+    region = UIElement("list", "", viewport, states, "", f"{page}/scroll")
+    top = viewport.top + scroll.offset * room // placed.content
     low = min(viewport.bottom, top + max(24, room * room // placed.content))
     thumb = Shape("scroll_bar", Box(viewport.right + 6, top, viewport.right + 14, low))
     return DrawnPart(Shape("", viewport), region), DrawnPart(thumb)
@@ -329,28 +290,15 @@ def _keyboard(size: Size) -> tuple[DrawnPart, ...]:
     return tuple(parts)
 
 
-def _icon_rows(apps: Sequence[AppSpec], metrics: Metrics, viewport: Box) -> list[WidgetRow]:
-    width = viewport.right - viewport.left
+def _place_icons(apps: Sequence[AppSpec], metrics: Metrics, left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
     wide, high = metrics.icon
-    space = (width - metrics.columns * wide) // (metrics.columns - 1)
-
-    def row(chosen: Sequence[AppSpec]) -> WidgetRow:
-        def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
-            starts = (left + column * (wide + space) for column in range(len(chosen)))
-            return tuple(
-                part(
-                    "icon",
-                    "icon",
-                    Box(start, top, start + wide, min(top + high, bottom)),
-                    app.name,
-                    f"launcher/{app.app}",
-                    Target("open", None, app.app),
-                    note=app.symbol,
-                    color=app.color,
-                )
-                for app, start in zip(chosen, starts, strict=True)
-            )
-
-        return WidgetRow(high, place)
-
-    return [row(apps[start : start + metrics.columns]) for start in range(0, len(apps), metrics.columns)]
+    space = (metrics.size.width - 2 * metrics.margin - metrics.columns * wide) // (metrics.columns - 1)
+    parts = []
+    for column, app in enumerate(apps):
+        start = left + column * (wide + space)
+        box = Box(start, top, start + wide, min(top + high, bottom))
+        opens = Target("open", None, app.app)
+        parts.append(
+            part("icon", "icon", box, app.name, f"launcher/{app.app}", opens, note=app.symbol, color=app.color)
+        )
+    return tuple(parts)

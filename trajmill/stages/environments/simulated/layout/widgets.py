@@ -1,4 +1,4 @@
-"""Turns widgets into rows: what a widget shows and what a press does, before it has a place on the screen."""
+"""Turn widgets into rows: what a widget shows and what a press does, before it has a place on the screen."""
 
 from __future__ import annotations
 
@@ -8,21 +8,10 @@ from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.environments.simulated.app_files.app_spec import (
-    AnyWidget,
-    Button,
-    Choice,
-    Input,
-    Item,
-    ItemList,
-    Menu,
-    Scalar,
-    Stepper,
-    Text,
-    Toggle,
-)
+from trajmill.stages.environments.simulated.app_files import app_spec
+from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, Item, Scalar
 from trajmill.stages.environments.simulated.app_files.references import bind_record, bind_text, shown
-from trajmill.stages.environments.simulated.drawing.scene import Shape
+from trajmill.stages.environments.simulated.drawing.canvas import Shape
 from trajmill.stages.environments.simulated.layout.profile import Metrics
 
 _EDITABLE = ("field", "search")
@@ -31,8 +20,6 @@ _RING = 1.33
 """Width of a radio button's ring and padding, as a share of its height."""
 _RADIO_CHARACTER = 0.2
 """Width of a character of its text, as a share of its height."""
-
-
 _VALUE_INSET = 44
 """Pixels between the sides of a value's box and its text."""
 _STEPPER_SIDE = 56
@@ -57,8 +44,6 @@ class DrawnPart(NamedTuple):
 
 
 class WidgetRow(NamedTuple):
-    """Parts side by side; they are made when the row has a place."""
-
     height: int
     place: Callable[[int, int, int], tuple[DrawnPart, ...]]
     """Makes its parts at a left and a top edge, cut at a bottom edge."""
@@ -67,8 +52,6 @@ class WidgetRow(NamedTuple):
 
 
 class PageContext(NamedTuple):
-    """The state that the widgets of a page show."""
-
     page: str
     """`app.screen`."""
     values: Mapping[str, Scalar]
@@ -81,23 +64,20 @@ class PageContext(NamedTuple):
 
 
 def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[WidgetRow]:
-    """The rows of a page's body from top to bottom."""
     for widget in widgets:
         if is_shown(widget, context.values):
             yield from _widget_rows(widget, context)
-            if isinstance(widget, ItemList):
+            if isinstance(widget, app_spec.ItemList):
                 context = context._replace(sponsored=False)
 
 
 def is_shown(widget: AnyWidget, values: Mapping[str, Scalar]) -> bool:
-    """Whether the widget's condition is met."""
     return all(values[name] == wanted for name, wanted in widget.show_if.items())
 
 
 def list_items(
-    widget: ItemList, values: Mapping[str, Scalar], lists: Mapping[str, tuple[Item, ...]]
+    widget: app_spec.ItemList, values: Mapping[str, Scalar], lists: Mapping[str, tuple[Item, ...]]
 ) -> tuple[Item, ...]:
-    """The items that a list shows, after its filter and its search."""
     items = lists[widget.items]
     if widget.where:
         wanted = bind_record(widget.where, values)
@@ -121,7 +101,6 @@ def part(
     state: str = "",
     color: str = "",
 ) -> DrawnPart:
-    """A part whose shape and element have the same text."""
     states: tuple[str, ...] = ()
     if state == "disabled":
         states, target = ("disabled",), None
@@ -133,8 +112,8 @@ def part(
     return DrawnPart(Shape(kind, box, text, note, state, color), element, target)
 
 
-def button_part(button: Button, context: PageContext, box: Box) -> DrawnPart:
-    """A button; it is disabled while a variable that it needs is empty or 0."""
+def button_part(button: app_spec.Button, context: PageContext, box: Box) -> DrawnPart:
+    """Make a button; it is disabled while a variable that it needs is empty or 0."""
     kind = "button" if button.style == "plain" else f"{button.style}_button"
     enabled = all(context.values[name] not in ("", 0, False) for name in button.needs)
     text = bind_text(button.text, context.values)
@@ -142,30 +121,48 @@ def button_part(button: Button, context: PageContext, box: Box) -> DrawnPart:
     return part(kind, "button", box, text, f"{context.page}/{button.id}", target, state="" if enabled else "disabled")
 
 
-def wrapped(text: str, width: int, line: int, metrics: Metrics) -> str:
+def _wrapped(text: str, width: int, line: int, metrics: Metrics) -> str:
     """The text in lines that fit into `width` pixels at this line height."""
     room = max(8, int(width / (line * metrics.character)))
     return "\n".join(textwrap.wrap(text, room)) or " "
 
 
 def _widget_rows(widget: AnyWidget, context: PageContext) -> Iterator[WidgetRow]:
+    metrics = context.metrics
+    element_id = f"{context.page}/{widget.id}"
+    row = Size(context.width, metrics.row)
     match widget:
-        case Text():
-            yield _text_row(widget, context)
-        case Button():
+        case app_spec.Text(kind=kind):
+            line = metrics.heading if kind == "heading" else metrics.text
+            inset = _VALUE_INSET if kind == "value" else 0
+            text = _wrapped(bind_text(widget.text, context.values), context.width - inset, line, metrics)
+            size = Size(context.width, line * (text.count("\n") + 1))
+            yield _single(kind, kind, text, element_id if widget.id else "", size, widget.id)
+        case app_spec.Button():
             yield _button_row(widget, context)
-        case ItemList():
+        case app_spec.ItemList():
             yield from _list_rows(widget, context)
-        case Choice():
-            yield from _choice_rows(widget, context)
-        case Toggle():
-            yield _toggle_row(widget, context)
-        case Stepper():
+        case app_spec.Choice(options=options):
+            yield _single("label", "text", widget.label, "", Size(context.width, metrics.label), widget.id)
+            # As many columns as the texts allow, in rows of equal length if possible.
+            longest = max((len(shown(option)) for option in options), default=1)
+            fitting = int(context.width / (metrics.row * (_RING + _RADIO_CHARACTER * longest)))
+            most = max(1, min(_MOST_COLUMNS, len(options), fitting))
+            columns = next(n for n in range(most, 0, -1) if len(options) % n == 0 or len(options) > 5)
+            for start in range(0, len(options), columns):
+                yield _radio_row(widget, options[start : start + columns], columns, context)
+        case app_spec.Toggle(kind=kind):
+            state = "on" if context.values[widget.variable] else ""
+            text = bind_text(widget.text, context.values)
+            yield _single(kind, kind, text, element_id, row, widget.id, Target("flip", widget), state=state)
+        case app_spec.Stepper():
             yield _stepper_row(widget, context)
-        case Input():
-            yield _input_row(widget, context)
-        case Menu():
-            return
+        case app_spec.Input(kind=kind):
+            size = Size(context.width, metrics.field)
+            held = shown(context.values[widget.variable])
+            state = "focused" if context.focus == widget.id else ""
+            role, focus = "text_field" if kind == "field" else "search_field", Target("focus", widget)
+            yield _single(kind, role, widget.hint, element_id, size, widget.id, focus, held, state)
 
 
 def _single(
@@ -179,8 +176,6 @@ def _single(
     value: str = "",
     state: str = "",
 ) -> WidgetRow:
-    """A row of one part whose note is its value."""
-
     def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
         box = Box(left, top, left + size.width, min(top + size.height, bottom))
         return (part(kind, role, box, text, element_id, target, note=value, value=value, state=state),)
@@ -188,16 +183,7 @@ def _single(
     return WidgetRow(size.height, place, widget)
 
 
-def _text_row(widget: Text, context: PageContext) -> WidgetRow:
-    metrics = context.metrics
-    line = metrics.heading if widget.kind == "heading" else metrics.text
-    inset = _VALUE_INSET if widget.kind == "value" else 0
-    text = wrapped(bind_text(widget.text, context.values), context.width - inset, line, metrics)
-    size = Size(context.width, line * (text.count("\n") + 1))
-    return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}" if widget.id else "", size, widget.id)
-
-
-def _button_row(widget: Button, context: PageContext) -> WidgetRow:
+def _button_row(widget: app_spec.Button, context: PageContext) -> WidgetRow:
     height, width = context.metrics.button, context.metrics.button_width or context.width
 
     def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
@@ -206,43 +192,31 @@ def _button_row(widget: Button, context: PageContext) -> WidgetRow:
     return WidgetRow(height, place, widget.id)
 
 
-def _list_rows(widget: ItemList, context: PageContext) -> Iterator[WidgetRow]:
-    metrics, page = context.metrics, context.page
+def _list_rows(widget: app_spec.ItemList, context: PageContext) -> Iterator[WidgetRow]:
+    metrics, width, page = context.metrics, context.width, context.page
     items = list_items(widget, context.values, context.lists)
     passive = not (widget.variable or widget.do or widget.to)
-    size = Size(context.width, metrics.noted_row if widget.note else metrics.row)
+    size = Size(width, metrics.noted_row if widget.note else metrics.row)
     if not items:
-        none = Size(context.width, metrics.text)
+        none = Size(width, metrics.text)
         yield _single("text", "text", "Nothing here yet", f"{page}/{widget.id}", none, widget.id)
     for index, item in enumerate(items):
         if context.sponsored and index == 1:
-            yield _sponsored_row(context)
+            large, offer = Size(width, metrics.noted_row), Target("offer")
+            yield _single("list_item", "list_item", "Try Plus for free", "popup/ad", large, "", offer, "Sponsored")
         text = bind_text(widget.text, context.values, item)
         note = bind_text(widget.note, context.values, item)
         element_id = f"{page}/{widget.id}/{item.get('name', index)}"
         if passive:
-            lines = wrapped(text, context.width - _VALUE_INSET, metrics.text, metrics)
-            shown_size = Size(context.width, metrics.text * (lines.count("\n") + 1))
-            yield _single("value", "value", lines, element_id, shown_size, widget.id, value=note)
+            lines = _wrapped(text, width - _VALUE_INSET, metrics.text, metrics)
+            tall = Size(width, metrics.text * (lines.count("\n") + 1))
+            yield _single("value", "value", lines, element_id, tall, widget.id, value=note)
         else:
             target = Target("pick", widget, item.get("name", ""))
             yield _single("list_item", "list_item", text, element_id, size, widget.id, target, note)
 
 
-def _sponsored_row(context: PageContext) -> WidgetRow:
-    size = Size(context.width, context.metrics.noted_row)
-    return _single("list_item", "list_item", "Try Plus for free", "popup/ad", size, "", Target("offer"), "Sponsored")
-
-
-def _choice_rows(widget: Choice, context: PageContext) -> Iterator[WidgetRow]:
-    label = Size(context.width, context.metrics.label)
-    yield _single("label", "text", widget.label, "", label, widget.id)
-    columns = _columns(widget, context)
-    for start in range(0, len(widget.options), columns):
-        yield _radio_row(widget, widget.options[start : start + columns], columns, context)
-
-
-def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, context: PageContext) -> WidgetRow:
+def _radio_row(widget: app_spec.Choice, options: tuple[Scalar, ...], columns: int, context: PageContext) -> WidgetRow:
     height, gap = context.metrics.row, context.metrics.gap
     wide = (context.width - (columns - 1) * gap) // columns
 
@@ -262,24 +236,7 @@ def _radio_row(widget: Choice, options: tuple[Scalar, ...], columns: int, contex
     return WidgetRow(height, place, widget.id)
 
 
-def _columns(widget: Choice, context: PageContext) -> int:
-    """The number of radio buttons side by side: as many as their texts allow, in rows of equal length if possible."""
-    row, count = context.metrics.row, len(widget.options)
-    longest = max((len(shown(option)) for option in widget.options), default=1)
-    wanted = row * (_RING + _RADIO_CHARACTER * longest)
-    most = max(1, min(_MOST_COLUMNS, count, int(context.width / wanted)))
-    return next(columns for columns in range(most, 0, -1) if count % columns == 0 or count > 5)
-
-
-def _toggle_row(widget: Toggle, context: PageContext) -> WidgetRow:
-    size = Size(context.width, context.metrics.row)
-    state = "on" if context.values[widget.variable] else ""
-    text = bind_text(widget.text, context.values)
-    target = Target("flip", widget)
-    return _single(widget.kind, widget.kind, text, f"{context.page}/{widget.id}", size, widget.id, target, state=state)
-
-
-def _stepper_row(widget: Stepper, context: PageContext) -> WidgetRow:
+def _stepper_row(widget: app_spec.Stepper, context: PageContext) -> WidgetRow:
     height, gap = context.metrics.row, context.metrics.gap
     side = max(height, _STEPPER_SIDE)
     number = context.values[widget.variable]
@@ -303,12 +260,3 @@ def _stepper_row(widget: Stepper, context: PageContext) -> WidgetRow:
         return tuple(parts)
 
     return WidgetRow(height, place, widget.id)
-
-
-def _input_row(widget: Input, context: PageContext) -> WidgetRow:
-    size = Size(context.width, context.metrics.field)
-    role = "text_field" if widget.kind == "field" else "search_field"
-    held = shown(context.values[widget.variable])
-    state = "focused" if context.focus == widget.id else ""
-    element_id = f"{context.page}/{widget.id}"
-    return _single(widget.kind, role, widget.hint, element_id, size, widget.id, Target("focus", widget), held, state)
