@@ -19,10 +19,10 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.agents.ces.spec import CesSpec
-from trajmill.stages.agents.coda.spec import CodaSpec
-from trajmill.stages.agents.light_manus.spec import LightManusSpec
-from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.ces.agent import CesSpec
+from trajmill.stages.agents.coda.agent import CodaSpec
+from trajmill.stages.agents.light_manus.agent import LightManusSpec
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.metrics.intervals import wilson

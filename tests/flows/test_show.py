@@ -11,7 +11,7 @@ from tests.warehouse.samples import commit_rows, judgement, query, stage_run, tr
 from trajmill.flows.terminal.show import find_trajectory, print_trajectory
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 
 FIRST, SECOND = stage_run("judge", 1), stage_run("judge", 2)

@@ -20,11 +20,9 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
-from trajmill.stages.agents.ces.agent import INSTRUCTION
-from trajmill.stages.agents.ces.spec import CesSpec
-from trajmill.stages.agents.coda.spec import CodaSpec
-from trajmill.stages.agents.mobile_agent_v3.agent import TaskState
-from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.ces.agent import INSTRUCTION, CesSpec
+from trajmill.stages.agents.coda.agent import CodaSpec
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec, TaskState
 from trajmill.stages.agents.replies import read_items, read_sections
 from trajmill.stages.agents.spec import AgentSpec
 

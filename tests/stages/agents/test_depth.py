@@ -18,9 +18,9 @@ from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentModel
-from trajmill.stages.agents.ces.spec import CesSpec
-from trajmill.stages.agents.coda.spec import CodaSpec
-from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.ces.agent import CesSpec
+from trajmill.stages.agents.coda.agent import CodaSpec
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.models.embedded.model import save_network, untrained_network

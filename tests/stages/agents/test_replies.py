@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.agents.light_manus.pathway import PathwayTask, read_division
+from trajmill.stages.agents.light_manus.agent import PathwayTask, read_division
 from trajmill.stages.agents.replies import (
     LONGEST_ITEM,
     MOST_ITEMS,

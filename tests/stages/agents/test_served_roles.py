@@ -10,10 +10,10 @@ import pytest
 
 from tests.stages.agents.served_roles import STEPS, answering, role_of, rolled_out
 from tests.stages.models.fault_server import running_server
-from trajmill.stages.agents.ces.spec import CesSpec
-from trajmill.stages.agents.coda.spec import CodaSpec
-from trajmill.stages.agents.light_manus.spec import LightManusSpec
-from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.ces.agent import CesSpec
+from trajmill.stages.agents.coda.agent import CodaSpec
+from trajmill.stages.agents.light_manus.agent import LightManusSpec
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.stages.agents.spec import AgentSpec
 
 AGENTS: Final[Mapping[str, AgentSpec]] = {

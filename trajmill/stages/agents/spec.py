@@ -24,10 +24,10 @@ AGENTS: Final = PartGroup(
     {
         "end_to_end": "trajmill.stages.agents.spec:EndToEndSpec",
         "explorer": "trajmill.stages.agents.spec:ExplorerSpec",
-        "ces": "trajmill.stages.agents.ces.spec:CesSpec",
-        "coda": "trajmill.stages.agents.coda.spec:CodaSpec",
-        "light_manus": "trajmill.stages.agents.light_manus.spec:LightManusSpec",
-        "mobile_agent_v3": "trajmill.stages.agents.mobile_agent_v3.spec:MobileAgentV3Spec",
+        "ces": "trajmill.stages.agents.ces.agent:CesSpec",
+        "coda": "trajmill.stages.agents.coda.agent:CodaSpec",
+        "light_manus": "trajmill.stages.agents.light_manus.agent:LightManusSpec",
+        "mobile_agent_v3": "trajmill.stages.agents.mobile_agent_v3.agent:MobileAgentV3Spec",
         "reference": "trajmill.stages.agents.spec:ReferenceSpec",
     },
 )

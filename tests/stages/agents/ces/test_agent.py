@@ -7,7 +7,7 @@ import pytest
 from tests.stages.agents.errand import READ_MAIL, REDEEM, obedient, rendered, reward, run, shown, user_text
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.dialects.user_text import read
-from trajmill.stages.agents.ces.spec import CesSpec
+from trajmill.stages.agents.ces.agent import CesSpec
 from trajmill.stages.agents.replies import read_sections
 from trajmill.stages.models.base import ChatModel, ChatRequest
 

@@ -15,7 +15,7 @@ from tests.stages.agents.errand import (
     user_text,
 )
 from tests.stages.models.scripted import ScriptedModel
-from trajmill.stages.agents.coda.spec import CodaSpec
+from trajmill.stages.agents.coda.agent import CodaSpec
 from trajmill.stages.agents.replies import read_items, read_sections
 from trajmill.stages.models.base import ChatModel, ChatRequest
 

@@ -21,7 +21,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentModel
-from trajmill.stages.agents.light_manus.spec import LightManusSpec
+from trajmill.stages.agents.light_manus.agent import LightManusSpec
 from trajmill.stages.environments.devices.environment import DevicesTogether
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.spec import FaultRates

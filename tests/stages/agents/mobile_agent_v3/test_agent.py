@@ -19,7 +19,7 @@ from tests.stages.agents.errand import (
 )
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.stages.models.base import ChatModel, ChatRequest
 
 NAMED = MobileAgentV3Spec(manager="m", reflector="r", notetaker="n")

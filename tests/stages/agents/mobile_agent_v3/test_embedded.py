@@ -12,10 +12,10 @@ from trajmill.stages.agents.mobile_agent_v3.agent import (
     WORKER_REPORTS,
     ManagerRoles,
     MobileAgentV3,
+    MobileAgentV3Spec,
     TaskState,
     read_state,
 )
-from trajmill.stages.agents.mobile_agent_v3.spec import MobileAgentV3Spec
 from trajmill.stages.agents.replies import read_first_plan
 from trajmill.stages.agents.roles import EmbeddedRole
 

@@ -12,7 +12,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.agents.light_manus.pathway import read_pathway
+from trajmill.stages.agents.light_manus.agent import read_pathway
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
 from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec

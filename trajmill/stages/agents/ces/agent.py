@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.record import content_id
-from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
+from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.agents.base import Agent, AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import NONE, one_line, read_instruction, read_state
 from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
     EmbeddedRole,
     Role,
+    RoleOpener,
     RoleReply,
     action_without_positions,
     without_action,
 )
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 INSTRUCTION, STATE = "instruction", "state"
 """The role outputs of a step: the atomic instruction l, and the state m that the Coordinator was given."""
@@ -106,3 +112,42 @@ def embedded_state_tracker() -> EmbeddedRole:
         return f"<answer>{state[-LONGEST_STATE:]}</answer>"
 
     return EmbeddedRole("embedded-state-tracker-1", append)
+
+
+class CesPrompts(Spec):
+    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+
+    coordinator: Path | None = None
+    """For the atomic instruction."""
+    state_tracker: Path | None = None
+    """For the summary of what was done."""
+
+
+class CesSpec(RolesSpec):
+    """Coordinator, frozen Executor and State Tracker (paper CES, 4.2)."""
+
+    role_names: ClassVar[tuple[str, ...]] = ("executor", "coordinator", "state_tracker")
+
+    kind: Literal["ces"] = "ces"
+    """Three roles: an Executor that acts, and two that tell it what to do."""
+    executor: ActingRole = POLICY_MODEL
+    """Acts: `policy` (`models.policy`), or the NAME of an `[endpoints.NAME]` where the policy has another role."""
+    coordinator: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Instructs: `embedded` (hands the task on), the NAME of an `[endpoints.NAME]`, `policy`, or `off`."""
+    state_tracker: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Sums up what was done: `embedded`, the NAME of an `[endpoints.NAME]`, `policy`, or `off`. Its model needs no
+    images."""
+    prompts: CesPrompts = CesPrompts()
+    """Prompt files of your own."""
+
+    def open(self, model: AgentModel | None) -> AgentMaker:
+        given, files = given_model(model), self.prompts
+        opener = RoleOpener(self, given, "trajmill.stages.agents.ces")
+        coordinator = opener.role("coordinator", embedded_coordinator, "coordinator-1", files.coordinator)
+        tracker = opener.role("state_tracker", embedded_state_tracker, "state_tracker-1", files.state_tracker)
+
+        def make(query: Query) -> Agent:
+            executor = opener.acting("executor", query.platform, "executor")
+            return CesAgent(executor, coordinator, tracker, given.model.version)
+
+        return make

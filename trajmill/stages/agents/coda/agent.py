@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
-from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import numbered, one_line, read_thought
-from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, without_action
+from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, RoleOpener, without_action
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 PLAN = "plan"
 """The role output of a step: the Planner's thought p."""
@@ -61,3 +66,37 @@ def _page_and_task(asked: EmbeddedQuestion) -> str:
     ids = {screen.screen.screen_id for screen in asked.screens}
     stuck = " The last action changed nothing." if len(asked.screens) > len(ids) else ""
     return f'The screen shows "{title}".{stuck} The next step serves the task: {asked.section("task")}'
+
+
+class CodaPrompts(Spec):
+    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+
+    planner: Path | None = None
+    """For the thought of a step."""
+
+
+class CodaSpec(RolesSpec):
+    """Planner and Executor (paper CODA, 3.2)."""
+
+    role_names: ClassVar[tuple[str, ...]] = ("executor", "planner")
+
+    kind: Literal["coda"] = "coda"
+    """Two roles: an Executor that acts, and a Planner that thinks for it."""
+    executor: ActingRole = POLICY_MODEL
+    """Acts: `policy` (`models.policy`), or the NAME of an `[endpoints.NAME]` where the policy has another role."""
+    planner: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
+    """Writes the thought of each step: `embedded` (names the page and the task), the NAME of an `[endpoints.NAME]`,
+    `policy`, or `off`."""
+    prompts: CodaPrompts = CodaPrompts()
+    """Prompt files of your own."""
+
+    def open(self, model: AgentModel | None) -> AgentMaker:
+        given, own = given_model(model), self.prompts.planner
+        opener = RoleOpener(self, given, "trajmill.stages.agents.coda")
+        planner = opener.role("planner", embedded_planner, "planner-1", own)
+
+        def make(query: Query) -> Agent:
+            executor = opener.acting("executor", query.platform, "executor")
+            return CodaAgent(executor, planner, given.model.version)
+
+        return make
