@@ -22,8 +22,8 @@ _ROWS_AHEAD = 2048
 """Rows whose images are read from the store together."""
 
 
-class BulkScreenReader(ScreenReader, Protocol):
-    """A screen reader that reads many images together faster than one by one."""
+class ReleaseScreenReader(ScreenReader, Protocol):
+    """A screen reader that reads many images, and many trees, together faster than one by one."""
 
     def images(self, screen_ids: Iterable[str]) -> Iterable[tuple[str, bytes]]:
         """Yield each id once with its encoded image, in the order that is fastest to read, few of them in memory.
@@ -32,10 +32,6 @@ class BulkScreenReader(ScreenReader, Protocol):
             KeyError: a screen is not stored.
         """
         ...
-
-
-class ReleaseScreenReader(BulkScreenReader, Protocol):
-    """A screen reader that gives trees as a column, without an object for each element."""
 
     def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
         """Return the accessibility trees in the order of the ids, lists of `ELEMENT`.
@@ -54,7 +50,7 @@ class _Place(NamedTuple):
 class ImageCache:
     """Random access to the images of the screens that were added."""
 
-    def __init__(self, file: IO[bytes], screens: BulkScreenReader) -> None:
+    def __init__(self, file: IO[bytes], screens: ReleaseScreenReader) -> None:
         """Copy images from `screens` to `file`, which is open and empty; the caller closes it."""
         self._file = file
         self._screens = screens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from trajmill.schemas.dialects.families import FAMILIES, Family
 from trajmill.schemas.errors import ModelFailure
@@ -28,59 +28,59 @@ SIMULATED: Final = frozenset({"simulated", "webapp"})
 """Environments whose apps are trajmill's own app files."""
 _LENGTHS_ROUNDED_TO = 256
 
-E = TypeVar("E", StepExample, RLStepExample)
 
-
-class RowCounts(Generic[E]):
-    """Counts the examples of one kind, and the steps that give none."""
+class RowCounts:
+    """Counts the examples of a folder, supervised or RL, and the steps that give none."""
 
     def __init__(self) -> None:
         self.examples = 0
         self.longest = 0
         """Upper bound on the tokens of the longest row."""
         self.trajectories: set[str] = set()
+        self.queries: set[str] = set()
         self.left_out: Counter[str] = Counter()
-
-    @property
-    def max_length(self) -> int:
-        """A number of tokens that no row exceeds."""
-        return math.ceil(self.longest / _LENGTHS_ROUNDED_TO) * _LENGTHS_ROUNDED_TO
-
-    def add(self, example: E) -> None:
-        self.examples += 1
-        self.longest = max(self.longest, example.lineage.tokens_at_most)
-        self.trajectories.add(example.lineage.trajectory_id)
-
-
-class SupervisedCounts(RowCounts[StepExample]):
-    """Counts supervised examples."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self.guided = 0
         self.words: Counter[str] = Counter()
-        """Examples by author of the text, as `words_of` classifies it."""
-        self.queries: set[str] = set()
+        """Supervised examples by author of the text, as `words_of` classifies it."""
         self.rules: Counter[str] = Counter()
         """Examples by the rule of their judge."""
         self.sizes: Counter[Size] = Counter()
         """Number of images of each size."""
         self.tables: dict[str, Counter[str]] = defaultdict(Counter)
         """Examples by the values of other facts, each a table of the card."""
+        self.with_tokens = 0
+        """RL steps whose tokens are known."""
+        self.replayed: set[str] = set()
+        """Trajectories."""
+        self.group_sizes: dict[str, int] = {}
+        """Attempts of each RL group."""
+
+    @property
+    def max_length(self) -> int:
+        """A number of tokens that no row exceeds."""
+        return math.ceil(self.longest / _LENGTHS_ROUNDED_TO) * _LENGTHS_ROUNDED_TO
 
     @property
     def largest_image(self) -> int:
         """Pixels of the largest image; 0 without any."""
         return max((size.width * size.height for size in self.sizes), default=0)
 
-    def add(self, example: StepExample) -> None:
-        super().add(example)
+    def add(self, example: StepExample | RLStepExample) -> None:
         lineage = example.lineage
-        self.guided += lineage.guided
-        self.words[example.words or words_of("sft", "", lineage.policy_version)] += 1
+        self.examples += 1
+        self.longest = max(self.longest, lineage.tokens_at_most)
+        self.trajectories.add(lineage.trajectory_id)
         self.queries.add(lineage.query_id)
+        self.guided += lineage.guided
         self.rules[lineage.judged_by or "none"] += 1
         self.sizes.update(lineage.image_sizes)
+        if isinstance(example, RLStepExample):
+            comparison = example.comparison
+            self.with_tokens += bool(comparison.response_token_ids)
+            self.replayed.update([lineage.trajectory_id] if comparison.replayed else [])
+            self.group_sizes[comparison.group] = comparison.group_size
+            return
+        self.words[example.words or words_of("sft", "", lineage.policy_version)] += 1
         facts = {
             "step labels": lineage.step_label or "none",
             "actions": "text" if example.target is None else example.target.action.kind,
@@ -92,25 +92,6 @@ class SupervisedCounts(RowCounts[StepExample]):
         }
         for name, value in facts.items():
             self.tables[name][value] += 1
-
-
-class RLCounts(RowCounts[RLStepExample]):
-    """Counts RL steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.with_tokens = 0
-        self.replayed: set[str] = set()
-        self.group_sizes: dict[str, int] = {}
-        """Attempts of each group."""
-
-    def add(self, example: RLStepExample) -> None:
-        super().add(example)
-        comparison = example.comparison
-        self.with_tokens += bool(comparison.response_token_ids)
-        if comparison.replayed:
-            self.replayed.add(example.lineage.trajectory_id)
-        self.group_sizes[comparison.group] = comparison.group_size
 
 
 class ExportedRelease(NamedTuple):
@@ -126,10 +107,10 @@ class ExportedRelease(NamedTuple):
 
 class ExportedFolder(NamedTuple):
     written: WrittenRows
-    counts: SupervisedCounts
+    counts: RowCounts
     rl_written: WrittenRows
     """The RL steps; a supervised format writes none."""
-    rl_counts: RLCounts
+    rl_counts: RowCounts
 
     @property
     def repeated_rows(self) -> int:
@@ -168,9 +149,7 @@ def _frequencies(name: str, table: Counter[str]) -> str:
     return f"## {name.capitalize()}\n\n{markdown_table((name, 'steps'), rows)}"
 
 
-def _contents(
-    source: ExportedRelease, settings: TrainerSettings, counts: SupervisedCounts, written: WrittenRows
-) -> str:
+def _contents(source: ExportedRelease, settings: TrainerSettings, counts: RowCounts, written: WrittenRows) -> str:
     family = settings.family
     return (
         f"{written.rows:,} rows of {counts.examples:,} steps in {len(counts.trajectories):,} trajectories of "
@@ -183,7 +162,7 @@ def _contents(
     )
 
 
-def _origin(counts: SupervisedCounts) -> str:
+def _origin(counts: RowCounts) -> str:
     def share(part: int) -> str:
         return f"{part / counts.examples:.0%}" if counts.examples else "0%"
 
@@ -198,7 +177,7 @@ def _origin(counts: SupervisedCounts) -> str:
     )
 
 
-def _weights(form: TrainerFormat, counts: SupervisedCounts, written: WrittenRows) -> str:
+def _weights(form: TrainerFormat, counts: RowCounts, written: WrittenRows) -> str:
     if not form.weights_as_rows:
         return "Every step is one row, whose `loss_weight` is its weight."
     repeated = written.rows - counts.examples
@@ -210,7 +189,7 @@ def _weights(form: TrainerFormat, counts: SupervisedCounts, written: WrittenRows
     )
 
 
-def _stored_replies(counts: RLCounts) -> str:
+def _stored_replies(counts: RowCounts) -> str:
     sizes = sorted(Counter(counts.group_sizes.values()).items())
     groups = ", ".join(f"{count:,} of size {size}" for size, count in sizes)
     left_out = markdown_table(("reason", "stored replies left out"), sorted(counts.left_out.items()))
@@ -226,7 +205,7 @@ def _stored_replies(counts: RLCounts) -> str:
     )
 
 
-def _judged(source: ExportedRelease, counts: SupervisedCounts) -> str:
+def _judged(source: ExportedRelease, counts: RowCounts) -> str:
     if source.kind:
         return (
             f"These are rows of the derived kind `{source.kind}`. Their trajectories were judged, but not all were "
@@ -239,7 +218,7 @@ def _judged(source: ExportedRelease, counts: SupervisedCounts) -> str:
     )
 
 
-def _tokens(counts: SupervisedCounts) -> str:
+def _tokens(counts: RowCounts) -> str:
     families = [family for family in FAMILIES.values() if family.budget.factor > 1]
     rows: list[Sequence[object]] = [
         (f"{size.width}x{size.height}", count, *(_tokens_of(family, size) for family in families))

@@ -18,9 +18,7 @@ from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.card import (
     ExportedFolder,
     ExportedRelease,
-    RLCounts,
     RowCounts,
-    SupervisedCounts,
     export_card,
 )
 from trajmill.stages.export.formats.shards import (
@@ -31,7 +29,7 @@ from trajmill.stages.export.formats.shards import (
     write_parquet_shards,
 )
 from trajmill.stages.export.formats.steps import Comparison, LeftOutStep, Lineage, RLStepExample, StepExample
-from trajmill.stages.export.images import BulkScreenReader
+from trajmill.stages.export.images import ReleaseScreenReader
 
 FIGURES_FILE: Final = "export.json"
 RL_FOLDER: Final = "rl_steps"
@@ -54,7 +52,7 @@ def write_folder(
     family: Family,
     source: ExportedRelease,
     steps: ReleaseSteps,
-    screens: BulkScreenReader,
+    screens: ReleaseScreenReader,
 ) -> ExportedFolder:
     """Write the rows of all steps into an empty folder; memory does not grow with their number.
 
@@ -64,7 +62,7 @@ def write_folder(
         KeyError: a screen is not stored.
         OSError: the disk is full, or the folder cannot be written.
     """
-    counts, rl_counts = SupervisedCounts(), RLCounts()
+    counts, rl_counts = RowCounts(), RowCounts()
     bounds = family.budget if form.images_have_bounds else None
     examples = _counted(_without_weightless(steps.supervised), counts)
     rows = supervised_rows(form, repeat_by_weight(examples) if form.weights_as_rows else examples)
@@ -142,7 +140,7 @@ def _without_weightless(steps: Iterable[StepExample | LeftOutStep]) -> Iterator[
         yield LeftOutStep("weight_zero") if weightless else step
 
 
-def _counted(steps: Iterable[E | LeftOutStep], counts: RowCounts[E]) -> Iterator[E]:
+def _counted(steps: Iterable[E | LeftOutStep], counts: RowCounts) -> Iterator[E]:
     for step in steps:
         if isinstance(step, LeftOutStep):
             counts.left_out[step.reason] += 1

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trajmill.schemas.coordinates import PixelBudget
 from trajmill.stages.export.columns import without_images
-from trajmill.stages.export.images import BulkScreenReader, GroupLimits, ImageCache, row_groups, with_images
+from trajmill.stages.export.images import GroupLimits, ImageCache, ReleaseScreenReader, row_groups, with_images
 from trajmill.stages.export.write import write_parquet
 
 DATA_FOLDER: Final = "data"
@@ -41,7 +41,7 @@ def write_parquet_shards(
     rows_folder: str,
     schema: pa.Schema,
     rows: Iterable[Row],
-    screens: BulkScreenReader,
+    screens: ReleaseScreenReader,
     shard_bytes: int,
     bounds: PixelBudget | None = None,
 ) -> WrittenRows:
@@ -73,7 +73,7 @@ def write_parquet_shards(
     return WrittenRows(count, tuple(names))
 
 
-def write_json_lines(folder: Path, rows: Iterable[Row], screens: BulkScreenReader, shard_bytes: int) -> WrittenRows:
+def write_json_lines(folder: Path, rows: Iterable[Row], screens: ReleaseScreenReader, shard_bytes: int) -> WrittenRows:
     """Write one line for each row, with paths of its images, and each distinct image as a file.
 
     Raises:
@@ -92,7 +92,7 @@ def write_json_lines(folder: Path, rows: Iterable[Row], screens: BulkScreenReade
     return WrittenRows(count, tuple(names))
 
 
-def _json_lines(folder: Path, rows: Iterable[Row], screens: BulkScreenReader) -> Iterator[bytes]:
+def _json_lines(folder: Path, rows: Iterable[Row], screens: ReleaseScreenReader) -> Iterator[bytes]:
     remaining = iter(rows)
     paths: dict[str, str] = {}
     while chunk := list(islice(remaining, _ROWS_AT_ONCE)):

@@ -104,11 +104,7 @@ class StepExample(NamedTuple):
     """Author of the text, as `words_of` classifies it; empty for the policy that acted."""
 
     def target_json(self) -> str:
-        """Return the target as trainers for RL read it.
-
-        Raises:
-            ValueError: the reply is no action, so it has no target.
-        """
+        """Return the target as trainers for RL read it, or raise ValueError for a reply that is no action."""
         if self.target is None:
             raise ValueError(f"example {self.example_id} has no target")
         return self.target.model_dump_json()
@@ -202,16 +198,9 @@ def rl_step_example(
         )
     messages = made.conversation.messages
     as_given = messages[:-1] == row.prompt and messages[-1].content == row.response
-    comparison = Comparison(
-        rl_step_id=row.rl_step_id,
-        group=row.group,
+    stored = Comparison(*(getattr(row, name) for name in Comparison._fields))
+    comparison = stored._replace(
         group_size=row.group_size or 0,
-        replayed=row.replayed,
-        accuracy_reward=row.accuracy_reward,
-        format_reward=row.format_reward,
-        reward=row.reward,
-        advantage=row.advantage,
-        step_weight=row.step_weight,
         temperature=row.temperature or 0.0,
         response_token_ids=tokens if as_given else (),
         old_logprobs=logprobs if as_given else (),
@@ -287,12 +276,8 @@ def _is_forgotten(
     An agent that notes what it reads can carry a code from one app to another. A family whose history is its past
     actions, as the one published for Qwen2.5-VL, forgets the code with the screen.
 
-    Args:
-        text: what is typed.
-        prompt: the texts before the reply.
-        shown: ids of the screens that the prompt shows.
-        earlier: ids of all screens of the episode up to the reply.
-        screens: reads the accessibility trees; a screen without a tree has no text.
+    `shown` are the ids of the screens that the prompt shows, `earlier` those of all screens of the episode up to the
+    reply. A screen without an accessibility tree has no text.
     """
     typed = text.casefold()
     if any(typed in each.casefold() for each in prompt):
