@@ -10,7 +10,7 @@ from typing import Final
 from trajmill.schemas.actions import Action, Click, Terminate, TypeText
 from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.agents.path_walk import WalkPosition, next_move
+from trajmill.stages.agents.reference import WalkPosition, next_move
 
 ATTEMPTS: Final = (
     "right",

@@ -27,7 +27,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.curate.reweight import average_after, plan_attempts
+from trajmill.stages.curate.history import average_after, plan_attempts
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.models.base import ChatModel

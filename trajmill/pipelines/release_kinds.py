@@ -22,8 +22,7 @@ from trajmill.pipelines.reading.examples import (
 from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
 from trajmill.schemas.record import Origin
 from trajmill.stages.curate.leaks import LeakCheck, without_leaks
-from trajmill.stages.curate.reflector import with_equal_reflections
-from trajmill.stages.curate.training_set import without_duplicates
+from trajmill.stages.curate.training_set import with_equal_reflections, without_duplicates
 from trajmill.stages.export.card import AuthoredRows
 from trajmill.stages.export.selection import write_selection
 from trajmill.stages.export.sft import SftExporter

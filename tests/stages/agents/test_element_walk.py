@@ -6,7 +6,7 @@ from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swi
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.agents.path_walk import WalkMove, WalkPosition, next_move
+from trajmill.stages.agents.reference import WalkMove, WalkPosition, next_move
 
 SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")
 

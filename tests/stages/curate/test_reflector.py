@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.stages.curate.test_training_set import examples_of, table
-from trajmill.stages.curate.reflector import NEGATIVE, POSITIVE, retained_reflections, with_equal_reflections
+from trajmill.stages.curate.training_set import NEGATIVE, POSITIVE, retained_reflections, with_equal_reflections
 
 
 @pytest.mark.parametrize(

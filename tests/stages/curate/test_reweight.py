@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajmill.stages.curate.reweight import average_after, plan_attempts, task_weight
+from trajmill.stages.curate.history import average_after, plan_attempts, task_weight
 
 averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import ReplyTarget
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "rewards.md"
 SCREEN: Final = Size(1000, 1000)

@@ -12,8 +12,14 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.rewards import action_rewards, ces_rewards, coda_rewards, compute_score, score_reply
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import (
+    ReplyTarget,
+    action_rewards,
+    ces_rewards,
+    coda_rewards,
+    compute_score,
+    score_reply,
+)
 
 SCREEN = Size(1000, 2000)
 BOX = Box(400, 900, 600, 1100)

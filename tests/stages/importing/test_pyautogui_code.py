@@ -13,7 +13,7 @@ from trajmill.schemas.actions import (
     Wait,
 )
 from trajmill.schemas.geometry import Size
-from trajmill.stages.importing.pyautogui_code import read_code
+from trajmill.stages.importing.agentnet import read_code
 
 _SCREEN = Size(1000, 500)
 

@@ -13,8 +13,7 @@ from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.curate.history import History
-from trajmill.stages.curate.reweight import plan_attempts
+from trajmill.stages.curate.history import History, plan_attempts
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, Limits, plan_rollouts
 from trajmill.warehouse.layout import StageRun

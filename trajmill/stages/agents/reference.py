@@ -8,15 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from trajmill.schemas.actions import Action, Click, Scroll, Swipe, pressed_point
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    PressKeys,
+    Scroll,
+    Swipe,
+    SwitchDevice,
+    Terminate,
+    TypeText,
+    Wait,
+    pressed_point,
+)
 from trajmill.schemas.dialects.read_aloud import rows_aloud
 from trajmill.schemas.dialects.user_text import compose
-from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.query import PathStep, Query, Source
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
-from trajmill.stages.agents.path_walk import WalkPosition, next_pathway_move
-from trajmill.stages.environments.simulated.reference_path import Position, Walker
+from trajmill.stages.environments.screen_goal import targets
+from trajmill.stages.environments.simulated.reference_path import LAUNCHER, Position, Walker
 
 
 def rows_before(action: Action, elements: Sequence[UIElement], below: str = "") -> str:
@@ -114,3 +127,152 @@ def _label_of(step: PathStep) -> str:
         return step.target
     *place, item = step.target.split("/")
     return item if len(place) > 1 else ""
+
+
+_MOST_WAITS = 20
+_WAIT_SECONDS = 0.25
+_WHEEL_CLICKS = 5
+
+
+class WalkPosition(NamedTuple):
+    """The position of a walk on its path."""
+
+    step: int = 0
+    """Index of the next operation."""
+    waits: int = 0
+    """Number of waits and scrolls for its target so far."""
+    upwards: bool = False
+
+
+class WalkMove(NamedTuple):
+    """One action of a walk, and the position after it."""
+
+    action: Action
+    position: WalkPosition
+
+
+def next_move(
+    path: tuple[PathStep, ...], observation: Observation, position: WalkPosition, platform: Platform
+) -> WalkMove:
+    """Return the next action of a walk; the last is `Terminate`, with status failure if a target never appears.
+
+    A phone is scrolled with a finger. Raises ValueError if the observation has no accessibility tree.
+    """
+    if observation.elements is None:
+        raise ValueError("the walk needs an accessibility tree")
+    if position.step >= len(path):
+        return WalkMove(Terminate(status="failure"), position)
+    step = path[position.step]
+    tree = targets(observation.elements)
+    if step.operation == "scroll":
+        arrived = WalkPosition(position.step + 1)
+        if step.target in tree:
+            return next_move(path, observation, arrived, platform)
+        return _scroll(step, tree, position, platform)
+    named = [step.target, step.text] if step.operation in ("drag", "select") else [step.target]
+    if any(name and name not in tree for name in named):
+        return _once_more(Wait(seconds=_WAIT_SECONDS), position)
+    return WalkMove(_action(step, tree), WalkPosition(position.step + 1))
+
+
+def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition, platform: Platform) -> WalkMove:
+    """Scroll over the middle one of the elements with the role of the target, else over what can be scrolled.
+
+    It goes down, and from the end up. A finger moves what can be scrolled alone.
+    """
+    role = step.target.rpartition("/")[2].partition(":")[0]
+    alike = [each for each in tree.values() if each.role == role and platform is not Platform.PHONE]
+    down, up = (
+        [each for each in tree.values() if f"scrollable_{word}" in each.states and "editable" not in each.states]
+        for word in ("down", "up")
+    )
+    upwards = bool(up) and (position.upwards or not down)
+    over = alike or up if upwards else alike or down
+    if not over:
+        return _once_more(Wait(seconds=_WAIT_SECONDS), position)
+    turn = scroll_over(over[len(over) // 2], platform, upwards)
+    return _once_more(turn, position._replace(upwards=upwards))
+
+
+def scroll_over(element: UIElement, platform: Platform, upwards: bool = False) -> Scroll | Swipe:
+    """Turn the wheel once over an element; on a phone, move a finger over two thirds of it."""
+    x, y = element.bounds.center
+    if platform is Platform.PHONE:
+        reach = (element.bounds.bottom - element.bounds.top) // 3
+        start, end = (y - reach, y + reach) if upwards else (y + reach, y - reach)
+        return Swipe(x=x, y=start, x2=x, y2=end)
+    return Scroll(x=x, y=y, clicks=_WHEEL_CLICKS if upwards else -_WHEEL_CLICKS)
+
+
+def _once_more(action: Action, position: WalkPosition) -> WalkMove:
+    if position.waits >= _MOST_WAITS:
+        return WalkMove(Terminate(status="failure"), position)
+    return WalkMove(action, position._replace(waits=position.waits + 1))
+
+
+def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
+    match step.operation:
+        case "finish":
+            return Terminate(status="success")
+        case "type":
+            return TypeText(text=step.text)
+        case "replace":
+            return TypeText(text=step.text, clear=True)
+        case "key":
+            return PressKeys(keys=tuple(step.text.split("+")))
+        case "drag":
+            start, end = tree[step.target].bounds.center, tree[step.text].bounds.center
+            return Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
+        case "select":
+            first, last = tree[step.target].bounds, tree[step.text].bounds
+            return Drag(x=first.left, y=first.center.y, x2=last.right - 1, y2=last.center.y)
+        case operation:
+            x, y = tree[step.target].bounds.center
+            button = "right" if operation == "right_tap" else "left"
+            return Click(x=x, y=y, button=button, count=2 if operation == "double_tap" else 1)
+
+
+class _PartOfPath(NamedTuple):
+    """The steps of a path on one device."""
+
+    begin: int
+    steps: tuple[PathStep, ...]
+    device: Platform
+
+
+def next_pathway_move(
+    path: tuple[PathStep, ...], first: Platform, observation: Observation, position: WalkPosition
+) -> WalkMove:
+    """Return the next action of a walk over several devices; the last is `Terminate`, with status failure if stuck.
+
+    The path begins at the device `first`; `switch` goes to another one. Raises ValueError if the observation has no
+    accessibility tree.
+    """
+    part = _part_at(path, first, position.step)
+    if part.begin + len(part.steps) <= position.step < len(path):
+        device = Platform(path[position.step].target)
+        return WalkMove(SwitchDevice(device=device.value), WalkPosition(position.step + 1))
+    here = position.step - part.begin
+    is_last = part.begin + len(part.steps) == len(path)
+    page = part.steps[-1].page if part.steps else ""
+    steps = part.steps if is_last else (*part.steps, PathStep(page=page, operation="finish", target=""))
+    if any(step.page == LAUNCHER and step.operation == "open" for step in part.steps):
+        walked = Walker(steps, part.device).next_action(observation, Position(here, position.upwards))
+        action, after = walked.action, WalkPosition(walked.position.step, 0, walked.position.upwards)
+    else:
+        action, after = next_move(steps, observation, position._replace(step=here), part.device)
+    if not is_last and action == Terminate(status="success"):
+        return next_pathway_move(path, first, observation, WalkPosition(part.begin + len(part.steps)))
+    return WalkMove(action, after._replace(step=part.begin + after.step))
+
+
+def _part_at(path: tuple[PathStep, ...], first: Platform, step: int) -> _PartOfPath:
+    """The part of a path that has a step, or that ends right before it, if the step goes to another device."""
+    begin, device = 0, first
+    for index, each in enumerate(path):
+        if each.operation != "switch":
+            continue
+        if index >= step:
+            return _PartOfPath(begin, path[begin:index], device)
+        begin, device = index + 1, Platform(each.target)
+    return _PartOfPath(begin, path[begin:], device)

@@ -15,7 +15,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.replies import SUCCESS
-from trajmill.stages.curate.reflector import NEGATIVE, POSITIVE, retained_reflections
+from trajmill.stages.curate.training_set import NEGATIVE, POSITIVE, retained_reflections
 from trajmill.stages.derive.base import unfit
 from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import holds_placeholder

@@ -10,10 +10,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from trajmill.schemas.actions import Action
+from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.families import family_named
+from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.derive.rewards import MALFORMED_PENALTY
-from trajmill.stages.export.target import ReplyTarget
 from trajmill.stages.metrics.action_match import RightAction, match_action
 
 CES_FORMAT, CES_ACTION = 0.1, 0.9
@@ -111,3 +115,35 @@ def _scores(completions: Sequence[Any], targets: Sequence[str]) -> list[ReplySco
         texts = (c if isinstance(c, str) else "".join(block.get("text") or "" for block in c) for c in contents)
         scores.append(score_reply("".join(texts), target))
     return scores
+
+
+class ReplyTarget(Record):
+    """The action of a step of a correct trajectory, and the facts that a comparison with a reply needs."""
+
+    family: str
+    """The family whose dialect the replies are in."""
+    platform: Platform
+    action: Action
+    """Its positions are pixels of the stored screenshot."""
+    box: Box | None
+    """The element at the action's position, in the same pixels; null if there was none."""
+    screen: Size
+    resized: Size
+    """Size of the image that the model is shown."""
+
+    @classmethod
+    def of(
+        cls, family: Family, platform: Platform, action: Action, box: Box | None, frame: CoordinateFrame
+    ) -> ReplyTarget:
+        return cls(
+            family=family.name,
+            platform=platform,
+            action=action,
+            box=box,
+            screen=frame.screen,
+            resized=frame.resized,
+        )
+
+    def frame(self) -> CoordinateFrame:
+        """Return how positions in replies relate to the stored screenshot."""
+        return CoordinateFrame(family_named(self.family).space, self.screen, self.resized)

@@ -15,8 +15,8 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.stages.export.columns import IMAGES, with_features, without_images
 from trajmill.stages.export.exporter import Exporter
+from trajmill.stages.export.images import IMAGES, with_features, without_images
 from trajmill.stages.export.messages import BLOCK_MESSAGES, check_placeholders, content_blocks
 from trajmill.stages.guidance.strip import quotes_guidance
 

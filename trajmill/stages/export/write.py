@@ -13,9 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.stages.export.columns import with_distinct_images, with_features
 from trajmill.stages.export.exporter import Exporter
-from trajmill.stages.export.images import GroupLimits, ImageCache, ReleaseScreenReader, row_groups, with_images
+from trajmill.stages.export.images import (
+    GroupLimits,
+    ImageCache,
+    ReleaseScreenReader,
+    row_groups,
+    with_distinct_images,
+    with_features,
+    with_images,
+)
 
 SCREENS_FILE: Final = "screens.parquet"
 """Path of the file with the accessibility trees, within a release."""

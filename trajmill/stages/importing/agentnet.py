@@ -6,13 +6,29 @@ code of its action and, once the set has been augmented, thought, action and ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ast
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
+from trajmill.schemas.actions import (
+    Action,
+    Answer,
+    Click,
+    Drag,
+    DragTo,
+    HorizontalScroll,
+    MoveMouse,
+    PressKeys,
+    Scroll,
+    Terminate,
+    TypeText,
+    Wait,
+)
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.text import parse_python
 from trajmill.stages.importing.base import (
     LayoutSpec,
     ReadRecording,
@@ -24,7 +40,6 @@ from trajmill.stages.importing.base import (
     read_screen,
     within,
 )
-from trajmill.stages.importing.pyautogui_code import read_code
 
 _FACTS = "meta_data"
 """Prefix of the file that lists the system and the apps of each task, and has no trajectories."""
@@ -64,3 +79,96 @@ def _recording(text: bytes, folder: Path, places: Sequence[str]) -> Recording:
         steps=tuple(steps),
         task=str(found.get("domain") or ""),
     )
+
+
+_LONGEST: Final = 20_000
+"""Most characters of an action; longer ones are not parsed."""
+_CLICKS: Final[Mapping[str, tuple[int, str]]] = {
+    "leftClick": (1, "left"),
+    "rightClick": (1, "right"),
+    "middleClick": (1, "middle"),
+    "doubleClick": (2, "left"),
+    "tripleClick": (3, "left"),
+}
+_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "click": ("x", "y", "clicks", "button"),
+    **dict.fromkeys((*_CLICKS, "moveTo", "dragTo"), ("x", "y")),
+    **dict.fromkeys(("scroll", "vscroll", "hscroll"), ("clicks", "x", "y")),
+    **dict.fromkeys(("write", "typewrite"), ("message",)),
+    "press": ("keys", "presses"),
+    **dict.fromkeys(("wait", "sleep"), ("seconds",)),
+    "terminate": ("status",),
+    "answer": ("answer",),
+}
+"""Names of the positional arguments of each call."""
+
+
+def read_code(code: str, screen: Size) -> tuple[Action, ...]:
+    """Return the actions of a piece of code, in order; empty if a statement is no known call.
+
+    Args:
+        code: calls of `pyautogui` and `computer`; positions up to 1 are shares of the screen, larger ones pixels.
+        screen: width and height of the screenshot.
+    """
+    actions: list[Action] = []
+    try:
+        for statement in parse_python(code[:_LONGEST]).body:
+            match statement:
+                case ast.Expr(ast.Call(func=ast.Attribute(value=ast.Name(), attr=name), args=args, keywords=keywords)):
+                    values = [ast.literal_eval(each) for each in args]
+                    named = {each.arg: ast.literal_eval(each.value) for each in keywords if each.arg is not None}
+                    action = _action(name, values, named, screen)
+                case _:
+                    return ()
+            if isinstance(action, DragTo) and actions and isinstance(start := actions[-1], MoveMouse):
+                # A move and the drag after it are one action.
+                actions[-1] = Drag(x=start.x, y=start.y, x2=action.x, y2=action.y)
+            else:
+                actions.append(action)
+    except (SyntaxError, ValueError, TypeError, KeyError, MemoryError, RecursionError, OverflowError):
+        return ()
+    return tuple(actions)
+
+
+def _action(name: str, values: list[Any], named: dict[str, Any], screen: Size) -> Action:
+    if name == "hotkey":
+        keys = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+        return PressKeys.model_validate({"keys": tuple(keys)})
+    names = _PARAMETERS[name]
+    if len(values) > len(names) or not named.keys().isdisjoint(names[: len(values)]):
+        raise TypeError(f"{name} has other arguments")
+    given = dict(zip(names, values, strict=False)) | named
+    if name in _CLICKS:
+        given["clicks"], given["button"] = _CLICKS[name]
+    match name:
+        case "moveTo":
+            return MoveMouse(**_position(given, screen))
+        case "dragTo":
+            return DragTo(**_position(given, screen))
+        case "scroll" | "vscroll" | "hscroll":
+            scroll = HorizontalScroll if name == "hscroll" else Scroll
+            place = {} if given.get("x") is None or given.get("y") is None else _position(given, screen)
+            return scroll(clicks=max(-1000, min(1000, round(given["clicks"]))), **place)
+        case "write" | "typewrite":
+            return TypeText(text=given["message"])
+        case "press":
+            pressed = [given["keys"]] if isinstance(given["keys"], str) else given["keys"]
+            return PressKeys(keys=tuple(pressed * max(1, min(int(given.get("presses", 1)), 100))))
+        case "wait" | "sleep":
+            return Wait(seconds=float(given.get("seconds", 1.0)))
+        case "terminate":
+            return Terminate(status=given.get("status", "success"))
+        case "answer":
+            return Answer(text=given["answer"])
+        case _:
+            count, button = given.get("clicks", 1), given.get("button", "left")
+            return Click.model_validate({**_position(given, screen), "count": count, "button": button})
+
+
+def _position(given: Mapping[str, Any], screen: Size) -> dict[str, int]:
+    x, y = given["x"], given["y"]
+    wide, high = screen if 0 <= x <= 1 and 0 <= y <= 1 else (1, 1)
+    return {
+        "x": min(max(round(x * wide), 0), screen.width - 1),
+        "y": min(max(round(y * high), 0), screen.height - 1),
+    }

@@ -13,7 +13,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PASSED, PathStep, Platform, Query, Source
-from trajmill.stages.agents.path_walk import WalkPosition, next_pathway_move
+from trajmill.stages.agents.reference import WalkPosition, next_pathway_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import with_checks
 from trajmill.stages.environments.spec import EnvironmentSpec

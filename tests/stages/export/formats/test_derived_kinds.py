@@ -20,7 +20,7 @@ from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import StepExample, same_action
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import ReplyTarget
 
 pytestmark = pytest.mark.slow
 ACTION_KINDS = {"step", "grounding", "action_semantics", "reasoning", "rft"}

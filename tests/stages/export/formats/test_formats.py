@@ -24,7 +24,7 @@ from trajmill.stages.export.formats import shards
 from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.steps import same_action
 from trajmill.stages.export.images import with_images
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import ReplyTarget
 
 kinds = pytest.mark.parametrize("kind", FORMATS.kinds())
 families = pytest.mark.parametrize("family", FAMILIES)

@@ -15,7 +15,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats.feedback import FeedbackFormat
 from trajmill.stages.export.formats.folder import FIGURES_FILE, supervised_schema
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import ReplyTarget
 
 SCREEN: Final = Size(84, 112)
 RIGHT: Final[tuple[Action, ...]] = (Click(x=42, y=56), SystemButton(button="Back"))

@@ -27,7 +27,7 @@ from trajmill.stages.export.formats.steps import (
     same_action,
     step_example,
 )
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import ReplyTarget
 
 STEP_KINDS: Final = frozenset({"step", "reasoning", "rft"})
 """Kinds whose rows are steps in the conversation of an agent."""

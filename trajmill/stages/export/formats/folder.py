@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.record import arrow_type
-from trajmill.stages.export.columns import BOUNDED_IMAGES, IMAGES, with_features
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.card import (
     ExportedFolder,
@@ -29,7 +28,7 @@ from trajmill.stages.export.formats.shards import (
     write_parquet_shards,
 )
 from trajmill.stages.export.formats.steps import Comparison, LeftOutStep, Lineage, RLStepExample, StepExample
-from trajmill.stages.export.images import ReleaseScreenReader
+from trajmill.stages.export.images import BOUNDED_IMAGES, IMAGES, ReleaseScreenReader, with_features
 
 FIGURES_FILE: Final = "export.json"
 RL_FOLDER: Final = "rl_steps"

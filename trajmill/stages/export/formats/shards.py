@@ -13,8 +13,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from trajmill.schemas.coordinates import PixelBudget
-from trajmill.stages.export.columns import without_images
-from trajmill.stages.export.images import GroupLimits, ImageCache, ReleaseScreenReader, row_groups, with_images
+from trajmill.stages.export.images import (
+    GroupLimits,
+    ImageCache,
+    ReleaseScreenReader,
+    row_groups,
+    with_images,
+    without_images,
+)
 from trajmill.stages.export.write import write_parquet
 
 DATA_FOLDER: Final = "data"

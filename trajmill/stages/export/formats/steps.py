@@ -20,7 +20,7 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.derive.conversation import PLACEHOLDERS, StepConversation, family_conversation
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import ReplyTarget
 from trajmill.stages.guidance.strip import quotes_guidance
 
 _TOKENS_AROUND_MESSAGE = 16

@@ -11,7 +11,7 @@ from trajmill.schemas.actions import Action, PressKeys, SystemButton, Terminate,
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep, Platform, Query
-from trajmill.stages.agents.path_walk import WalkPosition, next_move, scroll_over
+from trajmill.stages.agents.reference import WalkPosition, next_move, scroll_over
 from trajmill.stages.environments.base import Confined, Environment
 from trajmill.stages.graphs.explore.base import Effect, PlannedTrial, Trial, TrialKind, WalkedScreen, seen_screen
 from trajmill.stages.graphs.explore.plan import SCROLLABLE

@@ -13,7 +13,7 @@ from datasets import Dataset
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.target import ReplyTarget
+from trajmill.stages.export.rewards import ReplyTarget
 from trajmill.stages.metrics.action_match import RightAction
 from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.training.execution_feedback.spec import CodaSpecialistSpec, FeedbackRecipe
