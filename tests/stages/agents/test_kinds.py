@@ -7,9 +7,10 @@ import pytest
 from tests.stages.agents.test_end_to_end import CLICK, Scripted
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.dialects.families import ANY
+from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.spec import AGENTS, AgentSpec
+from trajmill.stages.agents.spec import AGENTS, AgentSpec, WalkerSpec
 
 
 def spec_of(kind: str) -> AgentSpec:
@@ -35,3 +36,11 @@ def test_the_explorer_always_explores() -> None:
 def test_an_agent_that_asks_a_model_needs_one() -> None:
     with pytest.raises(ValueError, match="asks a model"):
         spec_of("end_to_end").open(None)
+
+
+def test_a_walker_explores_only_for_a_query_without_a_path() -> None:
+    path = (PathStep(page="toy.start", operation="finish", target=""),)
+    without, with_path = (toy_query().model_copy(update={"path": each}) for each in ((), path))
+    make = WalkerSpec().open(AgentModel(Scripted(CLICK), ANY, 0.5))
+    assert [make(query).name for query in (without, with_path)] == ["explorer", "reference"]
+    assert WalkerSpec().open(None)(with_path).name == "reference", "paths alone need no model"

@@ -19,22 +19,13 @@ HISTORY = History.of(
 )
 
 
-def test_averages_are_of_unguided_attempts_and_forget_what_is_old() -> None:
+def test_figures_are_of_unguided_attempts_and_what_was_tried_last_comes_last() -> None:
     assert HISTORY.averages(["a", "b", "never tried"]) == {"a": 0.25, "b": 0.5, "never tried": 0.0}
-
-
-def test_shares_are_of_unguided_attempts_and_what_was_tried_last_comes_last() -> None:
     assert list(HISTORY.shares().items()) == [("b", 1.0), ("a", 1 / 3)]
-
-
-def test_failures_are_of_unguided_attempts() -> None:
     assert HISTORY.failures() == {"a": 2, "b": 0, "c": 0}
+    assert HISTORY.streaks() == {"a": 0, "b": 1}
 
 
 def test_the_shortest_success_may_be_a_guided_one() -> None:
     assert HISTORY.shortest_success() == {"a": "a3", "b": "b1"}
     assert HISTORY.shortest_success(guided=False) == {"a": "a2", "b": "b1"}
-
-
-def test_streaks_are_of_unguided_attempts_since_the_last_failure() -> None:
-    assert HISTORY.streaks() == {"a": 0, "b": 1}

@@ -28,6 +28,7 @@ def test_rare_successes_weigh_more() -> None:
 @given(averages, st.integers(0, 200), st.integers(0, 5), st.integers(1, 8))
 def test_every_query_gets_its_share_of_the_groups(given_: dict[str, float], total: int, seed: int, size: int) -> None:
     plan = plan_attempts(given_, total, seed, size)
+    assert plan_attempts({}, total, seed) == []
     groups = total // size
     assert sum(p.attempts for p in plan) == groups * size
     assert plan == plan_attempts(dict(reversed(given_.items())), total, seed, size)
@@ -36,7 +37,3 @@ def test_every_query_gets_its_share_of_the_groups(given_: dict[str, float], tota
     assert not any(attempts % size for attempts in counts.values())
     for query_id, average in given_.items():
         assert abs(counts.get(query_id, 0) / size - groups * task_weight(average) / summed) < 1 + 1e-6
-
-
-def test_without_queries_there_are_no_attempts() -> None:
-    assert plan_attempts({}, 10, 0) == []

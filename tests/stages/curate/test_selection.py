@@ -3,10 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stages.derive.samples import ORIGIN, query, size_of, success
-from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.stages.curate.training_set import Success, shortest_successes, successes_in
-from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.curate.training_set import Success, shortest_successes
 
 successes = st.builds(Success, st.sampled_from("ab"), st.text("tu", min_size=1, max_size=4), st.integers(1, 5))
 
@@ -27,11 +24,3 @@ def test_selection_is_a_function_of_the_set_alone(found: list[Success], per_quer
         assert len(chosen) == min(per_query, len(of_query))
         left = [s.steps for s in of_query if s.trajectory_id not in kept]
         assert not left or min(left) >= max(s.steps for s in chosen)
-
-
-def test_successes_are_read_from_stored_examples() -> None:
-    episodes = [success(3, "x", query("a")), success(5, "y", query("a"))]
-    rows = [e for given_ in episodes for e in end_to_end_examples(given_, size_of, ORIGIN).examples]
-    table = rows_to_arrow("examples", rows)
-    assert {(s.query_id, s.steps) for s in successes_in(table)} == {("a", 3), ("a", 5)}
-    assert successes_in(table.slice(0, 0)) == []

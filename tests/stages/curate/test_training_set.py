@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
@@ -11,7 +10,6 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.curate.training_set import (
     DIGESTS,
-    chosen_trajectories,
     digests_of,
     training_set,
     without_duplicates,
@@ -31,14 +29,6 @@ def saying(reply: str, example: Example) -> Example:
 
 def table(*examples: Example) -> pa.Table:
     return digests_of(rows_to_arrow("examples", examples))
-
-
-def test_the_first_of_equal_examples_is_kept() -> None:
-    one = examples_of(3, "x", "a")
-    twin = examples_of(3, "y", "a")
-    kept = without_duplicates(table(*one, *twin))
-    assert kept["example_id"].to_pylist() == [e.example_id for e in one]
-    assert kept.schema == table(*one).schema
 
 
 @pytest.mark.parametrize("field", ["screens", "completion", "prompt", "role", "shift"])
@@ -61,7 +51,9 @@ def test_duplicates_are_found_across_chunks_and_slices() -> None:
     first, second, third = (rows_to_arrow("examples", rows) for rows in ((*other, *one), one, other))
     chunked = pa.concat_tables([first.slice(1), second.slice(1), third])
     assert without_duplicates(digests_of(chunked)).num_rows == 4  # the two begin alike
-    assert without_duplicates(table().slice(0)).num_rows == 0
+    kept = without_duplicates(table(*one, *examples_of(3, "y", "a")))
+    assert kept["example_id"].to_pylist() == [example.example_id for example in one]
+    assert training_set(table(), {}).examples.num_rows == without_duplicates(table()).num_rows == 0
 
 
 def test_a_training_set_does_not_depend_on_the_order_of_storage() -> None:
@@ -71,14 +63,6 @@ def test_a_training_set_does_not_depend_on_the_order_of_storage() -> None:
     assert made.examples.equals(again.examples)
     assert len(rows) == made.examples.num_rows + made.longer_success + made.duplicate
     assert made.longer_success > 0 and made.duplicate > 0
-
-
-def test_trajectories_that_narrow_columns_choose_give_the_same_training_set() -> None:
-    rows = table(*(e for i in range(6) for e in examples_of(i % 4 + 2, f"t{i}", "ab"[i % 2])))
-    chosen = chosen_trajectories(rows.select(["query_id", "trajectory_id", "step_index"]), per_query=2)
-    assert len(chosen) == 4
-    narrowed = rows.filter(pc.is_in(rows["trajectory_id"], pa.array(sorted(chosen))))
-    assert training_set(narrowed, None, per_query=2).examples.equals(training_set(rows, None, per_query=2).examples)
 
 
 def test_weights_follow_the_success_of_the_query() -> None:
@@ -100,7 +84,3 @@ def test_only_so_many_steps_with_the_same_reply_are_kept() -> None:
     again = training_set(table(*rows[::-1]), None, per_reply=2)
     assert again.examples.equals(some.examples)
     assert training_set(table(*rows), None, per_reply=6).examples.equals(every.examples)
-
-
-def test_an_empty_input_stays_empty() -> None:
-    assert training_set(table(), {}).examples.num_rows == 0
