@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from PIL import Image
 
 from tests.stages.derive.samples import DONE, TAP, episode, query, step
 from tests.stages.export.formats.folders import SOURCE
+from tests.stages.export.stored import StoredScreens
 from tests.trainers.conftest import REPOSITORY, TEMPLATES, packages_of, python_of
 from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named
@@ -34,16 +34,13 @@ FORMATS = {"llamafactory": "llamafactory", "verl": "verl-sft", "swift": "swift"}
 PUBLISHED = family_named("qwen2.5-vl")
 
 
-class SizedScreens:
+class SizedScreens(StoredScreens):
     """Grey screens of the sizes of `SIZES`."""
 
     def image(self, screen_id: str) -> bytes:
         stream = io.BytesIO()
         Image.new("RGB", SIZES[screen_id], (120, 120, 120)).save(stream, "png")
         return stream.getvalue()
-
-    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         return ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, Self
 
-from trajmill.schemas.actions import Action, Answer, Terminate, action_to_json, ends_episode, pressed_point
+from trajmill.schemas.actions import action_to_json, ends_episode, pressed_point
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
@@ -19,7 +20,7 @@ from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
 from trajmill.stages.importing.base import BadRecordingError, RecordedScreen, Recording
 from trajmill.stages.queries.leaks import comparable, has_own_words
-from trajmill.stages.rollout.episode import storable_decision, target_element
+from trajmill.stages.rollout.episode import answer_of, step_row, storable_decision
 
 _LONGEST_INSTRUCTION = 10_000
 _MOST_STEPS = 1_000
@@ -71,33 +72,12 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
     observations = tuple(map(_observation, [*acting, recording.last or acting[-1]]))
     common = origin.common(made_by=f"import.{layout}/1")
     query = _query(recording, layout, instruction, common)
-    screens = [observation.screen.screen_id for observation in observations]
+    screen_ids = [observation.screen.screen_id for observation in observations]
     actions = [None if decision.action is None else action_to_json(decision.action) for decision in decisions]
-    trajectory_id = content_id("imported", query.query_id, actions, screens)
+    trajectory_id = content_id("imported", query.query_id, actions, screen_ids)
     steps = tuple(
-        Step.model_validate(
-            {
-                "trajectory_id": trajectory_id,
-                "index": index,
-                "screen_before": before.screen.screen_id,
-                "screen_after": after.screen.screen_id,
-                "app_before": before.app,
-                "app_after": after.app,
-                "thought": decision.thought,
-                "action": action,
-                "action_kind": decision.action.kind if decision.action is not None else "unparsed",
-                "conclusion": decision.conclusion,
-                "raw_response": decision.raw_response,
-                "target": target_element(decision.action, before),
-                "role_outputs": "{}",
-                "prompt": decision.prompt,
-                "guided": False,
-            }
-            | common
-        )
-        for index, (decision, action, before, after) in enumerate(
-            zip(decisions, actions, observations, observations[1:], strict=False)
-        )
+        step_row(trajectory_id, index, decision, screens, False, None, common)
+        for index, (decision, screens) in enumerate(zip(decisions, pairwise(observations), strict=True))
     )
     last = decisions[-1].action
     trajectory = Trajectory.model_validate(
@@ -115,7 +95,7 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
             "stop_reason": StopReason.AGENT_DONE if last is not None and ends_episode(last) else StopReason.STEP_LIMIT,
             "failure_class": None,
             "failure_message": None,
-            "answer": _answer(last),
+            "answer": answer_of(last),
             "reward": None,
             "steps": len(decisions),
             "input_tokens": 0,
@@ -178,13 +158,3 @@ def _query(recording: Recording, layout: str, instruction: str, common: dict[str
         }
         | common
     )
-
-
-def _answer(last: Action | None) -> str | None:
-    match last:
-        case Answer(text=text):
-            return text
-        case Terminate(status=status):
-            return status
-        case _:
-            return None

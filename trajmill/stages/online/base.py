@@ -21,6 +21,7 @@ class EpisodeOrder(NamedTuple):
     """The episode that a trainer asks for."""
 
     query_id: str | None = None
+    """The query; None chooses one by the seed."""
     seed: int | None = None
     """The seed; None takes the next one."""
     policy: str = AGENT

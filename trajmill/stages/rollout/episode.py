@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from time import perf_counter
 from typing import TypeVar
 
@@ -169,9 +170,12 @@ def _finished_attempt(
 ) -> FinishedAttempt:
     trajectory_id = attempt.trajectory_id(agent)
     common = origin.common(made_by=agent.model_version)
+    version, guided = agent.model_version, attempt.guidance is not None
     steps = tuple(
-        _step(trajectory_id, index, transcript, attempt.guidance is not None, common)
-        for index in range(len(transcript.decisions))
+        step_row(trajectory_id, index, decision, screens, guided, version, common)
+        for index, (decision, screens) in enumerate(
+            zip(transcript.decisions, pairwise(transcript.observations), strict=False)
+        )
     )
     rewarded = None if failure else _final_reward(reward, stop, transcript.decisions)
     limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
@@ -192,7 +196,7 @@ def _finished_attempt(
         stop_reason=stop,
         failure_class=failure_class,
         failure_message=message,
-        answer=_answer(transcript.decisions),
+        answer=answer_of(transcript.decisions[-1].action if transcript.decisions else None),
         reward=rewarded,
         steps=len(steps),
         input_tokens=transcript.tokens_in,
@@ -217,11 +221,11 @@ def _finished_attempt(
         for index, decision in enumerate(transcript.decisions)
         for position, call in enumerate(decision.calls)
     )
-    screens = {each.screen.screen_id: each for each in transcript.observations}
+    seen_screens = {each.screen.screen_id: each for each in transcript.observations}
     episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
     row = {"stage": "rollout", "input_id": trajectory_id, "failure_class": failure_class, "message": message}
     failed = Failure.model_validate(row | {"attempts": 1} | common) if failure else None
-    return FinishedAttempt(episode, screens, failed)
+    return FinishedAttempt(episode, seen_screens, failed)
 
 
 def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
@@ -229,9 +233,17 @@ def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageE
     return _finished_attempt(attempt, agent, None, origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
 
 
-def _step(trajectory_id: str, index: int, transcript: _Transcript, guided: bool, common: dict[str, object]) -> Step:
-    decision = transcript.decisions[index]
-    before, after = transcript.observations[index], transcript.observations[index + 1]
+def step_row(
+    trajectory_id: str,
+    index: int,
+    decision: Decision,
+    screens: tuple[Observation, Observation],
+    guided: bool,
+    policy_version: str | None,
+    common: dict[str, object],
+) -> Step:
+    """Make the row of a decision between two screens."""
+    before, after = screens
     return Step.model_validate(
         {
             "trajectory_id": trajectory_id,
@@ -251,7 +263,7 @@ def _step(trajectory_id: str, index: int, transcript: _Transcript, guided: bool,
             "guided": guided,
             "reply_token_ids": decision.reply_tokens.ids if decision.reply_tokens else None,
             "reply_logprobs": decision.reply_tokens.logprobs if decision.reply_tokens else None,
-            "policy_version": common["made_by"],
+            "policy_version": policy_version,
         }
         | common
     )
@@ -269,8 +281,9 @@ def target_element(action: Action | None, observation: Observation) -> TargetEle
     return TargetElement(role=storable(hit.role), text=storable(hit.text), bounds=hit.bounds)
 
 
-def _answer(decisions: list[Decision]) -> str | None:
-    match decisions[-1].action if decisions else None:
+def answer_of(last: Action | None) -> str | None:
+    """Return the answer in the last action of an episode, or how it ended."""
+    match last:
         case Answer(text=text):
             return text
         case Terminate(status=status):

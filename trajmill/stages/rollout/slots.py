@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
@@ -41,30 +43,20 @@ class RolloutSlot:
     spent: dict[SlotState, float] = field(default_factory=lambda: dict.fromkeys(SlotState, 0.0))
     """Seconds in each state, before the present one."""
 
-    def waiting(self, state: SlotState) -> _Waiting:
-        """Be in a state within the block of this, then in the one before it."""
-        return _Waiting(self, state)
+    @contextmanager
+    def waiting(self, state: SlotState) -> Iterator[None]:
+        """Be in a state within the block, then in the one before it."""
+        before = self._enter(state)
+        try:
+            yield
+        finally:
+            self._enter(before)
 
-    def enter(self, state: SlotState) -> SlotState:
-        """Be in a state from now on; returns the one before it."""
+    def _enter(self, state: SlotState) -> SlotState:
         now, before = perf_counter(), self.state
         self.spent[before] += now - self.since
         self.state, self.since = state, now
         return before
-
-
-class _Waiting:
-    # Three for each step: a generator would take twice as long.
-    __slots__ = ("_other", "_slot")
-
-    def __init__(self, slot: RolloutSlot, state: SlotState) -> None:
-        self._slot, self._other = slot, state
-
-    def __enter__(self) -> None:
-        self._other = self._slot.enter(self._other)
-
-    def __exit__(self, *error: object) -> None:
-        self._other = self._slot.enter(self._other)
 
 
 class SlotBoard:
