@@ -28,7 +28,6 @@ class Factory(Protocol[E_co]):
 
 
 async def played(work: Callable[[E], Awaitable[T]], factory: Factory[E]) -> T:
-    """What the work returns, done in an environment of its own."""
     environment = await factory()
     try:
         return await work(environment)
@@ -44,11 +43,9 @@ class SharedFactory(Generic[E]):
         self._runner = asyncio.Runner()
 
     def play(self, work: Callable[[E], Awaitable[T]]) -> T:
-        """What the work returns, done in an environment of its own."""
         return self._runner.run(played(work, self.factory))
 
     def close(self) -> None:
-        """End the browser, twice, which is fine, and the event loop."""
         for _ in range(2):
             self._runner.run(self.factory.close())
         self._runner.close()

@@ -28,7 +28,6 @@ def settings_for(server: AdbServer, **changes: Any) -> AndroidSpec:
 
 @asynccontextmanager
 async def environment_on(phone: Phone, server: AdbServer, **changes: Any) -> AsyncIterator[AndroidEnvironment]:
-    """An environment that is closed in the end."""
     environment = await AndroidFactory(settings_for(server, serials=(phone.serial,), **changes))()
     try:
         yield environment
@@ -37,17 +36,14 @@ async def environment_on(phone: Phone, server: AdbServer, **changes: Any) -> Asy
 
 
 def task(start_state: dict[str, Any] | None = None, goal: dict[str, Any] | None = None, *apps: str) -> Query:
-    """A query without a reference path."""
     values = {"instruction": "Do it.", "apps": apps, "start_state": start_state or {}, "goal": goal or {}}
     return query_of(PhoneTask.model_validate(values), Platform.PHONE, ORIGIN)
 
 
 def element(seen: Observation, name: str) -> UIElement:
-    """The element of this id."""
     return next(each for each in seen.elements or () if each.element_id == name)
 
 
 def press(seen: Observation, name: str) -> Click:
-    """A click on the element of this id."""
     x, y = element(seen, name).bounds.center
     return Click(x=x, y=y)

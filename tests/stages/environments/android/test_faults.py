@@ -119,19 +119,6 @@ def test_a_device_that_is_not_ready_is_passed_over(phones: list[Phone], server: 
     asyncio.run(lease())
 
 
-def test_a_device_that_comes_free_in_time_is_waited_for(phone: Phone, server: AdbServer) -> None:
-    async def lease() -> None:
-        settings = settings_for(server, serials=(phone.serial,), lease_seconds=20.0)
-        first = await AndroidFactory(settings)()
-        waiting = asyncio.create_task(AndroidFactory(settings)())
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        await first.close()
-        await (await waiting).close()
-
-    asyncio.run(lease())
-
-
 @pytest.mark.parametrize("faults", [Faults(offline=True), Faults(hangs=True), Faults(without_system=True)])
 def test_a_device_that_breaks_between_two_episodes_fails_neither(
     phones: list[Phone], server: AdbServer, faults: Faults
@@ -148,18 +135,6 @@ def test_a_device_that_breaks_between_two_episodes_fails_neither(
 
     asyncio.run(play_twice())
     assert phones[1].ran
-
-
-def test_no_factory_waits_for_the_devices_that_it_holds_itself(phones: list[Phone], server: AdbServer) -> None:
-    async def lease() -> None:
-        factory = AndroidFactory(settings_for(server, lease_seconds=1_000_000.0))
-        held = [await factory() for _ in phones]
-        with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use, emulator-5556 is in use"):
-            await factory()
-        for environment in held:
-            await environment.close()
-
-    asyncio.run(lease())
 
 
 def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], server: AdbServer) -> None:
@@ -210,31 +185,6 @@ def test_the_server_that_goes_away_is_an_environment_failure(phone: Phone, serve
 
 def run_python(code: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-
-
-def test_a_device_is_free_again_once_the_process_that_leased_it_was_killed(phone: Phone, server: AdbServer) -> None:
-    settings = settings_for(server, serials=(phone.serial,))
-    code = f"""
-import asyncio, time
-from trajmill.stages.environments.android.factory import AndroidFactory
-from trajmill.stages.environments.android.spec import AndroidSpec
-environment = asyncio.run(AndroidFactory(AndroidSpec.model_validate_json({settings.model_dump_json()!r}))())
-print("leased", flush=True)
-time.sleep(600)
-"""
-    with run_python(code) as other:
-        try:
-            assert other.stdout is not None
-            assert other.stdout.readline() == "leased\n"
-            with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use"):
-                asyncio.run(AndroidFactory(settings)())
-        finally:
-            other.kill()
-
-    async def lease() -> None:
-        await (await AndroidFactory(settings)()).close()
-
-    asyncio.run(lease())
 
 
 def test_without_adbutils_one_line_says_what_to_install() -> None:

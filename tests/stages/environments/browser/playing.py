@@ -22,7 +22,6 @@ PATIENT = PageTimeouts(load=100.0, turn=100.0, network=1.0)
 
 
 def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Query:
-    """A query that starts at a URL."""
     platform = Platform.PHONE if start.get("mobile") else Platform.WEB
     start_state = json.dumps({"url": url, "viewport": [640, 480], **start})
     return Query(
@@ -68,17 +67,14 @@ def play(
 
 
 def element(seen: Observation, role: str, text: str = "") -> UIElement:
-    """The first element of a role whose text holds `text`."""
     assert seen.elements is not None
     return next(e for e in seen.elements if e.role == role and text.lower() in e.text.lower())
 
 
 def texts(seen: Observation) -> list[str]:
-    """All that can be read."""
     assert seen.elements is not None
     return [e.text for e in seen.elements]
 
 
 def press(target: UIElement) -> Click:
-    """A press on the middle of an element."""
     return Click(x=target.bounds.center.x, y=target.bounds.center.y)

@@ -6,33 +6,16 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from trajmill.stages.environments.pool.reaper import with_descendants
+
 
 def descendants(process: int) -> set[int]:
-    """The live descendants of a process."""
-    parents = _parents()
-    found, waiting = set[int](), [process]
-    while waiting:
-        above = waiting.pop()
-        below = [child for child, parent in parents.items() if parent == above]
-        found.update(below)
-        waiting.extend(below)
-    return found
+    return with_descendants([process]) - {process}
 
 
 def alive() -> set[int]:
     """All processes of the machine but those that only wait to be reaped."""
-    return set(_parents())
-
-
-def _parents() -> dict[int, int]:
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-                if state != "Z":
-                    parents[int(entry.name)] = int(parent)
-    return parents
+    return with_descendants(map(int, filter(str.isdigit, os.listdir("/proc"))))  # noqa: PTH208
 
 
 def named(command: str) -> list[int]:

@@ -72,19 +72,6 @@ def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(
     assert browser.play(work) == [0.0, 0.0, 1.0]
 
 
-def test_keys_that_no_keyboard_has_change_nothing(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> tuple[str, str]:
-        seen = await environment.reset(a_query(f"{site}/"), 1)
-        await environment.step(press(element(seen, "text_field")))
-        before = await environment.step(TypeText(text="a"))
-        for keys in (("€",), ("no-such-key", "a"), ("f5x",), ()):
-            after = await environment.step(PressKeys(keys=keys))
-        return before.screen.screen_id, after.screen.screen_id
-
-    before, after = browser.play(work)
-    assert before == after
-
-
 def test_boxes_within_an_iframe_are_where_they_are_drawn(site: str, browser: SharedBrowser) -> None:
     async def work(environment: BrowserEnvironment) -> list[str]:
         seen = await environment.reset(a_query(f"{site}/frames"), 1)

@@ -65,12 +65,10 @@ class OsworldMachine:
     url: str = ""
 
     def calls(self) -> list[Any]:
-        """What pyautogui was told to do."""
         log = self.folder / "calls.jsonl"
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
     def picture(self) -> bytes:
-        """The screen."""
         image = Image.new("RGB", (320, 200), "white")
         ImageDraw.Draw(image).text((5, 60), f"{len(self.launched)} {len(self.calls())}", fill="black")
         out = io.BytesIO()
@@ -80,7 +78,6 @@ class OsworldMachine:
 
 @asynccontextmanager
 async def osworld_machine(folder: Path) -> AsyncIterator[OsworldMachine]:
-    """A machine on loopback for the time of the block."""
     machine = OsworldMachine(folder)
     (folder / "pyautogui.py").write_text(_PYAUTOGUI)
     (folder / "pyperclip.py").write_text(_PYPERCLIP)

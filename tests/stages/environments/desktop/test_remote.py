@@ -18,7 +18,6 @@ from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Ter
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops, RemoteDesktops
-from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 pytestmark = pytest.mark.slow
 
@@ -213,27 +212,6 @@ def test_a_fault_during_an_episode_is_the_environments(tmp_path: Path, fault: st
     failure = play(tmp_path, fail, SHORT)
     assert failure.failure_class is FailureClass.ENVIRONMENT
     assert message in str(failure)
-
-
-@pytest.mark.parametrize("fault", ["empty_screenshots", "hangs", "breaks"])
-def test_a_machine_that_breaks_between_two_episodes_fails_neither(tmp_path: Path, fault: str) -> None:
-    query = query_of(tmp_path / "tasks")
-    folders = [tmp_path / "first", tmp_path / "second"]
-    for folder in folders:
-        folder.mkdir()
-
-    async def play_twice() -> None:
-        async with osworld_machine(folders[0]) as broken, osworld_machine(folders[1]) as sound:
-            factory = RemoteDesktops((broken.url, sound.url), tmp_path / "tasks", SHORT)
-            pool = EnvironmentPool(factory, 1)
-            async with pool.lease() as environment:
-                await environment.reset(query, 0)
-            setattr(broken, fault, True)
-            async with pool.lease() as environment:
-                assert (await environment.reset(query, 0)).app == "gedit"
-            await pool.close()
-
-    asyncio.run(play_twice())
 
 
 def test_a_fault_while_preparing_is_a_setup_failure(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ import io
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from tests.stages.environments.browser.processes import named
 from tests.stages.environments.shared_factory import SharedFactory
 from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -163,7 +163,7 @@ def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works(
 
     async def survive(environment: MiniWobEnvironment) -> FailureClass:
         await environment.reset(query, 0)
-        for process in _children("chromium"):
+        for process in named("chromium"):
             os.kill(process, signal.SIGKILL)
         with pytest.raises(EnvironmentFailure) as failure:
             await environment.step(Click(x=10, y=10))
@@ -176,27 +176,3 @@ def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works(
 def test_an_unknown_page_is_a_setup_failure_of_that_page_alone(imported: ImportedQueries) -> None:
     assert {query.task for query in imported.queries} == {*PAGES} - {"no-such-page"}
     assert [failure.failure_class for failure in imported.failures] == [FailureClass.SETUP]
-
-
-def _children(name: str) -> list[int]:
-    """Processes with `name` in their command that descend from this one."""
-    parents, named = {}, []
-    for entry in os.listdir("/proc"):  # noqa: PTH208
-        if not entry.isdigit():
-            continue
-        try:
-            with Path("/proc", entry, "stat").open() as stat, Path("/proc", entry, "cmdline").open() as command:
-                parents[int(entry)] = int(stat.read().rsplit(")", 1)[1].split()[1])
-                if name in command.read():
-                    named.append(int(entry))
-        except OSError:
-            continue
-
-    def ours(process: int) -> bool:
-        while process > 1:
-            process = parents.get(process, 0)
-            if process == os.getpid():
-                return True
-        return False
-
-    return [process for process in named if ours(process)]

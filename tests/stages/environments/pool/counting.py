@@ -99,8 +99,6 @@ class FewMachines(CountingFactory):
 
 
 def use(pool: EnvironmentPool, work: Callable[[], Awaitable[T]]) -> T:
-    """Does the work, then closes the pool."""
-
     async def run() -> T:
         try:
             return await work()
@@ -111,7 +109,6 @@ def use(pool: EnvironmentPool, work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def play(environment: LeasedEnvironment) -> float | None:
-    """An episode of one step; returns its score."""
     await environment.reset(toy_query(), 0)
     await environment.step(Click(x=5, y=5))
     return await environment.score()

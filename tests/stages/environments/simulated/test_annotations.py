@@ -37,10 +37,3 @@ def test_a_branch_of_the_path_shows_only_its_own_settings(world: World) -> None:
     ]
     assert [(s.kind, s.value) for p in browsed.pages for s in p.settings] == [("list", "Sport"), ("list", "Yoga Mat")]
     assert searched.constraints == browsed.constraints
-
-
-def test_descriptions_are_those_of_the_pages(order: TaskGraph) -> None:
-    metadata = described(order, chosen(order, dish="Pad Thai"))
-    assert [page.description for page in metadata.pages] == [
-        order.graph.nodes[page.page]["description"] for page in metadata.pages
-    ]

@@ -1,9 +1,7 @@
 import asyncio
-import io
 import pickle
 
 import pytest
-from PIL import Image
 
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, query_of, world_of
 from trajmill.schemas.actions import Click, SystemButton, Wait
@@ -44,13 +42,6 @@ def test_it_is_an_environment_and_its_factory_travels() -> None:
     env = phone()
     assert screen_id == env.reset_now(query_of(), 3).screen.screen_id, "equal in another world object"
     assert score == 0.0
-
-
-def test_the_screen_is_drawn_in_its_size() -> None:
-    for platform, size in ((Platform.PHONE, (720, 1280)), (Platform.DESKTOP, (1280, 720))):
-        seen = SimulatedEnvironment(WORLD, platform).reset_now(query_of(platform), 0)
-        image = Image.open(io.BytesIO(seen.screen.encode()))
-        assert image.size == size == seen.screen.size
 
 
 def test_without_a_goal_there_is_no_score() -> None:

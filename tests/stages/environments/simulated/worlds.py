@@ -132,14 +132,12 @@ tasks:
 
 
 def garden() -> str:
-    """The app in docs/apps.md."""
     found = re.search(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert found
     return found[1]
 
 
 def app_file(text: str, name: str = "app.yaml") -> AppFile | ErrandFile:
-    """A file that is right in form."""
     source = parse_yaml(name, text)
     assert isinstance(source, YamlFile), source
     found = read_spec(source)
@@ -148,12 +146,10 @@ def app_file(text: str, name: str = "app.yaml") -> AppFile | ErrandFile:
 
 
 def task_of(world: World, name: str) -> TaskGraph:
-    """The task called `app.task` or `errand.task`."""
     return next(task for task in world.tasks() if task.name == name)
 
 
 def world_of(*texts: str) -> World:
-    """A world of these apps and errands alone."""
     files = [app_file(text) for text in texts]
     apps = {file.spec.app: file.spec for file in files if isinstance(file, AppFile)}
     return World(apps, {file.spec.errand: file.spec for file in files if isinstance(file, ErrandFile)})
@@ -162,7 +158,6 @@ def world_of(*texts: str) -> World:
 def query_of(
     platform: Platform = Platform.PHONE, start_state: str = "{}", goal: str = "{}", task: str = "", **path: object
 ) -> Query:
-    """A query for a start state and a goal."""
     empty = dict.fromkeys(("raw_instruction", "instruction", "phrasing", "run_id", "made_by", "code_version"), "")
     none: dict[str, object] = dict.fromkeys(("apps", "pages", "page_descriptions", "slots", "path"), ())
     fixed = {"query_id": "q", "source": Source.DAG, "split": Split.TRAIN, "difficulty": 1, "max_steps": 50, "round": 0}
@@ -171,7 +166,6 @@ def query_of(
 
 
 def task_query(task: TaskGraph, pages: tuple[str, ...], values: Mapping[str, Scalar]) -> Query:
-    """A query for a path of a task."""
     return query_of(
         task.platform,
         start_state_json(task, values),
@@ -183,7 +177,6 @@ def task_query(task: TaskGraph, pages: tuple[str, ...], values: Mapping[str, Sca
 
 
 def paths_of(task: TaskGraph) -> Iterator[tuple[str, ...]]:
-    """Every path of a task's DAG from its start to an end."""
     for end in task.graph:
         if task.graph.out_degree(end) == 0:
             found = nx.all_simple_paths(task.graph, task.start, end)

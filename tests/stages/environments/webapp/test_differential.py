@@ -34,13 +34,6 @@ def test_walks_at_random_are_the_same_in_both_worlds(browser: Browser, platform:
     _wander(browser, platform, seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_more_walks_at_random(browser: Browser, platform: Platform, seed: int) -> None:
-    _wander(browser, platform, seed)
-
-
 def _walk(browser: Browser, task: TaskGraph, path: tuple[str, ...], number: int) -> None:
     query = task_query(task, path, _values(task, random.Random(number)))
     web = browser.on(task.platform)

@@ -206,18 +206,6 @@ def test_a_page_that_is_gone_is_an_environment_failure(play: Plays) -> None:
     assert play((garden(),), Platform.PHONE, work) is FailureClass.ENVIRONMENT
 
 
-def test_a_query_that_does_not_fit_is_a_mistake_of_the_task(play: Plays) -> None:
-    async def work(env: WebAppEnvironment) -> list[FailureClass]:
-        classes = []
-        for query in (query_of(Platform.DESKTOP), query_of(Platform.PHONE, goal='{"garden.nothing": 1}')):
-            with pytest.raises(EnvironmentFailure) as failure:
-                await env.reset(query, 0)
-            classes.append(failure.value.failure_class)
-        return classes
-
-    assert play((garden(),), Platform.PHONE, work) == [FailureClass.TASK] * 2
-
-
 def test_the_page_reaches_nothing_but_its_own_files(play: Plays) -> None:
     async def work(env: WebAppEnvironment) -> object:
         await env.reset(query_of(Platform.PHONE), 0)

@@ -143,10 +143,6 @@ def _seen(elements: Iterable[UIElement]) -> list[Seen]:
     ]
 
 
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
-
-
 class _Remembered(NamedTuple):
     values: list[tuple[str, object]]
     lists: list[tuple[str, object]]

@@ -15,7 +15,6 @@ from trajmill.stages.environments.simulated.world import load_world
 
 
 def main() -> None:
-    """Serve until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=5038)
     parser.add_argument("--phones", type=int, default=2)

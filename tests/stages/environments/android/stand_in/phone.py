@@ -73,27 +73,22 @@ class Phone:
 
     @property
     def rotation(self) -> int:
-        """0 upright, 1 turned to the left."""
         return int(self.settings.get("system.user_rotation", "0"))
 
     @property
     def size(self) -> Size:
-        """Of the screen as it is held."""
         wide, high = self._simulated.device().view().observation.screen.size
         return Size(high, wide) if self.rotation else Size(wide, high)
 
     @property
     def app(self) -> str:
-        """Package in front."""
         app = self._simulated.device().view().observation.app
         return package_of(app) if app else LAUNCHER
 
     def packages(self) -> dict[str, str]:
-        """Package by name of each app."""
         return {app.name: package_of(app.app) for app in self._world.apps_on(Platform.PHONE)}
 
     def screenshot(self) -> bytes:
-        """The PNG of the screen as it is held."""
         png = self._simulated.device().view().observation.screen.encode()
         if not self.rotation:
             return png
@@ -109,13 +104,11 @@ class Phone:
         ]
 
     def keyboard(self) -> Box | None:
-        """What the keyboard covers; ADBKeyboard shows none."""
         if self.settings["secure.default_input_method"] == ADB_KEYBOARD:
             return None
         return next((each.bounds for each in self.elements() if each.role == "keyboard"), None)
 
     def tap(self, x: int, y: int) -> None:
-        """A touch."""
         x, y = self._upright(x, y)
         self._act(Click(x=x, y=y))
 
@@ -125,20 +118,16 @@ class Phone:
         self._act(Swipe(x=x, y=y, x2=x2, y2=y2))
 
     def key(self, name: str) -> None:
-        """A key press by name or number; unknown ones mean nothing."""
         name = _CODES.get(name, name.removeprefix("KEYCODE_"))
         self._act(_KEYS.get(name) or PressKeys(keys=(name,)))
 
     def type(self, text: str) -> None:
-        """Text into the focused field."""
         self._act(TypeText(text=text))
 
     def clear_field(self) -> None:
-        """Take everything out of the focused field."""
         self._act(TypeText(text="", clear=True))
 
     def open(self, package: str) -> None:
-        """Bring an app to the front."""
         self._act(OpenApp(app=package.rpartition(".")[2]))
 
     def stop(self, package: str) -> None:
@@ -153,19 +142,16 @@ class Phone:
                 device.leave()
 
     def wipe(self, package: str) -> None:
-        """Forget what an app has stored."""
         device = self._device()
         self.stop(package)
         device.running.pop(package.rpartition(".")[2], None)
 
     def read(self, path: str) -> bytes | None:
-        """A file, None where there is none."""
         if path == REACHED_FILE:
             return str(self._simulated.score_now()).encode()
         return self.files.get(path)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file."""
         if path == "/dev/null":
             return
         self.files[path] = content
@@ -174,7 +160,6 @@ class Phone:
             self._simulated.reset_now(_query(start["start_state"], start["goal"]), start["seed"])
 
     def value_of(self, element_id: str) -> str:
-        """What the element shows as its value."""
         return next(each.value for each in self.elements() if each.element_id == element_id)
 
     def _act(self, action: Action) -> None:
@@ -196,7 +181,6 @@ class Phone:
 
 
 def package_of(app: str) -> str:
-    """Package of a simulated app by its id."""
     return f"org.trajmill.{app}"
 
 

@@ -36,11 +36,9 @@ class AdbServer(socketserver.ThreadingTCPServer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return int(self.server_address[1])
 
     def stop(self) -> None:
-        """Close every connection and the port."""
         self.stopped.set()
         self.shutdown()
         for connection in tuple(self.connections):
@@ -51,7 +49,6 @@ class AdbServer(socketserver.ThreadingTCPServer):
 
 @contextmanager
 def serving(phones: Sequence[Phone], port: int = 0) -> Iterator[AdbServer]:
-    """A server in a thread of its own."""
     server = AdbServer(phones, port)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="adb-stand-in")
     thread.start()
@@ -186,7 +183,6 @@ class _Connection(socketserver.BaseRequestHandler):
         self.socket.sendall(b"OKAY" + _block(text))
 
     def _request(self) -> str:
-        """The next request, empty at the end of the connection."""
         try:
             return self._exactly(int(self._exactly(4), 16)).decode()
         except EOFError:

@@ -88,12 +88,3 @@ def test_more_colours_than_a_palette_holds_are_drawn_with_the_nearest() -> None:
     assert palette.colors[palette.index(Rgb(10, 10, 11))] == Rgb(10, 10, 10)
     ramp = palette.ramp(BLACK, WHITE)
     assert (palette.colors[ramp[0]], palette.colors[ramp[-1]]) == (BLACK, WHITE)
-
-
-def test_many_icons_stay_in_one_palette() -> None:
-    icons = [
-        Shape("icon", Box(x, y, x + 40, y + 50), "App", "A", "", f"#{(x * 7 + y) % 256:02X}{x % 256:02X}{y:02X}")
-        for x in range(0, 320, 40) for y in range(0, 200, 50)
-    ]  # fmt: skip
-    assert len(icons) == 32
-    assert changed(scene(), scene(*icons)) is not None

@@ -50,9 +50,3 @@ def test_the_focused_row_is_shown(heights: list[int], offset: int, data: st.Data
     focus = str(data.draw(st.integers(0, len(heights) - 1)))
     shown = place_rows(_rows(heights), Box(0, 0, 100, 120), 10, offset, focus)
     assert focus in [part.shape.text for part in shown.parts]
-
-
-def test_a_list_without_rows_does_not_scroll() -> None:
-    shown = place_rows([], Box(0, 0, 100, 100), 10, 50, "")
-    assert shown.parts == ()
-    assert (shown.scroll.up, shown.scroll.down) == (None, None)
