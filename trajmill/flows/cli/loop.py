@@ -42,10 +42,9 @@ def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers 
         settings = settings.model_copy(update={"rollout": rollout})
     from trajmill.flows.evolve import evolve as run_rounds
 
+    warning = tasks_unknown_to_judge(settings)
     with progress_shown() as console:
-        warning = tasks_unknown_to_judge(settings)
-        if warning is not None:
-            print_lines(console, warning, style="yellow")
+        print_lines(console, *([warning] if warning else []), style="yellow")
         report = run_rounds(settings)
     query = f"SELECT round, split, success_rate, low, high FROM success_by_round WHERE run_id = '{settings.run_id}'"
     at = "" if config is None else f" --config {config}"

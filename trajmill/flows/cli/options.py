@@ -87,4 +87,5 @@ def progress_shown(width_of_file: int | None = None) -> Iterator[Console]:
 
 def print_lines(console: Console, *lines: str, style: str = "") -> None:
     """Print lines as they are: no wrapping, markup or highlighting."""
-    console.print(*lines, sep="\n", style=style, soft_wrap=True, highlight=False, markup=False)
+    if lines:
+        console.print(*lines, sep="\n", style=style, soft_wrap=True, highlight=False, markup=False)

@@ -127,8 +127,7 @@ def explore_graph(
         f"graph     {report.path}",
     )
     unfinished = [] if found.complete else ["not all was tried; the same command goes on"]
-    for line in (*(f"failure   {failure}" for failure in found.failures), *unfinished):
-        print_lines(console, line, style="yellow")
+    print_lines(console, *(f"failure   {failure}" for failure in found.failures), *unfinished, style="yellow")
 
 
 @graph.command("annotate", epilog="Example: trajmill graph annotate graphs/galculator.yaml --config models.toml")
@@ -159,8 +158,7 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
     notes = [f"models.{role} is embedded: what it would write is left" for role in report.embedded]
     notes += [f"left      {each}" for each in left[:_MOST_LISTED]]
     notes += [f"left      and {len(left) - _MOST_LISTED} more"] if len(left) > _MOST_LISTED else []
-    for note in notes:
-        print_lines(console, note, style="yellow")
+    print_lines(console, *notes, style="yellow")
     if left and not annotated.filled:
         raise TrajmillError("the models wrote nothing that can be used; the file is as it was")
 

@@ -124,7 +124,7 @@ def _critics(
     sampling, prompts, found = sampling if several else greedy, models.prompts, list[TrajectoryCritic]()
     for model in models.of(channel):
         chat, budget = connect(model), model.budget
-        if channel is Channel.MULTIMODAL:
+        if channel == Channel.MULTIMODAL:
             found.append(ModelMultimodalChannel(chat, prompts.multimodal, sampling, budget, scale))
             continue
         describer = connect(models.describer) if models.describer is not None else None
@@ -132,10 +132,10 @@ def _critics(
         # Captions are text, and images are unbounded.
         text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
         found.append(ModelTextChannel(chat, prompts.text, sampling, text_budget, captioner=captioner))
-    if not found and channel is Channel.PROGRAMMATIC:
+    if not found and channel == Channel.PROGRAMMATIC:
         found = [ProgrammaticChannel()]
     elif not found:
-        kind = spec.text_critic if channel is Channel.TEXT else spec.multimodal_critic
+        kind = spec.text_critic if channel == Channel.TEXT else spec.multimodal_critic
         found = [trajectory_critic_spec(kind, spec.critics.get(kind)).open(spec.graphs)]
     if spec.false_positive == spec.false_negative == 0.0:
         return found

@@ -135,7 +135,7 @@ class JudgeSpec(Spec):
 
     def scales(self, channel: Channel, models: CriticModels) -> tuple[float, ...]:
         """Return the factor for the size of screenshots in each pass; only multimodal models read screenshots."""
-        return self.resolutions if channel is Channel.MULTIMODAL and models.multimodal else (1.0,)
+        return self.resolutions if channel == Channel.MULTIMODAL and models.multimodal else (1.0,)
 
     @asynccontextmanager
     async def open(

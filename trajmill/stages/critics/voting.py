@@ -107,7 +107,7 @@ class Rule(NamedTuple):
 
         The precision of such a judge against the check is always 1; it is not reported.
         """
-        return any(rule.channel is Channel.PROGRAMMATIC for rule in self.channels)
+        return any(rule.channel == Channel.PROGRAMMATIC for rule in self.channels)
 
     def outcomes(self, verdicts: Iterable[TrajectoryVerdict]) -> dict[Channel, bool | None]:
         """Return the result of each channel on a trajectory, from its votes; None if they leave it open."""
