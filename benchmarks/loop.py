@@ -108,10 +108,9 @@ def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
 
 def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     """Run all rounds in this process and measure."""
-    from trajmill.flows.context import RoundContext
     from trajmill.flows.policies.policy import BASELINE, PROMOTE, PolicyInForce
     from trajmill.flows.round import STAGES, do_stage, summary_of
-    from trajmill.flows.stage import finished
+    from trajmill.flows.stage import RoundContext, finished
     from trajmill.warehouse.layout import create_warehouse
 
     _draw_nothing()

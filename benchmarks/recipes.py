@@ -55,8 +55,8 @@ def _variant(name: str, rounds: int, queries: int, start: Path) -> Variant:
 
 def _learned_in_start(root: Path, seed: int) -> Path:
     """Folder of the policy after the first round of the default job; runs that if nobody has."""
-    from trajmill.flows.context import RoundContext
     from trajmill.flows.policies.policy import policy_before
+    from trajmill.flows.stage import RoundContext
     from trajmill.warehouse.layout import open_warehouse
 
     config = config_of(_START, seed, root, 0)

@@ -13,8 +13,8 @@ from trajmill.flows.configuration.config import (
     RolloutSection,
     RunSection,
 )
-from trajmill.flows.context import RoundContext
 from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.stage import RoundContext
 from trajmill.stages.derive.spec import DeriveSpec, PlanningSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse

@@ -14,7 +14,6 @@ import pytest
 from tests.flows.small_run import small_config
 from tests.flows.tasks.test_train import tiny_config
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
     BASELINE,
     PROMOTE,
@@ -25,15 +24,13 @@ from trajmill.flows.policies.policy import (
     stale_versions,
 )
 from trajmill.flows.round import STAGES, RoundStage, concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
-from trajmill.flows.stage import StageOutcome, StageReport, report_of, run_once
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, report_of, run_once
 from trajmill.flows.status.live import ahead_line, rollout_ahead
-from trajmill.flows.tasks.calibrate import CALIBRATE
 from trajmill.flows.tasks.derive import DERIVE_KIND
 from trajmill.flows.tasks.evaluate import EVALUATE
-from trajmill.flows.tasks.judge import JUDGE_GUIDED
-from trajmill.flows.tasks.queries.fresh import FRESH
-from trajmill.flows.tasks.queries.propose import PROPOSE
-from trajmill.flows.tasks.queries.try_proposals import TRY_PROPOSALS
+from trajmill.flows.tasks.generate import FRESH
+from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED
+from trajmill.flows.tasks.proposals import PROPOSE, TRY_PROPOSALS
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.journaled import JournaledAttempt

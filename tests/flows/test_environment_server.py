@@ -21,8 +21,8 @@ import pytest
 
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.environment_server import ServeOptions, serve_environment
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.walk import walk

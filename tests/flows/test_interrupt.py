@@ -9,8 +9,8 @@ import pytest
 from trajmill.flows import evolve
 from trajmill.flows.cli import app as cli
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop, noticing_interrupts, still_noticing_interrupts
+from trajmill.flows.stage import RoundContext
 from trajmill.warehouse.store.base import LeaseLostError
 
 

@@ -13,9 +13,9 @@ import pytest
 from datasets import load_dataset
 
 from tests.flows.small_run import small_config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import endpoint_of, policy_before
 from trajmill.flows.round import STAGES, do_stage, run_stage
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.flows.tasks.train import TRAIN, train
 from trajmill.pipelines.derive import DeriveExamples

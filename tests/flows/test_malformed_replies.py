@@ -11,8 +11,8 @@ from tests.stages.agents.test_served_roles import AGENTS
 from tests.stages.models.fault_server import running_server
 from tests.warehouse.samples import commit_rows, round_summary, stage_run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.report.page import render_report
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.warehouse.layout import create_warehouse

@@ -6,8 +6,7 @@ import pytest
 
 from tests.flows.small_run import small_config
 from tests.warehouse.samples import at_origin
-from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import AwaitedError, StageOutcome, finished, report_of, run_once
+from trajmill.flows.stage import AwaitedError, RoundContext, StageOutcome, finished, report_of, run_once
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.warehouse.layout import StageRun, create_warehouse

@@ -16,12 +16,11 @@ from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies
 from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.server_requests import served_models, unload_adapter
-from trajmill.flows.stage import report_of
+from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.errors import BadInputError

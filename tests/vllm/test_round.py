@@ -12,9 +12,8 @@ from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import PROMOTE
-from trajmill.flows.stage import report_of
+from trajmill.flows.stage import RoundContext, report_of
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

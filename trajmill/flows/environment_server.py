@@ -13,9 +13,9 @@ from socket import socket
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import NamedJudge, judge_named
 from trajmill.flows.configuration.model_specs import policy_family
-from trajmill.flows.context import RoundContext
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate
 from trajmill.pipelines.drawing import drawing_processes
 from trajmill.pipelines.judge import judging

@@ -1,7 +1,4 @@
-"""Runs the rounds of a configuration as Prefect flows; a second call continues after the last finished stage.
-
-A round is a flow, and each of its stages a task.
-"""
+"""Runs the rounds of a configuration as Prefect flows, with a task per stage; a second call continues a run."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.interrupt import asked_to_stop, still_noticing_interrupts
 from trajmill.flows.landed_event import announce_landed
 from trajmill.flows.policies.choice import adopt_configured
@@ -29,20 +25,18 @@ from trajmill.flows.report.page import write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round import RoundStage, current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageReport, Waiting, report_of
+from trajmill.flows.stage import RoundContext, StageReport, Waiting, report_of
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import release_name
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.views import refresh_views
 
 
 class EvolveReport(NamedTuple):
-    """Where the results of a run are."""
-
     report_path: Path
     release: str
     """Path of the newest release's folder, or its URL."""
@@ -63,14 +57,15 @@ def evolve(config: Config) -> EvolveReport:
     """
     warehouse = create_warehouse(config.run.root)
     with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
-        unfinished = _unfinished_rounds(config, warehouse)
-        logs = warehouse.run(config.run_id)
+        first, logs = RoundContext(config, warehouse, 1), warehouse.run(config.run_id)
+        rounds = map(first.in_round, range(1, config.run.rounds + 1))
+        unfinished = [context for context in rounds if report_of(context, PROMOTE) is None]
         with models_ready(config, logs) if unfinished else nullcontext(), short_lived_server(logs / "prefect.log"):
             scrub_logs(config.secrets(os.environ))
             waiting = evolve_flow(unfinished)
         refresh_views(warehouse)
         report = write_report(warehouse, config.run_id)
-    last = current_round(config) if waiting else RoundContext(config, warehouse, config.run.rounds)
+    last = current_round(config) if waiting else first.in_round(config.run.rounds)
     release = warehouse.store.uri(warehouse.name(warehouse.release(release_name(last))))
     return EvolveReport(report, release, warehouse.database, config.run.rounds, waiting)
 
@@ -90,12 +85,6 @@ def artifact_key(config: Config, name: str) -> str:
     return f"{config.run.name.replace('_', '-')}-{name}"
 
 
-def _unfinished_rounds(config: Config, warehouse: Warehouse) -> list[RoundContext]:
-    first = RoundContext(config, warehouse, 1)
-    contexts = [first.in_round(number) for number in range(1, config.run.rounds + 1)]
-    return [context for context in contexts if report_of(context, PROMOTE) is None]
-
-
 def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     error = state.result(raise_on_failure=False)
     return isinstance(error, Exception) and not isinstance(error, BadInputError) and not asked_to_stop()
@@ -109,16 +98,23 @@ def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> b
     cache_policy=NO_CACHE,
 )
 def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
-    """Do one stage, unless it is done already."""
     return do_stage(stage, context)
+
+
+def _do_in_flow(stage: RoundStage, context: RoundContext) -> StageReport:
+    is_new = report_of(stage.in_its_round(context), stage.name) is None
+    report = stage_task(stage, context)
+    if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
+        announce_landed(context.config)
+    return report
 
 
 @flow(name="round", flow_run_name="{context.config.run.name} round {context.round}", validate_parameters=False)
 def round_flow(context: RoundContext) -> RoundSummary | Waiting:
-    """All stages of one round; returns its figures, or the thing that a stage waits for."""
+    """Do all stages of one round; returns its figures, or what a stage waits for."""
     with still_noticing_interrupts():
         adopt_configured(context)
-        waiting = do_stages(context, _stage_of_flow, rolled_out_ahead(context))
+        waiting = do_stages(context, _do_in_flow, rolled_out_ahead(context))
         refresh_views(context.warehouse)
     if waiting:
         return Waiting(waiting)
@@ -130,11 +126,3 @@ def round_flow(context: RoundContext) -> RoundSummary | Waiting:
     )
     progress().show(round_table(summary))
     return summary
-
-
-def _stage_of_flow(stage: RoundStage, context: RoundContext) -> StageReport:
-    is_new = report_of(stage.in_its_round(context), stage.name) is None
-    report = stage_task(stage, context)
-    if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
-        announce_landed(context.config)
-    return report

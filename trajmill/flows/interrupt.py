@@ -1,7 +1,7 @@
-"""Remembers that the user pressed Ctrl-C, or that the process was asked to end (SIGTERM).
+"""Remembers that the user pressed Ctrl-C, or that the process got SIGTERM.
 
-Beam turns the KeyboardInterrupt of a pipeline into an ordinary error, and Prefect would retry it. So the signal is
-remembered, and code that handles an error can ask whether it caused the error.
+Beam turns the KeyboardInterrupt of a pipeline into an ordinary error, which Prefect would retry. So the signal is
+remembered, and code that handles an error can check whether a signal caused it.
 """
 
 from __future__ import annotations
@@ -16,56 +16,50 @@ from typing import NoReturn
 
 
 class Interrupt:
-    """The signal that asked a command to stop."""
-
-    number: int | None = None
-    """Number of the signal, None while none has come."""
-
     def __init__(self) -> None:
-        """Nothing has come yet."""
+        self.number: int | None = None
         self.sigterm = Event()
         """Set by the first SIGTERM, for a thread that waits for it."""
 
     def remember(self, number: int, frame: FrameType | None) -> NoReturn:
-        """Handle the signal."""
         self.number = number
         if number == signal.SIGTERM and not self.sigterm.is_set():
             self.sigterm.set()
         raise KeyboardInterrupt
 
 
-_ASKED: ContextVar[Interrupt | None] = ContextVar("trajmill_asked_to_stop", default=None)
+_INTERRUPT: ContextVar[Interrupt | None] = ContextVar("trajmill_asked_to_stop", default=None)
 
 
 def asked_to_stop() -> bool:
     """Whether Ctrl-C or SIGTERM has come since the command began."""
-    asked = _ASKED.get()
-    return asked is not None and asked.number is not None
+    interrupt = _INTERRUPT.get()
+    return interrupt is not None and interrupt.number is not None
 
 
 @contextmanager
 def noticing_interrupts() -> Iterator[Interrupt]:
-    """Remember Ctrl-C and SIGTERM inside and raise KeyboardInterrupt; yields what has come. Main thread only."""
-    asked = Interrupt()
-    token = _ASKED.set(asked)
+    """Remember Ctrl-C and SIGTERM inside and raise KeyboardInterrupt; main thread only."""
+    interrupt = Interrupt()
+    token = _INTERRUPT.set(interrupt)
     try:
-        with _handled(asked):
-            yield asked
+        with _handled(interrupt):
+            yield interrupt
     finally:
-        _ASKED.reset(token)
+        _INTERRUPT.reset(token)
 
 
 @contextmanager
 def still_noticing_interrupts() -> Iterator[None]:
-    """The same within a flow of Prefect, which takes SIGTERM for itself; nothing where nobody notices them."""
-    asked = _ASKED.get()
-    with nullcontext() if asked is None or current_thread() is not main_thread() else _handled(asked):
+    """Take the signals back inside a flow of Prefect, which handles SIGTERM itself; outside a command do nothing."""
+    interrupt = _INTERRUPT.get()
+    with nullcontext() if interrupt is None or current_thread() is not main_thread() else _handled(interrupt):
         yield
 
 
 @contextmanager
-def _handled(asked: Interrupt) -> Iterator[None]:
-    before = {number: signal.signal(number, asked.remember) for number in (signal.SIGINT, signal.SIGTERM)}
+def _handled(interrupt: Interrupt) -> Iterator[None]:
+    before = {number: signal.signal(number, interrupt.remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

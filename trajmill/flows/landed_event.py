@@ -7,10 +7,9 @@ import pyarrow.compute as pc
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import run_resource
 from trajmill.flows.policies.policy import CHOICE
-from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.flows.stage import RoundContext, tuples
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.read import read_table
 
 LANDED = "trajmill.trajectories.landed"
 """Name of the event."""
@@ -37,13 +36,14 @@ def announce_landed(config: Config) -> int:
 
 
 def accepted_since_training(config: Config) -> int:
-    """Number of trajectories that were judged correct in the rounds after the last training."""
-    warehouse = create_warehouse(config.run.root)
-    models = read_table(warehouse, "models", ["round", "release", "made_by"], run_id=config.run_id).to_pylist()
-    trainings = [row for row in models if row["release"] is not None and not row["made_by"].startswith(CHOICE)]
-    trained = max((row["round"] for row in trainings), default=0)
-    judged = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct", "round"], run_id=config.run_id)
-    new = pc.and_(judged["correct"], pc.greater(judged["round"], trained))
-    attempts = read_table(warehouse, "trajectories", ["trajectory_id", "purpose"], run_id=config.run_id)
+    """Count the trajectories that were judged correct in the rounds after the last training."""
+    context = RoundContext(config, create_warehouse(config.run.root), 0)
+    models = tuples(context.read("models", ["round", "release", "made_by"]))
+    trainings = (
+        number for number, release, made_by in models if release is not None and not made_by.startswith(CHOICE)
+    )
+    judged = context.read_judgements("trajectory_id", "correct", "round")
+    new = pc.and_(judged["correct"], pc.greater(judged["round"], max(trainings, default=0)))
+    attempts = context.read("trajectories", ["trajectory_id", "purpose"])
     trials = attempts["trajectory_id"].filter(pc.equal(attempts["purpose"], Purpose.TRIAL.value))
     return len(set(judged["trajectory_id"].filter(new).to_pylist()).difference(trials.to_pylist()))

@@ -1,4 +1,4 @@
-"""Begins and finds the runs of a warehouse; a configuration that has changed begins none without being asked to."""
+"""Begins and finds the runs of a warehouse; a changed configuration begins a new run only with `--new-run`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ _MOST_NAMED = 6
 
 
 class ShownRun(NamedTuple):
-    """A run that a command shows."""
-
     run_id: str
     config: Config
 
 
 class NewRunError(BadInputError):
-    """The configuration begins a new run, and nobody has said that it may."""
+    """The configuration begins a new run, which was not allowed."""
 
 
 def begin_or_continue(config: Config, new_run: bool = False) -> None:
-    """Remember what identifies the run; call it before any of its stages.
+    """Store what identifies the run; call it before any of its stages.
 
     Args:
         config: the configuration.
@@ -43,14 +41,23 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
     Raises:
         NewRunError: it would begin one, and may not.
     """
-    warehouse, run_id = create_warehouse(config.run.root), config.run_id
+    warehouse, run_id, identity = create_warehouse(config.run.root), config.run_id, config.identity()
     if not new_run and not has_begun(warehouse, warehouse.staging(run_id)):
-        earlier = _newest_of_name(warehouse, config.run.name)
-        if earlier is not None:
-            raise NewRunError(_line(warehouse, run_id, earlier, config.identity()))
+        pattern = re.compile(rf"{re.escape(config.run.name)}-[0-9a-f]{{8}}")
+        of_name = [run for run in warehouse.store.folders("staging") if pattern.fullmatch(run)]
+        if of_name:
+            earlier = max(of_name, key=lambda run: _last_change(warehouse, run))
+            changed = _changed_keys(warehouse.store.get(_file(warehouse, earlier, IDENTITY_FILE)), identity)
+            more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+            named = f"{', '.join(changed[:_MOST_NAMED])}{more} changed"
+            raise NewRunError(
+                f"this configuration begins a new run {run_id} and does not go on with {earlier} "
+                f"({named if changed else 'its configuration was another'} since then): "
+                "say --new-run to begin it, change the configuration back, or give it another run.name"
+            )
     file = _file(warehouse, run_id, IDENTITY_FILE)
     if warehouse.store.size(file) is None:
-        warehouse.store.put(file, json.dumps(config.identity(), indent=1, sort_keys=True).encode())
+        warehouse.store.put(file, json.dumps(identity, indent=1, sort_keys=True).encode())
     # Addresses of endpoints and notifications may hold keys, and nothing that reads the file needs them.
     kept = config.model_dump_json(serialize_as_any=True, exclude={"endpoints", "notify"})
     warehouse.store.put(_file(warehouse, run_id, _CONFIG_FILE), kept.encode())
@@ -59,9 +66,8 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
 
 def begun_runs(warehouse: Warehouse) -> list[str]:
     """Return the ids of the runs of a warehouse, the one that changed last at the end."""
-    begun = [
-        run for run in warehouse.store.folders("runs") if warehouse.store.size(_file(warehouse, run, IDENTITY_FILE))
-    ]
+    runs = warehouse.store.folders("runs")
+    begun = [run for run in runs if warehouse.store.size(_file(warehouse, run, IDENTITY_FILE))]
     return sorted(begun, key=lambda run: _last_change(warehouse, run))
 
 
@@ -104,15 +110,17 @@ def run_resource(warehouse: Warehouse, run_id: str) -> str:
     return (stored or b"").decode()
 
 
+def flat_keys(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested tables by their dotted keys, e.g. `rollout.group_size`."""
+    for name, value in tables.items():
+        if isinstance(value, Mapping):
+            yield from flat_keys(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
 def _file(warehouse: Warehouse, run_id: str, name: str) -> str:
     return warehouse.name(warehouse.run(run_id) / name)
-
-
-def _newest_of_name(warehouse: Warehouse, name: str) -> str | None:
-    """The run of a name in which something was done last; None without one."""
-    pattern = re.compile(rf"{re.escape(name)}-[0-9a-f]{{8}}")
-    runs = [run for run in warehouse.store.folders("staging") if pattern.fullmatch(run)]
-    return max(runs, key=lambda run: _last_change(warehouse, run), default=None)
 
 
 def _last_change(warehouse: Warehouse, run: str) -> float:
@@ -122,18 +130,8 @@ def _last_change(warehouse: Warehouse, run: str) -> float:
     return max((file.modified for file in warehouse.store.files(warehouse.name(folder))), default=0.0)
 
 
-def _line(warehouse: Warehouse, run_id: str, earlier: str, identity: Mapping[str, Any]) -> str:
-    changed = _changed_keys(warehouse.store.get(_file(warehouse, earlier, IDENTITY_FILE)), identity)
-    more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
-    what = f"{', '.join(changed[:_MOST_NAMED])}{more} changed" if changed else "its configuration was another"
-    return (
-        f"this configuration begins a new run {run_id} and does not go on with {earlier} ({what} since then): "
-        "say --new-run to begin it, change the configuration back, or give it another run.name"
-    )
-
-
 def _changed_keys(stored: bytes | None, identity: Mapping[str, Any]) -> list[str]:
-    """The keys whose values differ from those that were stored; empty if they are not known."""
+    """The keys whose values differ from the stored ones; empty if those are not known."""
     try:
         before = dict(flat_keys(json.loads(stored or b"")))
     except ValueError:
@@ -141,12 +139,3 @@ def _changed_keys(stored: bytes | None, identity: Mapping[str, Any]) -> list[str
     # As JSON has no tuples, both sides are compared as it writes them.
     now = dict(flat_keys(json.loads(json.dumps(identity))))
     return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-
-
-def flat_keys(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested tables by their dotted keys, e.g. `rollout.group_size`."""
-    for name, value in tables.items():
-        if isinstance(value, Mapping):
-            yield from flat_keys(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value

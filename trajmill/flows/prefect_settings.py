@@ -1,22 +1,27 @@
-"""Prepares Prefect for a run on one machine: quiet settings, and an own server if the user names none.
+"""Prepares Prefect for a run on one machine: quiet settings, and a server of its own if the user names none.
 
 A server that the user names (PREFECT_API_URL, a Prefect profile) is used. Otherwise one is started, which ends with the
-command. Import this before `prefect`: the settings are environment variables that Prefect reads on
-import.
+command. Import this before `prefect`: the settings are environment variables that Prefect reads on import.
+
+`python -m trajmill.flows.prefect_settings PORT` is that server. Prefect's own temporary server keeps running when its
+owner is killed. This one reads its standard input, a pipe without a writer, and ends when the pipe closes, which it
+does however the owner ends.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,28 +41,20 @@ QUIET_DEFAULTS = {
     # The warehouse stores the progress, so Prefect's cache, which hashes the arguments of a stage, is not needed.
     "PREFECT_TASKS_DEFAULT_NO_CACHE": "true",
 }
-
-TALKATIVE_DEFAULTS = QUIET_DEFAULTS | {
-    "PREFECT_LOGGING_LEVEL": "INFO",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO",
-}
-
 SECONDS_TO_START = 240.0
 
 
-def set_quiet_defaults(environment: MutableMapping[str, str] | None = None) -> None:
+def set_quiet_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set what the user has not set: no analytics, few logs, a long time limit for the start."""
-    _set_defaults(QUIET_DEFAULTS, os.environ if environment is None else environment)
+    for name, value in QUIET_DEFAULTS.items():
+        environment.setdefault(name, value)
 
 
 def set_talkative_defaults() -> None:
-    """The same for a process that keeps running: it logs its work to the console."""
-    _set_defaults(TALKATIVE_DEFAULTS, os.environ)
-
-
-def _set_defaults(defaults: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
-    for name, value in defaults.items():
-        environment.setdefault(name, value)
+    """Set the same for a process that keeps running: it logs its work to the console."""
+    for name in ("PREFECT_LOGGING_LEVEL", "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"):
+        os.environ.setdefault(name, "INFO")
+    set_quiet_defaults()
 
 
 class ScrubbedRecords(logging.Filter):
@@ -68,7 +65,6 @@ class ScrubbedRecords(logging.Filter):
         self._secrets = secrets
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Scrub a record and let it pass."""
         if record.exc_info:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
             record.exc_info = None
@@ -91,7 +87,7 @@ def scrub_logs(secrets: Secrets) -> None:
 
 @contextmanager
 def short_lived_server(log: Path) -> Iterator[None]:
-    """Inside, flows use their own server without schedules and user interface, or the user's server.
+    """Inside, flows use a server of this process without schedules and user interface, or the user's server.
 
     Raises:
         TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
@@ -101,6 +97,8 @@ def short_lived_server(log: Path) -> Iterator[None]:
         named_server()
         yield
         return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # No flow of ours uses Prefect's blocks, and to register them takes a second.
@@ -109,16 +107,21 @@ def short_lived_server(log: Path) -> Iterator[None]:
         "PREFECT_UI_ENABLED": "0",
         "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",
     }
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
     with (
-        _own_server(_free_port(), log, settings),
-        # Each flow run waits up to a second for its heartbeat thread to end. Heartbeats tell a long-lived server
+        _own_server(port, log, settings),
+        # Each flow run waits up to a second for its heartbeat thread to end. Heartbeats report to a long-lived server
         # that a flow died; this server ends with its flows.
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         try:
             yield
         finally:
-            _send_waiting_records()
+            # Log lines and events wait in Prefect's background threads.
+            for worker in (EventsWorker, APILogWorker):
+                worker.drain_all(timeout=5.0, at_exit=False)
 
 
 @contextmanager
@@ -134,9 +137,9 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
     if not is_free(port):
         raise TrajmillError(
             f"port {port} is taken, so no Prefect server can be started there; if it is one, set "
-            f"PREFECT_API_URL=http://127.0.0.1:{port}/api and start again"
+            f"PREFECT_API_URL={_address(port)} and start again"
         )
-    # Without it the page asks port 4200.
+    # Without it the page uses port 4200.
     with _own_server(port, log, {"PREFECT_UI_API_URL": _address(port)}) as address:
         yield address
 
@@ -149,7 +152,7 @@ def names_a_server() -> bool:
 
 
 def named_server() -> str:
-    """The API address of the server that the user has named.
+    """Return the API address of the server that the user has named.
 
     Raises:
         TrajmillError: none is named, or it does not answer.
@@ -170,12 +173,24 @@ def named_server() -> str:
     return address
 
 
-def _check_home() -> None:
-    """Check that Prefect's folder, which has the database of an own server, can be written.
+def is_free(port: int) -> bool:
+    """Whether nothing listens on a port of loopback."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
-    Raises:
-        TrajmillError: it cannot be written.
-    """
+
+def _address(port: int) -> str:
+    return f"http://127.0.0.1:{port}/api"
+
+
+@contextmanager
+def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]:
+    from prefect.context import refresh_global_settings_context
     from prefect.settings import get_current_settings
 
     home = get_current_settings().home
@@ -188,18 +203,11 @@ def _check_home() -> None:
             f"{home}, the folder of Prefect, cannot be written ({error.strerror}); "
             "set PREFECT_HOME to a folder that you can write to"
         ) from error
-
-
-@contextmanager
-def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]:
-    from prefect.context import refresh_global_settings_context
-
-    _check_home()
     address = _address(port)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as log_file:
         server = subprocess.Popen(
-            [sys.executable, "-P", "-m", "trajmill.flows.prefect_server", str(port)],
+            [sys.executable, "-P", "-m", __name__, str(port)],
             stdin=subprocess.PIPE,
             stdout=log_file,
             stderr=log_file,
@@ -216,20 +224,11 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
         refresh_global_settings_context()
         assert server.stdin is not None
         server.stdin.close()
-        _end(server)
-
-
-def _address(port: int) -> str:
-    return f"http://127.0.0.1:{port}/api"
-
-
-def _send_waiting_records() -> None:
-    """Send the log lines and events that wait in Prefect's background threads, before the server ends."""
-    from prefect.events.worker import EventsWorker
-    from prefect.logging.handlers import APILogWorker
-
-    for worker in (EventsWorker, APILogWorker):
-        worker.drain_all(timeout=5.0, at_exit=False)
+        try:
+            server.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def _await_health(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
@@ -243,26 +242,26 @@ def _await_health(server: subprocess.Popen[bytes], address: str, log: Path) -> N
     raise TrajmillError(f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours")
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
-    try:
-        server.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+def _serve_until_input_closes(port: int) -> None:
+    import uvicorn
+
+    def end_with_owner() -> None:
+        sys.stdin.buffer.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(3.0)
+        os._exit(0)
+
+    threading.Thread(target=end_with_owner, daemon=True).start()
+    uvicorn.run(
+        "prefect.server.api.server:create_app",
+        factory=True,
+        host="127.0.0.1",
+        port=port,
+        log_level="error",
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+    )
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def is_free(port: int) -> bool:
-    """Whether nothing listens on a port of loopback."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+if __name__ == "__main__":
+    _serve_until_input_closes(int(sys.argv[1]))

@@ -11,16 +11,14 @@ from typing import NamedTuple
 from rich.table import Table
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import endpoint_of
 from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.report.page import write_report
+from trajmill.flows.round import watched
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.generate import GENERATE, generate, untrained_policy
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.generate import GENERATE, generate, pathway_source, queries_of, untrained_policy
 from trajmill.flows.tasks.pathways import PATHWAYS, pathways, programs_of
-from trajmill.flows.tasks.planned import watched
-from trajmill.flows.tasks.queries.sources import pathway_source, queries_of
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.schemas.errors import BadInputError, TrajmillError

@@ -19,10 +19,10 @@ from tests.flows.test_kill import contents
 from tests.flows.tiny_run import tiny_config
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import policy_in
+from trajmill.flows.stage import RoundContext
+from trajmill.flows.tasks.evaluate import measure
 from trajmill.flows.tasks.generate import Generated, generate
-from trajmill.flows.tasks.measure import measure
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.miniwob.pages import pages_folder

@@ -12,8 +12,8 @@ from tests.flows.served_policy import answer, served_config
 from tests.stages.export.formats.folders import ReadRow, read
 from tests.stages.models.fault_server import running_server
 from trajmill.flows.cli.app import run
-from trajmill.flows.context import RoundContext
 from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.dialects.base import Reply

@@ -16,9 +16,9 @@ from tests.flows.tasks.test_judge_served import approving, served
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.importing.import_folder import import_folder
 from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.live import now_line, working_stage
 from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE

@@ -17,13 +17,11 @@ from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import JudgeSection
 from trajmill.flows.configuration.text import config_as_toml
-from trajmill.flows.context import RoundContext
 from trajmill.flows.judging.calibrate import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.round import STAGES, do_stage
-from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.calibrate import CALIBRATE, judge_precision
-from trajmill.flows.tasks.judge import JUDGE_GUIDED
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_once
+from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED, judge_precision
 from trajmill.flows.terminal.calibration_table import calibration_table
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.calibration import Calibration, Ingredient

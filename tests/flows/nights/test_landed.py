@@ -4,8 +4,8 @@ import pytest
 
 from tests.flows.synthetic_run import RUN
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.nights.nightly import Landed, landed_in
+from trajmill.flows.stage import RoundContext
 from trajmill.warehouse.layout import Warehouse
 
 pytestmark = pytest.mark.slow

@@ -16,14 +16,13 @@ from tests.flows.tasks.test_train import tiny_config
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ServeSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.nights.log import Ending, FlowEnd
 from trajmill.flows.nights.nightly import Landed, collect_night
 from trajmill.flows.nights.retrain import retrain_if_enough, working_alone
 from trajmill.flows.round import current_round, summary_of
-from trajmill.flows.stage import report_of
-from trajmill.flows.tasks.measure import measured_queries
+from trajmill.flows.stage import RoundContext, report_of
+from trajmill.flows.tasks.evaluate import measured_queries
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.schemas.tables.query import Split
 from trajmill.warehouse.layout import create_warehouse

@@ -14,13 +14,12 @@ from tests.flows.small_run import small_config
 from tests.flows.synthetic_run import policy_version
 from tests.warehouse.samples import commit_rows, stage_run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.nights.log import Ending
 from trajmill.flows.nights.retrain import retrain, retrain_if_enough, validation_fall
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.round import STAGES, current_round, do_stage, run_stage
-from trajmill.flows.stage import report_of
+from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 from tests.flows.tasks.test_train import FailingRecipe, tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
-from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import RoundContext
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.embedded.model import load_embedded_model, save_network, untrained_network
 from trajmill.stages.models.local.folder import FolderSpec

@@ -11,8 +11,8 @@ from tests.flows.policies.network import NOBODY_TRAINS, network_folder
 from tests.flows.tasks.test_train import first_waiting, tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies, promote_policy, roll_back_policy
+from trajmill.flows.stage import RoundContext
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.trajectory import Trajectory

@@ -9,8 +9,8 @@ import pytest
 from tests.flows.policies.network import network_folder
 from tests.flows.tasks.test_train import tiny_config
 from trajmill.flows.configuration.sections import ModelsSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import acting, configured_policy
+from trajmill.flows.stage import RoundContext
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.warehouse.layout import create_warehouse

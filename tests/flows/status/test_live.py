@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.flows.small_run import small_config
-from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.live import live_page, watch
 from trajmill.pipelines.reading.slots import read_slots, shown_slots
 from trajmill.stages.rollout.slots import SlotBoard, SlotState

@@ -15,11 +15,10 @@ import pytest
 from tests.flows.synthetic_run import RUN
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.new_run import begin_or_continue, config_of
 from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember, remember_server
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
-from trajmill.flows.stage import StageOutcome, run_once
+from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.status.live import now_line, working_stage
 from trajmill.flows.status.page import Trend, flow_runs, run_results, status_lines
 from trajmill.flows.tasks.generate import GENERATE

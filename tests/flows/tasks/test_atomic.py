@@ -9,7 +9,7 @@ import pytest
 
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Source, Split

@@ -9,9 +9,9 @@ import pytest
 
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config, GuidanceSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.report.figures import read_figures
 from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.guide import reference_paths_used
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN

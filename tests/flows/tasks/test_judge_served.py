@@ -13,8 +13,8 @@ from tests.flows.small_run import small_config
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config, JudgeSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

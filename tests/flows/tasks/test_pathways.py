@@ -12,8 +12,8 @@ import pytest
 from tests.stages.models.fault_server import running_server
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.report.figures import read_pathways
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.tasks.pathways import pathways
 from trajmill.flows.walk import walk_for_pathways

@@ -16,12 +16,11 @@ from tests.stages.queries.tasks.honest import honest_draft
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ModelsSection, PromptsSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.round import STAGES, do_stage, stages_of
-from trajmill.flows.stage import report_of
+from trajmill.flows.stage import RoundContext, report_of
+from trajmill.flows.tasks.evaluate import measured_queries
 from trajmill.flows.tasks.judge import JUDGE
-from trajmill.flows.tasks.measure import measured_queries
-from trajmill.flows.tasks.queries.propose import PROPOSE, asks_for_tasks, task_successes
+from trajmill.flows.tasks.proposals import PROPOSE, asks_for_tasks, task_successes
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure

@@ -12,7 +12,7 @@ import pytest
 
 from tests.flows.small_run import small_config
 from tests.warehouse.samples import commit_rows, judgement, stage_run
-from trajmill.flows.context import RoundContext
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.export.exporter import Exporter

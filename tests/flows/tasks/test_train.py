@@ -12,7 +12,6 @@ import pytest
 
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
     BASELINE,
     PROMOTE,
@@ -23,7 +22,7 @@ from trajmill.flows.policies.policy import (
     policy_row,
 )
 from trajmill.flows.round import STAGES, current_round, do_stage, summary_of
-from trajmill.flows.stage import StageReport, finished, report_of
+from trajmill.flows.stage import RoundContext, StageReport, finished, report_of
 from trajmill.flows.tasks.derive import derived_from
 from trajmill.flows.tasks.release import RELEASE, release_again
 from trajmill.flows.tasks.train import TRAIN, Training, awaited_policy

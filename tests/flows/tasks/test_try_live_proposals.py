@@ -15,9 +15,8 @@ from tests.stages.environments.browser.site import serving
 from tests.stages.models.fault_server import running_server
 from trajmill.flows.configuration.config import EvaluateSection, JudgeSection, QueriesSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
-from trajmill.flows.context import RoundContext
-from trajmill.flows.tasks.queries.propose import PROPOSE
-from trajmill.flows.tasks.queries.try_proposals import TRY_PROPOSALS
+from trajmill.flows.stage import RoundContext
+from trajmill.flows.tasks.proposals import PROPOSE, TRY_PROPOSALS
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory

@@ -1,57 +1,99 @@
-"""The command `trajmill derive KIND`: derives rows of one kind from the stored trajectories of a run.
+"""Derives rows of one kind from the stored trajectories of a run (`trajmill derive KIND`).
 
-A batch is the trajectories of one round that the kind, with its settings and models, has not been derived from yet. Its
-list is written before the work starts, so that a killed batch can be continued; it is done after its commit.
+A batch is the trajectories of one round that the kind, with its settings and models, has not been derived from yet.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
+from trajmill.flows.batches import Batches
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
-from trajmill.flows.deriving.kind_of_run import KindOfRun, kind_named
+from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.deriving.manual_trials import with_tried_manuals
 from trajmill.flows.deriving.sources import sources_of_round, tasks_of_round
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.tasks.watched import watched_work
+from trajmill.flows.stage import RoundContext
 from trajmill.pipelines.derive import DerivedFrom, DeriveKind
-from trajmill.pipelines.fan_out import divide, fan_out
+from trajmill.pipelines.fan_out import WrittenFiles, divide
+from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.names import instead_of
+from trajmill.schemas.record import content_id
 from trajmill.stages.derive.collected import Maker
-from trajmill.stages.derive.kind_spec import GuidanceLift
-from trajmill.stages.derive.spec import PlanningSpec
-from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.commit import commit_stage
+from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec
+from trajmill.stages.derive.spec import DERIVE_KINDS, PlanningSpec
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
-from trajmill.warehouse.read import read_table
 from trajmill.warehouse.staged_screens import write_screens
-from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 from trajmill.warehouse.views import refresh_views
 
-_BATCH = "batch.json"
+_ID_DIGITS = 8
 _MOST_IN_SHARD = 200
 """Trajectories of one shard; the rows of a shard are in memory together."""
 
 
 class DerivedData(NamedTuple):
-    """The result of deriving a kind, in this call."""
-
     trajectories: int
-    """Trajectories that rows were derived from."""
     examples: int
     failures: int
     refused: Mapping[str, int]
-    """By reason."""
+
+
+@dataclass(frozen=True)
+class KindOfRun:
+    """A kind with its settings and models, as a configuration describes it."""
+
+    spec: KindSpec
+    models: dict[str, str]
+    """Name of the endpoint by role, for the roles that the kind may use."""
+    made_by: str
+    """Version on the rows: of the kind, with a hash of its settings and models."""
+
+    def endpoint(self, config: Config, role: str) -> Endpoint | None:
+        """The model of a role; None if the kind does not use it, or if it is embedded."""
+        name = self.models.get(role, EMBEDDED)
+        return None if name == EMBEDDED else model_of(config, name)
+
+
+def kind_named(config: Config, name: str) -> KindOfRun:
+    """Return a kind as the configuration describes it.
+
+    Raises:
+        BadInputError: there is no such kind, an endpoint is not defined, or a model is missing that it needs.
+    """
+    spec = config.derive.kind(name)
+    usual = {"writer": config.models.writer, "describer": config.models.describer}
+    models = {role: getattr(config.derive, role) or usual[role] for role in spec.roles}
+    for role, endpoint in models.items():
+        if endpoint != EMBEDDED and endpoint not in config.endpoints:
+            advice = instead_of(endpoint, [EMBEDDED, *config.endpoints])
+            raise BadInputError(f"derive.{role}: there is no [endpoints.{endpoint}]; {advice}")
+    spec.refuse_without(models, EMBEDDED)
+    asked = {role: EMBEDDED if at == EMBEDDED else config.endpoints[at].identity() for role, at in models.items()}
+    prompts = config.derive.prompts.load()
+    texts = [list(prompts[key]) for key in spec.prompts]
+    settings = content_id(spec.identity(), asked, texts, config.run.seed)[:_ID_DIGITS]
+    return KindOfRun(spec, models, f"derive.{name}/{spec.version}-{settings}")
+
+
+def kinds_in_force(config: Config) -> frozenset[str]:
+    """The versions on the rows of all kinds, as the configuration describes them now; a release takes only these."""
+    found = set()
+    for name in DERIVE_KINDS.kinds():
+        try:
+            found.add(kind_named(config, name).made_by)
+        except BadInputError:
+            # A kind whose model is not configured has no rows.
+            continue
+    return frozenset(found)
 
 
 def derive_kind(config: Config, name: str) -> DerivedData:
@@ -64,8 +106,8 @@ def derive_kind(config: Config, name: str) -> DerivedData:
     kind = kind_named(config, name)
     warehouse = create_warehouse(config.run.root)
     context = RoundContext(config, warehouse, 0)
-    rounds = _rounds(context)
-    if not rounds:
+    newest = pc.max(context.read("judgements", ["round"])["round"]).as_py()
+    if newest is None:
         raise BadInputError(
             f"run {context.run_id} in {warehouse.address} has no judged trajectory; run `trajmill evolve` first"
         )
@@ -74,122 +116,61 @@ def derive_kind(config: Config, name: str) -> DerivedData:
         if isinstance(kind.spec, PlanningSpec) and kind.spec.trials:
             # The policy and the roles of its agent try the manuals.
             models.enter_context(models_ready(config, warehouse.run(context.run_id)))
-        done = [one for number in rounds for one in _Batches(context.in_round(number), kind).derive()]
+        done = _derive_rounds(context, kind, range(1, newest + 1))
     refresh_views(warehouse)
-    return _sum(done)
+    return done
 
 
 def derive_in_round(context: RoundContext, name: str) -> DerivedData:
-    """Derive a kind from the judged trajectories of the rounds so far, as a stage of a run that is at work.
+    """Derive a kind from the judged trajectories of the rounds so far, as a stage of a run that is locked.
 
     Raises:
         BadInputError: there is no such kind, or a model is missing.
     """
-    kind = kind_named(context.config, name)
-    rounds = range(1, context.round + 1)
-    return _sum([one for number in rounds for one in _Batches(context.in_round(number), kind).derive()])
+    return _derive_rounds(context, kind_named(context.config, name), range(1, context.round + 1))
 
 
-def _sum(batches: Sequence[DerivedData]) -> DerivedData:
-    refused: Counter[str] = Counter()
-    for one in batches:
-        refused.update(one.refused)
-    return DerivedData(
-        sum(one.trajectories for one in batches),
-        sum(one.examples for one in batches),
-        sum(one.failures for one in batches),
-        dict(refused),
-    )
+def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) -> DerivedData:
+    config, spec, refused = run.config, kind.spec, Counter[str]()
+    counts = Counter[str]()
 
+    def derive_round(context: RoundContext) -> None:
+        def remaining(finished: Sequence[Mapping[str, Any]]) -> list[DerivedFrom]:
+            done = {trajectory_id for batch in finished for trajectory_id in batch["trajectories"]}
+            if isinstance(spec, PlanningSpec):
+                return tasks_of_round(context, done, spec)
+            return sources_of_round(context, done, spec.once_per_screen)
 
-def _rounds(context: RoundContext) -> list[int]:
-    rows = read_table(context.warehouse, "judgements", ["round"], run_id=context.run_id)
-    judged = pc.max(rows["round"]).as_py()
-    return [] if judged is None else list(range(1, judged + 1))
+        def work(at: StageRun, batch: Sequence[Sequence[Any]]) -> WrittenFiles:
+            job = DeriveKind(
+                context.warehouse,
+                at,
+                Maker(spec.name, kind.made_by, context.origin),
+                spec,
+                rounds=(context.round,),
+                prompts=config.derive.prompts.load(),
+                writer=kind.endpoint(config, "writer"),
+                describer=kind.endpoint(config, "describer"),
+                curate=config.curate,
+                concurrency=config.derive.concurrency,
+            )
+            sources = [_source(*values) for values in batch]
+            made = context.fan_out(at, divide(sources, config.rollout.workers, _MOST_IN_SHARD), job)
+            if isinstance(spec, PlanningSpec) and spec.trials:
+                made = with_tried_manuals(context, at, made, spec.trials)
+            counts.update(trajectories=len(sources), examples=made.rows("examples"), failures=made.rows("failures"))
+            refused.update(made.dropped)
+            crops = write_screens(context.warehouse, at, context.origin, kind.made_by)
+            return WrittenFiles({**made.files, "screens": [crops]})
 
-
-@dataclass(frozen=True)
-class _Batches:
-    """The batches of one kind in one round."""
-
-    context: RoundContext
-    kind: KindOfRun
-
-    def derive(self) -> list[DerivedData]:
-        """Finish a batch that was started before, then derive from what is left."""
-        finished, made = self._finished(), []
-        started = self.context.warehouse.store.get(self._batch_name(len(finished)))
-        if started is not None:
-            batch = _read_batch(started)
-            made.append(self._derive_batch(len(finished), batch))
-            finished = self._finished()
-        done = {trajectory_id for ids in finished for trajectory_id in ids}
-        sources = self._sources(done)
-        if sources:
-            self.context.warehouse.store.put(self._batch_name(len(finished)), json.dumps(sources).encode())
-            made.append(self._derive_batch(len(finished), sources))
-        return made
-
-    def _sources(self, done: set[str]) -> list[DerivedFrom]:
-        if isinstance(self.kind.spec, PlanningSpec):
-            return tasks_of_round(self.context, done, self.kind.spec)
-        return sources_of_round(self.context, done, self.kind.spec.once_per_screen)
-
-    def _batch_name(self, attempt: int) -> str:
-        """Where the sources of a batch are stored, which has begun."""
-        return self.context.warehouse.name(self._folder(attempt) / _BATCH)
-
-    def _finished(self) -> list[list[str]]:
-        """For each finished batch, its trajectories."""
-        found: list[list[str]] = []
-        while (marked := self._marked(len(found))) is not None:
-            found.append(marked["trajectories"])
-        return found
-
-    def _derive_batch(self, attempt: int, sources: Sequence[DerivedFrom]) -> DerivedData:
-        context, at = self.context, self._run(attempt)
-        job = DeriveKind(
-            context.warehouse,
-            at,
-            Maker(self.kind.spec.name, self.kind.made_by, context.origin),
-            self.kind.spec,
-            rounds=(context.round,),
-            prompts=context.config.derive.prompts.load(),
-            writer=self.kind.endpoint(context.config, "writer"),
-            describer=self.kind.endpoint(context.config, "describer"),
-            curate=context.config.curate,
-            concurrency=context.config.derive.concurrency,
+        stage = f"derive-{kind.made_by.partition('.')[2].replace('/', '-')}"
+        Batches(context, stage, kind.made_by, f"derive {spec.name}").do(
+            remaining, work, lambda batch: {"trajectories": [trajectory_id for trajectory_id, *_ in batch]}
         )
-        watching = watched_work(context.warehouse, at, f"derive {self.kind.spec.name}")
-        with disk_full_as_error(context.warehouse.root), watching:
-            workers = context.config.rollout.workers
-            payloads = divide(sources, workers, _MOST_IN_SHARD)
-            made = fan_out(context.warehouse, at, payloads, job, context.beam, workers)
-            if isinstance(self.kind.spec, PlanningSpec) and self.kind.spec.trials:
-                made = with_tried_manuals(context, at, made, self.kind.spec.trials)
-            crops = write_screens(context.warehouse, at, context.origin, self.kind.made_by)
-            commit_stage(context.warehouse, at, {**made.files, "screens": [crops]})
-        trajectories = [source.trajectory_id for source in sources]
-        mark_done(self.context.warehouse, self._folder(attempt), self._key(attempt), {"trajectories": trajectories})
-        sweep(self.context.warehouse, self._folder(attempt))
-        return DerivedData(len(trajectories), made.rows("examples"), made.rows("failures"), made.dropped)
 
-    def _run(self, attempt: int) -> StageRun:
-        stage = f"derive-{self.kind.made_by.partition('.')[2].replace('/', '-')}"
-        return StageRun(self.context.run_id, self.context.round, stage, attempt)
-
-    def _marked(self, attempt: int) -> dict[str, Any] | None:
-        return read_marker(self.context.warehouse, self._folder(attempt), self._key(attempt))
-
-    def _folder(self, attempt: int) -> Path:
-        return self._run(attempt).staging(self.context.warehouse)
-
-    def _key(self, attempt: int) -> str:
-        return stage_key(self.kind.made_by, self.context.run_id, [self.context.round, attempt])
-
-
-def _read_batch(stored: bytes) -> list[DerivedFrom]:
-    return [_source(*values) for values in json.loads(stored)]
+    for number in rounds:
+        derive_round(run.in_round(number))
+    return DerivedData(counts["trajectories"], counts["examples"], counts["failures"], dict(refused))
 
 
 def _source(

@@ -12,7 +12,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.graphs.explore import GraphFiles, picture_files
+from trajmill.flows.graphs.explore import GraphFiles, open_picture, picture_files
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.pipelines.models import OpenEndpoints
 from trajmill.schemas.errors import BadInputError
@@ -30,15 +30,12 @@ from trajmill.warehouse.store.address import local_folder
 
 
 class ModelUse(NamedTuple):
-    """What the calls of models took."""
-
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     price: float = 0.0
 
     def with_call(self, call: ModelCall) -> ModelUse:
-        """The sum with one more call."""
         return ModelUse(
             self.calls + 1,
             self.input_tokens + call.input_tokens,
@@ -48,18 +45,16 @@ class ModelUse(NamedTuple):
 
 
 class AnnotateReport(NamedTuple):
-    """The result of one call."""
-
     annotated: AnnotatedGraph
     use: ModelUse
     embedded: tuple[str, ...]
-    """The roles without a model; what they would fill is left."""
+    """The roles without a model; what they would fill stays empty."""
 
 
 def annotate_file(
     config: Config, path: Path, progress: Callable[[int, int], None] = lambda done, pages: None
 ) -> AnnotateReport:
-    """Fill what is missing in a graph; its file is written after each page, so that a second call goes on.
+    """Fill what is missing in a graph; its file is written after each page, so that a second call continues.
 
     Args:
         config: has the models of the roles `describer` and `writer`.
@@ -70,21 +65,21 @@ def annotate_file(
         BadInputError: the file is no graph, no role has a model, or a model cannot be reached.
     """
     graph = read_graph(path)
-    asked = _asked(config)
+    roles = {"describer": config.models.describer, "writer": config.models.writer}
+    asked = [name for name in roles.values() if name != EMBEDDED]
     if not asked:
         raise BadInputError(
             "models.describer, models.writer: a graph is annotated by models; map one of them to an [endpoints.NAME]"
         )
     with models_ready(config, local_folder(config.run.root) / "annotate", asked):
         annotated, use = asyncio.run(_annotate(config, graph, path, progress))
-    roles = {"describer": config.models.describer, "writer": config.models.writer}
     return AnnotateReport(annotated, use, tuple(role for role, name in roles.items() if name == EMBEDDED))
 
 
 async def _annotate(
     config: Config, graph: AppGraph, path: Path, progress: Callable[[int, int], None]
 ) -> tuple[AnnotatedGraph, ModelUse]:
-    use, pages_done = ModelUse(), 0
+    use, pages_done, models = ModelUse(), 0, config.models
 
     def account(call: ModelCall) -> None:
         nonlocal use
@@ -98,41 +93,24 @@ async def _annotate(
 
     origin = Origin(round=0, run_id=f"annotate-{graph.app}", code_version=version("trajmill"))
     async with OpenEndpoints(origin, account) as endpoints:
-        annotation = Annotation(graph, explored_words(GraphFiles(path).journal), _annotators(config, endpoints))
+        prompts, annotators = prompts_of(config).annotation, Annotators(None, None)
+        if models.describer != EMBEDDED:
+            model = endpoints.model(model_of(config, models.describer))
+            annotators = annotators._replace(describer=PageDescriber(model, prompts.describer_page))
+        if models.writer != EMBEDDED:
+            model = endpoints.model(model_of(config, models.writer))
+            annotators = annotators._replace(namer=SlotNamer(model, prompts.writer_slots))
+        annotation = Annotation(graph, explored_words(GraphFiles(path).journal), annotators)
         waiting = annotation.waiting
         progress(0, len(waiting))
-        pictures = {name: _handle(file) for name, file in picture_files(graph, path.parent).items() if name in waiting}
-        in_flight = min(config.endpoints[name].max_in_flight for name in _asked(config))
+        pictures = {}
+        for name, file in picture_files(graph, path.parent).items():
+            if name in waiting:
+                with open_picture(file) as image:
+                    size = Size(*image.size)
+                # The picture is read again when a model needs it.
+                pictures[name] = ScreenHandle(content_id("picture", file.read_bytes().hex()), size, file.read_bytes)
+        asked = (name for name in (models.describer, models.writer) if name != EMBEDDED)
+        in_flight = min(config.endpoints[name].max_in_flight for name in asked)
         annotated = await annotation.run(pictures, in_flight, keep)
     return annotated, use
-
-
-def _asked(config: Config) -> list[str]:
-    return [name for name in (config.models.describer, config.models.writer) if name != EMBEDDED]
-
-
-def _annotators(config: Config, endpoints: OpenEndpoints) -> Annotators:
-    prompts, found = prompts_of(config).annotation, Annotators(None, None)
-    if config.models.describer != EMBEDDED:
-        model = endpoints.model(model_of(config, config.models.describer))
-        found = found._replace(describer=PageDescriber(model, prompts.describer_page))
-    if config.models.writer != EMBEDDED:
-        model = endpoints.model(model_of(config, config.models.writer))
-        found = found._replace(namer=SlotNamer(model, prompts.writer_slots))
-    return found
-
-
-def _handle(file: Path) -> ScreenHandle:
-    """A stored picture; it is read again when a model is asked.
-
-    Raises:
-        BadInputError: it is no picture.
-    """
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(file) as image:
-            size = Size(*image.size)
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise BadInputError(f"{file}: it is no picture; explore again, or remove `screenshot`") from error
-    return ScreenHandle(content_id("picture", file.read_bytes().hex()), size, file.read_bytes)

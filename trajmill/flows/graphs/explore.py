@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.schemas.errors import BadInputError
@@ -21,38 +22,26 @@ from trajmill.stages.graphs.file import read_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 from trajmill.stages.graphs.plain_does import with_plain_does
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 
 class ExploreReport(NamedTuple):
-    """The result of one call."""
-
     path: Path
     graph: AppGraph
     explored: Explored
 
 
 class GraphFiles(NamedTuple):
-    """The files of one graph."""
-
     graph: Path
 
     @property
     def journal(self) -> Path:
-        """What was tried, so that the next call goes on."""
+        """The journal of what was tried, from which the next call continues."""
         return self.graph.with_suffix(".journal.jsonl")
 
-    @property
-    def screens(self) -> Path:
-        """The folder of the pictures."""
-        return self.graph.with_suffix(".screens")
-
     def picture(self, screen_id: str) -> Path:
-        """The picture of a screen."""
-        return self.screens / f"{screen_id}.png"
-
-
-def graph_files(config: Config, name: str, out: Path | None = None) -> GraphFiles:
-    """The files of an app's graph, in the folder of the configuration unless `out` names the YAML file."""
-    return GraphFiles(out or config.explore.file(name))
+        return self.graph.with_suffix(".screens") / f"{screen_id}.png"
 
 
 def explore_app(
@@ -61,7 +50,7 @@ def explore_app(
     out: Path | None = None,
     progress: Callable[[int, int], None] = lambda pages, trials: None,
 ) -> ExploreReport:
-    """Explore an app as far as the bounds of `[explore]` allow; a second call goes on.
+    """Explore an app within the bounds of `[explore]`; a second call continues.
 
     What people wrote in the file of the graph stays.
 
@@ -76,16 +65,13 @@ def explore_app(
         TrajmillError: the app does not start.
     """
     app = config.explore.app(name, config.environment.kind)
-    files = graph_files(config, name, out)
+    files = GraphFiles(out or config.explore.file(name))
     old = read_graph(files.graph) if files.graph.exists() else None
     explored = asyncio.run(_explore(config, app, files, progress))
     builder = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list())
-    pictures = {
-        page.first.screen_id: str(files.picture(page.first.screen_id).relative_to(files.graph.parent))
-        for page in explored.book.pages
-        if files.picture(page.first.screen_id).exists()
-    }
-    graph = builder.build(pictures)
+    pictures = {page.first.screen_id: files.picture(page.first.screen_id) for page in explored.book.pages}
+    folder = files.graph.parent
+    graph = builder.build({name: str(at.relative_to(folder)) for name, at in pictures.items() if at.exists()})
     if old is not None:
         graph = keep_annotations(graph, old, builder.screens_by_page)
     graph = with_plain_does(graph)
@@ -103,23 +89,30 @@ async def _explore(
             picture.write_bytes(seen.screen.encode())
 
     pool = EnvironmentPool(config.environment.factory(app.platform), config.explore.instances)
+    journal = ExploreJournal(files.journal, app)
     try:
-        exploration = Exploration(
-            pool, app, config.explore, packaged_deny_list(), ExploreJournal(files.journal, app), keep
-        )
+        exploration = Exploration(pool, app, config.explore, packaged_deny_list(), journal, keep)
         return await exploration.run(config.explore.instances, progress)
     finally:
         await pool.close()
 
 
 def picture_files(graph: AppGraph, folder: Path) -> dict[str, Path]:
-    """By page, the file of its screenshot, where there is one.
-
-    Raises:
-        BadInputError: a picture lies outside the folder.
-    """
+    """By page, the existing file of its screenshot. Raises BadInputError if a picture lies outside the folder."""
     files = {name: folder / page.screenshot for name, page in graph.pages.items() if page.screenshot}
     for name, file in files.items():
         if not file.resolve().is_relative_to(folder.resolve()):
             raise BadInputError(f"{graph.pages[name].screenshot}: pictures must lie in the folder of the graph")
     return {name: file for name, file in files.items() if file.exists()}
+
+
+@contextmanager
+def open_picture(file: Path) -> Iterator[Image]:
+    """Open a screenshot of a graph. Raises BadInputError if it is no picture."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as image:
+            yield image
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise BadInputError(f"{file}: it is no picture; explore again, or remove `screenshot`") from error

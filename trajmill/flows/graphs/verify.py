@@ -17,28 +17,28 @@ from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
 
 
 class VerifyReport(NamedTuple):
-    """The result of walking all transitions."""
-
     edges: list[VerifiedEdge]
     notes: list[Mistake]
     """Each transition that does not hold, with its line; then those that were not walked."""
 
     def count(self, state: EdgeState) -> int:
-        """The number of transitions in a state."""
         return sum(edge.state is state for edge in self.edges)
 
 
 def verify_app(config: Config, path: Path, progress: Callable[[VerifiedEdge], None]) -> VerifyReport:
-    """Walk each transition of a graph; its own start state is used.
-
-    Raises:
-        BadInputError: the file is no graph.
-    """
+    """Walk each transition of a graph from its own start state. Raises BadInputError if the file is no graph."""
     reading = parse_graph(path)
     if reading.file is None:
         raise BadInputError("\n".join(map(str, reading.mistakes)))
     edges = asyncio.run(_verify(config, reading.file, progress))
-    return VerifyReport(edges, [_note(reading.file, edge) for edge in edges if edge.state is not EdgeState.HOLDS])
+    notes = []
+    for edge in edges:
+        if edge.state is not EdgeState.HOLDS:
+            transition = reading.file.graph.pages[edge.page].transitions[edge.number]
+            what = f"{edge.page}: {transition.by or transition.keys} -> {transition.to}"
+            place = ("pages", edge.page, "transitions", edge.number)
+            notes.append(reading.file.source.mistake(place, f"{edge.state}: {what}: {edge.reason}"))
+    return VerifyReport(edges, notes)
 
 
 async def _verify(config: Config, file: GraphFile, progress: Callable[[VerifiedEdge], None]) -> list[VerifiedEdge]:
@@ -49,9 +49,3 @@ async def _verify(config: Config, file: GraphFile, progress: Callable[[VerifiedE
         return await verify_graph(file.graph, pool, budget, settings.instances, progress)
     finally:
         await pool.close()
-
-
-def _note(file: GraphFile, edge: VerifiedEdge) -> Mistake:
-    transition = file.graph.pages[edge.page].transitions[edge.number]
-    what = f"{edge.page}: {transition.by or transition.keys} -> {transition.to}"
-    return file.source.mistake(("pages", edge.page, "transitions", edge.number), f"{edge.state}: {what}: {edge.reason}")

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.progress import Advance, progress
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageOutcome, has_begun, report_of, run_once
+from trajmill.flows.stage import RoundContext, StageOutcome, has_begun, report_of, run_once
 from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.judge import judge_all

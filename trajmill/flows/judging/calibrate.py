@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.judges import NamedJudge, judge_named
-from trajmill.flows.context import RoundContext
-from trajmill.flows.judging.rejudge import RejudgeReport, StoredTrajectory, finished_trajectories, judge_stored
+from trajmill.flows.judging.rejudge import finished_trajectories, judge_stored
 from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.stage import RoundContext, tuples
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.calibration import Calibration
-from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Vote
@@ -28,15 +27,17 @@ from trajmill.stages.critics.calibration.labelled.trajectories import read_label
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.lock import sole_worker
-from trajmill.warehouse.read import read_rows, read_table
+from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.views import refresh_views
 
+STAGE = "calibrate"
+"""Stage name on failures; the name of the judge follows it."""
+CALIBRATION = "calibration"
 _PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """Purposes of trajectories that measure a judge; walks along an annotated path are left out."""
-
-
 _COST_COLUMNS = ("role", "payload_hash", "image_scale", "input_tokens", "output_tokens", "latency_ms", "cached")
+_MOST_NAMED = 5
 
 
 class Evaluated(NamedTuple):
@@ -60,136 +61,7 @@ class Evaluated(NamedTuple):
     """Further rows to commit, by table."""
 
 
-def stored_evidence(context: RoundContext, judge: NamedJudge) -> Evaluated:
-    """Let the judge judge each stored trajectory that has a programmatic reward, and return its votes."""
-    rewards = rewards_of(context)
-    stored = [one for one in finished_trajectories(context) if one.trajectory_id in rewards]
-    report = judge_stored(context, judge, stored)
-    evidence: list[LabelledVotes] = []
-    versions: dict[str, None] = {}
-    for number in sorted({one.round for one in stored}):
-        found = _StoredVotes(context, judge, number)
-        evidence += found.evidence([one for one in stored if one.round == number], rewards)
-        versions |= dict.fromkeys(found.versions.values())
-    return _with_counts(context, report, evidence, versions)
-
-
-def _with_counts(
-    context: RoundContext, report: RejudgeReport, evidence: Sequence[LabelledVotes], versions: Mapping[str, None]
-) -> Evaluated:
-    columns = ["status", "purpose", "reward"]
-    rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id).to_pylist()
-    attempts = [row for row in rows if row["purpose"] in _PURPOSES]
-    void = sum(row["status"] != "finished" for row in attempts)
-    return Evaluated(
-        evidence,
-        "|".join(versions),
-        report.trajectories,
-        report.unjudged,
-        void,
-        unlabelled=len(attempts) - void - report.trajectories,
-    )
-
-
-def rewards_of(context: RoundContext) -> dict[str, bool]:
-    """By trajectory id, whether the programmatic check passed; only finished trajectories that have a reward."""
-    columns = ["trajectory_id", "reward", "status", "purpose"]
-    rows = read_table(context.warehouse, "trajectories", columns, run_id=context.run_id)
-    found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
-    return {
-        trajectory_id: reward >= PASSED
-        for trajectory_id, reward, status, purpose in found
-        if reward is not None and status == "finished" and purpose in _PURPOSES
-    }
-
-
-class _StoredVotes:
-    """The stored votes of a judge on the trajectories of a round."""
-
-    def __init__(self, context: RoundContext, judge: NamedJudge, number: int) -> None:
-        self._context, self._judge_id, self._round = context, judge.identity.judge_id, number
-        self.versions: dict[str, str] = {row["trajectory_id"]: row["made_by"] for row in self._rows("judgements", [])}
-
-    def evidence(self, stored: Sequence[StoredTrajectory], rewards: Mapping[str, bool]) -> Iterator[LabelledVotes]:
-        """The evidence of the trajectories that were judged."""
-        votes: dict[str, list[Vote]] = defaultdict(list)
-        for row in self._rows("trajectory_verdicts", ["channel", "resolution", "vote", "correct"]):
-            vote = Vote(Channel(row["channel"]), row["resolution"], row["made_by"], row["correct"], number=row["vote"])
-            votes[row["trajectory_id"]].append(vote)
-        calls: dict[str, list[CallCost]] = defaultdict(list)
-        for row in self._rows("model_calls", [*_COST_COLUMNS, "draw", "draws"]):
-            draws = draws_of(row["draw"], row["draws"])
-            calls[row["trajectory_id"]].append(CallCost(**{name: row[name] for name in _COST_COLUMNS}, draws=draws))
-        for one in stored:
-            name = one.trajectory_id
-            if name in self.versions:
-                yield LabelledVotes(rewards[name], votes[name], calls[name])
-
-    def _rows(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-        found = read_verdicts(
-            self._context.warehouse,
-            table,
-            ["trajectory_id", "made_by", *columns],
-            run_id=self._context.run_id,
-            rounds=[self._round],
-            judge_id=self._judge_id,
-        )
-        return list(found.to_pylist())
-
-
-STAGE = "calibrate"
-"""Stage name on failures; the name of the judge follows it."""
-_MOST_NAMED = 5
-
-
-def judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
-    """Judge every labelled trajectory whose file exists; model calls and failures are rows to commit.
-
-    Raises:
-        BadInputError: the labels cannot be read, or no trajectory file exists.
-    """
-    labels = read_labels(folder)
-    stage = f"{STAGE}:{judge.name}"
-    made = asyncio.run(judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage))
-    present = len(labels) - made.absent - made.unsure
-    if not present:
-        raise BadInputError(
-            f"{folder}: none of its {len(labels):,} labelled trajectories is there; they belong to "
-            "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots"
-        )
-    wanted = present - made.void
-    rows: dict[str, Sequence[Row]] = {
-        "model_calls": [judge.identity.stamped(call) for call in made.calls],
-        "failures": made.failures,
-    }
-    return Evaluated(
-        made.evidence,
-        "|".join(sorted(made.versions)),
-        trajectories=wanted,
-        unjudged=wanted - len(made.evidence),
-        void=made.void,
-        unlabelled=made.unsure,
-        absent=made.absent,
-        why_unjudged=_why_unjudged(made.failures),
-        further_rows={table: found for table, found in rows.items() if found},
-    )
-
-
-def _why_unjudged(failures: Sequence[Failure]) -> str:
-    """The trajectories that could not be read or judged, with the reason of each; the first few."""
-    if not failures:
-        return "all of them are void"
-    named = [f"{failure.input_id}: {failure.message}" for failure in failures[:_MOST_NAMED]]
-    more = len(failures) - len(named)
-    return "; ".join([*named, f"and {more} more"] if more else named)
-
-
-CALIBRATION = "calibration"
-
-
 class Calibrated(NamedTuple):
-    """A calibrated judge and its figures."""
-
     judge: str
     labels: str | None
     rows: tuple[Calibration, ...]
@@ -218,33 +90,129 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
         )
     warehouse = create_warehouse(config.run.root)
     context = RoundContext(config, warehouse, 0)
-    if labels is None and not rewards_of(context):
+    rewards = {} if labels is not None else _rewards(context)
+    if labels is None and not rewards:
         raise BadInputError(
             f"run {config.run_id} in {warehouse.address} has no finished trajectory with a programmatic reward: "
             "run `trajmill rollout` first, or name a labelled set with --labels"
         )
     asked = {endpoint for judge in judges for endpoint in judge.endpoints}
+    done = []
     with sole_worker(warehouse, config.run_id), models_ready(config, warehouse.run(config.run_id), sorted(asked)):
-        done = [_calibrate(context, judge, labels) for judge in judges]
+        for judge in judges:
+            if labels is None:
+                evaluated = _judge_stored(context, judge, rewards)
+            else:
+                evaluated = _judge_labelled_set(context, judge, labels)
+            done.append(_record(context, judge, evaluated, None if labels is None else labels.resolve().name))
     refresh_views(warehouse)
     return done
 
 
-def _calibrate(context: RoundContext, judge: NamedJudge, labels: Path | None) -> Calibrated:
-    evaluated = stored_evidence(context, judge) if labels is None else judge_labelled_set(context, judge, labels)
+def _rewards(context: RoundContext) -> dict[str, bool]:
+    """By trajectory id, whether the programmatic check passed; only finished trajectories that have a reward."""
+    rows = tuples(context.read("trajectories", ["trajectory_id", "reward", "status", "purpose"]))
+    return {
+        trajectory_id: reward >= PASSED
+        for trajectory_id, reward, status, purpose in rows
+        if reward is not None and status == "finished" and purpose in _PURPOSES
+    }
+
+
+def _judge_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str, bool]) -> Evaluated:
+    """Let the judge judge each stored trajectory that has a programmatic reward, and return its votes."""
+    stored = [one for one in finished_trajectories(context) if one.trajectory_id in rewards]
+    report = judge_stored(context, judge, stored)
+    evidence: list[LabelledVotes] = []
+    versions: dict[str, None] = {}
+    for number in sorted({one.round for one in stored}):
+
+        def rows(table: str, *columns: str, of_round: int = number) -> list[dict[str, Any]]:
+            found = read_verdicts(
+                context.warehouse,
+                table,
+                ["trajectory_id", "made_by", *columns],
+                run_id=context.run_id,
+                rounds=[of_round],
+                judge_id=judge.identity.judge_id,
+            )
+            return list(found.to_pylist())
+
+        judged = {row["trajectory_id"]: row["made_by"] for row in rows("judgements")}
+        versions |= dict.fromkeys(judged.values())
+        votes: dict[str, list[Vote]] = defaultdict(list)
+        for row in rows("trajectory_verdicts", "channel", "resolution", "vote", "correct"):
+            vote = Vote(Channel(row["channel"]), row["resolution"], row["made_by"], row["correct"], number=row["vote"])
+            votes[row["trajectory_id"]].append(vote)
+        calls: dict[str, list[CallCost]] = defaultdict(list)
+        for row in rows("model_calls", *_COST_COLUMNS, "draw", "draws"):
+            draws = draws_of(row["draw"], row["draws"])
+            calls[row["trajectory_id"]].append(CallCost(**{name: row[name] for name in _COST_COLUMNS}, draws=draws))
+        names = [one.trajectory_id for one in stored if one.round == number and one.trajectory_id in judged]
+        evidence += [LabelledVotes(rewards[name], votes[name], calls[name]) for name in names]
+    attempts = [
+        status
+        for status, purpose in tuples(context.read("trajectories", ["status", "purpose"]))
+        if purpose in _PURPOSES
+    ]
+    void = sum(status != "finished" for status in attempts)
+    return Evaluated(
+        evidence,
+        "|".join(versions),
+        report.trajectories,
+        report.unjudged,
+        void,
+        unlabelled=len(attempts) - void - report.trajectories,
+    )
+
+
+def _judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
+    """Judge every labelled trajectory whose file exists; model calls and failures are rows to commit.
+
+    Raises:
+        BadInputError: the labels cannot be read, or no trajectory file exists.
+    """
+    labels, stage = read_labels(folder), f"{STAGE}:{judge.name}"
+    made = asyncio.run(judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage))
+    present = len(labels) - made.absent - made.unsure
+    if not present:
+        raise BadInputError(
+            f"{folder}: none of its {len(labels):,} labelled trajectories is there; they belong to "
+            "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots"
+        )
+    wanted = present - made.void
+    named = [f"{failure.input_id}: {failure.message}" for failure in made.failures[:_MOST_NAMED]]
+    if (more := len(made.failures) - len(named)) > 0:
+        named.append(f"and {more} more")
+    rows: dict[str, Sequence[Row]] = {
+        "model_calls": [judge.identity.stamped(call) for call in made.calls],
+        "failures": made.failures,
+    }
+    return Evaluated(
+        made.evidence,
+        "|".join(sorted(made.versions)),
+        trajectories=wanted,
+        unjudged=wanted - len(made.evidence),
+        void=made.void,
+        unlabelled=made.unsure,
+        absent=made.absent,
+        why_unjudged="; ".join(named) or "all of them are void",
+        further_rows={table: found for table, found in rows.items() if found},
+    )
+
+
+def _record(context: RoundContext, judge: NamedJudge, evaluated: Evaluated, labels: str | None) -> Calibrated:
+    """Commit the figures of a judge under the next free number."""
     if not evaluated.evidence:
         none = f"judge {judge.name} could judge none of {evaluated.trajectories} trajectories"
         raise TrajmillError(f"{none}; {evaluated.why_unjudged}")
     number = 1 + max((row.number for row in read_rows(context.warehouse, Calibration)), default=0)
-    name = None if labels is None else labels.resolve().name
-    rows = tuple(_row(context, judge, evaluated, each, number, name) for each in tally(judge.rule, evaluated.evidence))
-    _commit(context, number, {**evaluated.further_rows, "calibrations": rows})
-    return Calibrated(judge.name, name, rows, evaluated)
-
-
-def _commit(context: RoundContext, number: int, rows: Mapping[str, Sequence[Row]]) -> None:
+    tallies = tally(judge.rule, evaluated.evidence)
+    rows = tuple(_row(context, judge, evaluated, each, number, labels) for each in tallies)
     at = StageRun(context.run_id, context.round, f"{CALIBRATION}-{number:06d}")
-    commit_stage(context.warehouse, at, write_tables(context.warehouse, at, rows))
+    written = write_tables(context.warehouse, at, {**evaluated.further_rows, "calibrations": rows})
+    commit_stage(context.warehouse, at, written)
+    return Calibrated(judge.name, labels, rows, evaluated)
 
 
 def _row(

@@ -16,9 +16,9 @@ from prefect import Flow, serve
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import WorkPool as PrefectPool
 from prefect.deployments.runner import DeploymentApplyError, RunnerDeployment
-from prefect.events import DeploymentEventTrigger, DeploymentTriggerTypes, ResourceSpecification, TriggerTypes
+from prefect.events import DeploymentEventTrigger, ResourceSpecification
 from prefect.exceptions import ObjectNotFound
-from prefect.schedules import Cron, Schedule
+from prefect.schedules import Cron
 from prefect.types.entrypoint import EntrypointType
 
 from trajmill.flows.configuration.config import Config
@@ -34,8 +34,6 @@ from trajmill.warehouse.layout import create_warehouse
 
 @dataclass(frozen=True)
 class WorkPool:
-    """A work pool, and how its jobs run."""
-
     name: str
     image: str | None = None
     """The Docker image of its jobs; None for a pool whose jobs are processes of the worker's machine."""
@@ -49,7 +47,8 @@ def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployme
     Prefect limits none of them: the lock of the run lets one of them work at a time, and unlike a slot of the server it
     ends with its process.
     """
-    resource = run_resource(create_warehouse(config.run.root), config.run_id)
+    warehouse = create_warehouse(config.run.root)
+    resource = run_resource(warehouse, config.run_id)
     enough_landed = DeploymentEventTrigger(
         name=f"retrain {config.run.name} when enough trajectories have landed",
         expect={LANDED},
@@ -57,34 +56,26 @@ def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployme
         threshold=1,
         within=timedelta(0),
     )
+
+    def deployment(flow: Flow[..., Any], **started_by: Any) -> RunnerDeployment:
+        made = flow.to_deployment(
+            config.run.name,
+            parameters={"config_file": None if config_file is None else str(config_file.absolute())},
+            description=f"Run {config.run_id} in {warehouse.address}.",
+            tags=[resource],
+            # Prefect pauses what is no longer served; without this it would stay paused when it is served again.
+            paused=False,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+            **started_by,
+        )
+        assert isinstance(made, RunnerDeployment), "outside an event loop nothing is awaited"
+        return made
+
     return [
-        _deployment(config, nightly, config_file, schedule=Cron(config.serve.cron)),
-        _deployment(config, retrain, config_file, triggers=[enough_landed]),
-        _deployment(config, maintain, config_file, schedule=Cron(config.serve.maintain_cron)),
+        deployment(nightly, schedule=Cron(config.serve.cron)),
+        deployment(retrain, triggers=[enough_landed]),
+        deployment(maintain, schedule=Cron(config.serve.maintain_cron)),
     ]
-
-
-def _deployment(
-    config: Config,
-    flow: Flow[..., Any],
-    config_file: Path | None,
-    schedule: Schedule | None = None,
-    triggers: list[DeploymentTriggerTypes | TriggerTypes] | None = None,
-) -> RunnerDeployment:
-    warehouse = create_warehouse(config.run.root)
-    made = flow.to_deployment(
-        config.run.name,
-        schedule=schedule,
-        triggers=triggers,
-        parameters={"config_file": None if config_file is None else str(config_file.absolute())},
-        description=f"Run {config.run_id} in {warehouse.address}.",
-        tags=[run_resource(warehouse, config.run_id)],
-        # Prefect pauses what is no longer served; without this it would stay paused when it is served again.
-        paused=False,
-        entrypoint_type=EntrypointType.MODULE_PATH,
-    )
-    assert isinstance(made, RunnerDeployment), "outside of an event loop nothing is to be awaited"
-    return made
 
 
 def serve_deployments(config: Config, config_file: Path | None) -> None:
@@ -104,7 +95,20 @@ def deploy_to(pool: WorkPool, config: Config, config_file: Path | None) -> list[
     Raises:
         BadInputError: there is no such pool, or it runs no jobs of this sort.
     """
-    _check_pool(pool)
+    with get_client(sync_client=True) as client:
+        try:
+            found: PrefectPool = client.read_work_pool(pool.name)
+        except ObjectNotFound:
+            known = ", ".join(each.name for each in client.read_work_pools()) or "none"
+            raise BadInputError(
+                f"there is no work pool {pool.name!r}; there are: {known}. "
+                f"Make it: prefect work-pool create {pool.name} --type {'docker' if pool.image else 'process'}"
+            ) from None
+    takes_image, what = "image" in found.base_job_template.get("variables", {}).get("properties", {}), found.type
+    if pool.image is not None and not takes_image:
+        raise BadInputError(f"work pool {pool.name!r} is of type {what}, whose jobs have no image")
+    if pool.image is None and takes_image:
+        raise BadInputError(f"work pool {pool.name!r} is of type {what}: name the image of its jobs with --image")
     made = deployments(config, config_file)
     for deployment in made:
         deployment.work_pool_name = pool.name
@@ -112,9 +116,8 @@ def deploy_to(pool: WorkPool, config: Config, config_file: Path | None) -> list[
         try:
             deployment.apply(image=pool.image)
         except DeploymentApplyError as error:
-            raise BadInputError(
-                f"the Prefect server refused {deployment.full_name}: {' '.join(str(error).split())}"
-            ) from error
+            message = " ".join(str(error).split())
+            raise BadInputError(f"the Prefect server refused {deployment.full_name}: {message}") from error
     return [deployment.full_name for deployment in made]
 
 
@@ -137,20 +140,3 @@ def refuse_to_replace(config: Config) -> None:
                     f"deployment {name} belongs to another run ({there.description or 'nothing says which'}): "
                     "change run.name, or replace it with --replace"
                 )
-
-
-def _check_pool(pool: WorkPool) -> None:
-    with get_client(sync_client=True) as client:
-        try:
-            found: PrefectPool = client.read_work_pool(pool.name)
-        except ObjectNotFound:
-            known = ", ".join(each.name for each in client.read_work_pools()) or "none"
-            raise BadInputError(
-                f"there is no work pool {pool.name!r}; there are: {known}. "
-                f"Make it: prefect work-pool create {pool.name} --type {'docker' if pool.image else 'process'}"
-            ) from None
-    takes_image = "image" in found.base_job_template.get("variables", {}).get("properties", {})
-    if pool.image is not None and not takes_image:
-        raise BadInputError(f"work pool {pool.name!r} is of type {found.type}, whose jobs have no image")
-    if pool.image is None and takes_image:
-        raise BadInputError(f"work pool {pool.name!r} is of type {found.type}: name the image of its jobs with --image")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
 NIGHTLY = "nightly"
-_FOLDER = "flows"
-_SERVED_FILE = "served.json"
 _GRACE = timedelta(hours=1)
-"""Time after which a night that has not begun is taken for missed."""
+"""Time after which a night that has not begun counts as missed."""
 _MOST_READ = 60
-"""Ended flows among which the last one of each deployment is looked for."""
+"""Ended flows that are searched for the last one of each deployment."""
 
 
 class Ending(StrEnum):
@@ -67,22 +65,17 @@ NEEDS_PERSON = frozenset(Ending) - {
 
 
 class FlowEnd(NamedTuple):
-    """How a flow ended."""
-
     ending: Ending
     line: str
     """What was done, or why nothing was done."""
 
     def state(self) -> State[Any]:
-        """Return the final state of the flow run; its result is the line."""
         from prefect.states import Completed
 
         return Completed(name=self.ending.value, message=self.line, data=self.line)
 
 
 class EndedFlow(Record):
-    """How one run of a deployment ended."""
-
     flow_run_id: str
     flow: str
     began: datetime
@@ -92,18 +85,15 @@ class EndedFlow(Record):
     failed: bool
     """Whether it failed or crashed; all other endings are no errors."""
     state: str
-    """Name of its final state, e.g. `Collected`."""
     line: str
     """What was done, or why nothing was done."""
-    told: bool | None
+    told: bool | None = None
     """Whether everybody of `[notify]` was notified; None if there was nothing to report, or nobody."""
-    disk_bytes: int | None
+    disk_bytes: int | None = None
     """All files of the warehouse at its end; None for a bucket."""
 
 
 class Served(Record):
-    """Where a run is deployed."""
-
     address: str
     """The API of the Prefect server."""
     since: datetime
@@ -113,7 +103,7 @@ class Served(Record):
 def remember(warehouse: Warehouse, run_id: str, ended: EndedFlow) -> bool:
     """Store how a flow ended, in its own file; return False if that is stored already."""
     began = ended.began.astimezone(UTC).strftime("%Y%m%dT%H%M%S")
-    file = _folder(warehouse, run_id) + f"/{began}-{ended.flow}-{ended.flow_run_id}.json"
+    file = f"{_folder(warehouse, run_id)}/{began}-{ended.flow}-{ended.flow_run_id}.json"
     return warehouse.store.create(file, ended.model_dump_json().encode())
 
 
@@ -132,7 +122,7 @@ def last_ends(warehouse: Warehouse, run_id: str) -> dict[str, list[EndedFlow]]:
     return ends
 
 
-def needs_person(ends: list[EndedFlow]) -> bool:
+def needs_person(ends: Sequence[EndedFlow]) -> bool:
     """Whether the newest of a flow's ends needs a person, given those before it."""
     if not ends:
         return False
@@ -142,15 +132,14 @@ def needs_person(ends: list[EndedFlow]) -> bool:
     return newest.failed or newest.state in NEEDS_PERSON
 
 
-def is_news(ends: list[EndedFlow]) -> bool:
+def is_news(ends: Sequence[EndedFlow]) -> bool:
     """Whether people must be notified of the newest end: each failure, and each other trouble when it begins."""
     if not needs_person(ends):
         return False
     newest, *before = ends
-    if newest.failed or not needs_person(before):
+    if newest.failed or not needs_person(before) or newest.state != before[0].state:
         return True
-    same_wait = newest.state != Ending.AWAITING_POLICY or newest.line == before[0].line
-    return not (newest.state == before[0].state and same_wait)
+    return newest.state == Ending.AWAITING_POLICY and newest.line != before[0].line
 
 
 def remember_server(warehouse: Warehouse, run_id: str, address: str, now: datetime) -> None:
@@ -183,12 +172,11 @@ def missed_night(warehouse: Warehouse, run_id: str, settings: ServeSection, now:
 
 
 def missed_line(due: datetime) -> str:
-    """What is wrong where a night did not happen."""
     return f"the night of {due:%Y-%m-%d %H:%M} UTC did not happen: no `trajmill serve` or worker has begun it"
 
 
 def trouble(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> Iterator[str]:
-    """Return a line for each flow whose last end needs a person, and for a night that did not happen."""
+    """Yield a line for each flow whose last end needs a person, and for a night that did not happen."""
     missed = missed_night(warehouse, run_id, settings, now)
     if missed is not None:
         yield missed_line(missed)
@@ -199,8 +187,8 @@ def trouble(warehouse: Warehouse, run_id: str, settings: ServeSection, now: date
 
 
 def _folder(warehouse: Warehouse, run_id: str) -> str:
-    return warehouse.name(warehouse.run(run_id) / _FOLDER)
+    return warehouse.name(warehouse.run(run_id) / "flows")
 
 
 def _served_file(warehouse: Warehouse, run_id: str) -> str:
-    return warehouse.name(warehouse.run(run_id) / _SERVED_FILE)
+    return warehouse.name(warehouse.run(run_id) / "served.json")

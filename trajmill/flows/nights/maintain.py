@@ -1,4 +1,4 @@
-"""Keeps the warehouse small that grows every night: retention, compaction, vacuum, and a check of the releases."""
+"""Keeps the growing warehouse small: retention, compaction, vacuum, and a check of the releases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def maintain(config_file: str | None = None) -> State[Any]:
 
 
 def keep_small(config: Config) -> FlowEnd:
-    """Do what `[retention]` says with the releases of the run, then check every release that is kept.
+    """Apply `[retention]` to the releases of the run, then check every release that is kept.
 
     Raises:
         BadInputError: a file of a table or a release is missing or damaged; the line names it.

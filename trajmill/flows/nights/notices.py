@@ -1,6 +1,7 @@
 """Notifies people of flows that failed or need a person, and stores how every flow ended.
 
 Prefect calls `after_flow` at the end of an unattended flow. `trajmill serve` watches for nights that did not happen.
+Prefect's own automations send no notice without a server that runs, and none of a night without any flow run.
 """
 
 from __future__ import annotations
@@ -62,12 +63,11 @@ _LOG = logging.getLogger(__name__)
 _SECONDS_TO_SEND = 15.0
 _SECONDS_BETWEEN_LOOKS = 600.0
 _BEFORE_ERROR = re.compile(r"^Flow run encountered an exception: (\w+: )?")
+"""Words that Prefect puts before an error."""
 _UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
 class Notice(NamedTuple):
-    """What people are notified of."""
-
     subject: str
     what: str
     """What failed, or what is waited for."""
@@ -79,7 +79,6 @@ class Notice(NamedTuple):
     """The page of the flow run at the Prefect server; empty without one."""
 
     def text(self) -> str:
-        """Return the message without its subject."""
         lines = [self.what, f"Run: {self.run} in {self.warehouse}, on {self.host}"]
         lines += [f"See: {self.link}"] if self.link else []
         return "\n".join([*lines, "Lost: nothing; what was finished is stored.", f"To do: {self.to_do}"])
@@ -100,14 +99,15 @@ def after_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
 def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
     """Do what `after_flow` does, for a flow that is named.
 
-    Nothing in here ends a flow: what does not work is a line in its log.
+    Nothing in here ends a flow: what fails is a line in its log.
     """
     try:
         config = load_config(flow_run.parameters.get("config_file"))
     except TrajmillError as error:
         _LOG.warning("nobody was notified, because the configuration cannot be read: %s", error)
         return
-    now = datetime.now(UTC)
+    now, secrets = datetime.now(UTC), config.secrets(os.environ)
+    reason = " ".join((state.message or state.name or "no reason is known").split())
     ended = EndedFlow(
         flow_run_id=str(flow_run.id),
         flow=flow,
@@ -115,22 +115,23 @@ def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
         ended=now,
         failed=state.is_failed() or state.is_crashed(),
         state=state.name or "",
-        line=config.secrets(os.environ).scrub(_reason_of(state)),
-        told=None,
-        disk_bytes=None,
+        line=secrets.scrub(_BEFORE_ERROR.sub("", reason)),
     )
     before: list[EndedFlow] = []
     with _logged("the nights before could not be read"):
         notify_of_missed_night(config, ended.began if flow == NIGHTLY else now)
         before = last_ends(create_warehouse(config.run.root), config.run_id).get(flow, [])
     if is_news([ended, *before]):
-        notice = _notice(config, ended, _failed_stages(flow_run) if ended.failed else [], url_for(flow_run) or "")
-        ended = ended.model_copy(update={"told": _notified(notice, config)})
+        stages = _failed_stages(flow_run) if ended.failed else []
+        ended = ended.model_copy(update={"told": _notify(config, ended, stages, url_for(flow_run) or "")})
     with _logged("the end of the flow could not be stored"):
-        _store(config, ended)
+        warehouse = create_warehouse(config.run.root)
+        if _has_begun(warehouse, config.run_id):
+            remember(warehouse, config.run_id, ended.model_copy(update={"disk_bytes": _disk_bytes(warehouse)}))
+            write_report(warehouse, config.run_id)
     if flow == NIGHTLY and config.notify.heartbeat:
-        for problem in _sent("notify.heartbeat", config.notify.heartbeat, None):
-            _LOG.warning("could not be reached: %s", config.secrets(os.environ).scrub(problem))
+        for problem in _fetch("notify.heartbeat", config.notify.heartbeat):
+            _LOG.warning("could not be reached: %s", secrets.scrub(problem))
 
 
 @contextmanager
@@ -139,14 +140,6 @@ def _logged(what: str) -> Iterator[None]:
         yield
     except (TrajmillError, OSError) as error:
         _LOG.warning("%s: %s", what, error)
-
-
-def _store(config: Config, ended: EndedFlow) -> None:
-    """Store how a flow of a run ended, and write the report; a run that has not begun has nothing to store."""
-    warehouse = create_warehouse(config.run.root)
-    if _has_begun(warehouse, config.run_id):
-        remember(warehouse, config.run_id, ended.model_copy(update={"disk_bytes": _disk_bytes(warehouse)}))
-        write_report(warehouse, config.run_id)
 
 
 def notify_of_missed_night(config: Config, now: datetime) -> None:
@@ -166,17 +159,16 @@ def notify_of_missed_night(config: Config, now: datetime) -> None:
         failed=False,
         state=Ending.MISSED,
         line=missed_line(due),
-        told=None,
         disk_bytes=_disk_bytes(warehouse),
     )
     news = is_news([ended, *last_ends(warehouse, config.run_id).get(NIGHTLY, [])])
     if remember(warehouse, config.run_id, ended) and news:
-        _notified(_notice(config, ended, [], get_current_settings().ui_url or ""), config)
+        _notify(config, ended, [], get_current_settings().ui_url or "")
 
 
 @contextmanager
 def watching_nights(config: Config, config_file: Path | None) -> Iterator[None]:
-    """Inside, a thread notifies people of nights that do not happen; the first time it looks before the block begins.
+    """Inside, a thread notifies people of nights that do not happen; the first check is before the block begins.
 
     The configuration file is read anew each time, as the flows do.
     """
@@ -202,35 +194,33 @@ def end_lost_runs(resource: str) -> int:
     """
     unfinished = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_UNFINISHED)))
     ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[resource]))
+    message = "the process that ran it is gone: `trajmill serve` or its machine was stopped"
     with get_client(sync_client=True) as client:
         lost = client.read_flow_runs(flow_run_filter=unfinished, deployment_filter=ours)
         for run in lost:
-            state: State[Any] = Crashed(
-                message="the process that ran it is gone: `trajmill serve` or its machine was stopped"
-            )
+            state: State[Any] = Crashed(message=message)
             client.set_flow_run_state(run.id, state, force=True)
             conclude(client.read_flow(run.flow_id).name, run, state)
     return len(lost)
 
 
-def _notice(config: Config, ended: EndedFlow, stages: list[str], link: str) -> Notice:
+def _notify(config: Config, ended: EndedFlow, stages: list[str], link: str) -> bool | None:
+    """Send a notice of a flow's end; whether everybody got it, None if there is nobody."""
     deployment = f"{ended.flow}/{config.run.name}"
     where = f" in stage {', '.join(stages)}" if stages else ""
-    how = f"failed{where}" if ended.failed else f"ended as {ended.state}"
-    to_do = "see `trajmill status`, and docs/operations.md for this state"
+    how, to_do = f"ended as {ended.state}", "see `trajmill status`, and docs/operations.md for this state"
     if ended.failed:
-        to_do = (
-            "mend the cause; the next run continues where this one stopped, or start it now: "
-            f"prefect deployment run {deployment}"
+        how, to_do = (
+            f"failed{where}",
+            (
+                "mend the cause; the next run continues where this one stopped, or start it now: "
+                f"prefect deployment run {deployment}"
+            ),
         )
     elif ended.state == Ending.MISSED:
         how, to_do = "did not happen", "start `trajmill serve` again, or a worker of the work pool"
-    place = store_at(config.run.root).address
-    return Notice(f"trajmill: {deployment} {how}", ended.line, to_do, config.run_id, place, socket.gethostname(), link)
-
-
-def _notified(notice: Notice, config: Config) -> bool | None:
-    """Send a notice; whether everybody got it, None if there is nobody."""
+    place, subject = store_at(config.run.root).address, f"trajmill: {deployment} {how}"
+    notice = Notice(subject, ended.line, to_do, config.run_id, place, socket.gethostname(), link)
     problems = send(notice, config.notify, config.secrets(os.environ))
     for problem in problems:
         _LOG.warning("could not be notified: %s", problem)
@@ -243,30 +233,27 @@ def send(message: Notice, notify: NotifySection, secrets: Secrets) -> list[str]:
     problems = []
     if notify.webhook:
         body = {"text": f"{message.subject}\n{message.text()}", **message._asdict()}
-        problems += _sent("notify.webhook", notify.webhook, json.dumps(body).encode())
-    for name in notify.blocks:
-        try:
-            block = Block.load(name)
-            if not isinstance(block, NotificationBlock):
-                raise ValueError("it is no notification block")
-            _notify(block, message)
-        except Exception as error:  # A block may raise anything; a message that is not sent must not end a flow.
-            problems.append(f"notify.blocks: {name}: {error}")
-    return [secrets.scrub(problem) for problem in problems]
+        problems += _fetch("notify.webhook", notify.webhook, json.dumps(body).encode())
 
-
-def _notify(block: NotificationBlock, message: Notice) -> None:
-    async def sent() -> None:
+    async def send_by(block: NotificationBlock) -> None:
         # Blocks that Prefect makes usable without `await` return no coroutine.
         sending: Awaitable[None] | None = block.notify(body=message.text(), subject=message.subject)
         if sending is not None:
             await sending
 
-    asyncio.run(sent())
+    for name in notify.blocks:
+        try:
+            block = Block.load(name)
+            if not isinstance(block, NotificationBlock):
+                raise ValueError("it is no notification block")
+            asyncio.run(send_by(block))
+        except Exception as error:  # A block may raise anything; a message that is not sent must not end a flow.
+            problems.append(f"notify.blocks: {name}: {error}")
+    return [secrets.scrub(problem) for problem in problems]
 
 
-def _sent(key: str, address: str, body: bytes | None) -> list[str]:
-    """Fetch an address, or post JSON to it; a line if that does not work."""
+def _fetch(key: str, address: str, body: bytes | None = None) -> list[str]:
+    """Fetch an address, or post JSON to it; return a line if that fails."""
     request = urllib.request.Request(address, data=body, headers={"Content-Type": "application/json"} if body else {})
     try:
         urllib.request.urlopen(request, timeout=_SECONDS_TO_SEND).close()
@@ -275,18 +262,10 @@ def _sent(key: str, address: str, body: bytes | None) -> list[str]:
     return []
 
 
-def _reason_of(state: State[Any]) -> str:
-    """Why a flow ended as it did, in one line, without the words that Prefect puts before an error."""
-    message = " ".join((state.message or state.name or "no reason is known").split())
-    return _BEFORE_ERROR.sub("", message)
-
-
 def _failed_stages(run: FlowRun) -> list[str]:
-    """The names of the tasks of a flow run that have failed."""
+    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
     with get_client(sync_client=True) as client:
-        tasks = client.read_task_runs(
-            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])), task_run_filter=TaskRunFilter()
-        )
+        tasks = client.read_task_runs(flow_run_filter=of_run, task_run_filter=TaskRunFilter())
     return [task.name for task in tasks if task.state_name in ("Failed", "Crashed")]
 
 

@@ -12,8 +12,6 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.sections import ServeSection
-from trajmill.flows.context import RoundContext
 from trajmill.flows.evolve import round_flow
 from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.landed_event import accepted_since_training
@@ -23,7 +21,7 @@ from trajmill.flows.nights.notices import after_flow, config_of_flow
 from trajmill.flows.policies.policy import PROMOTE, PolicyInForce
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import Waiting, finished, report_of
+from trajmill.flows.stage import RoundContext, Waiting, finished, report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.tables.policy_version import PolicyVersion
@@ -43,7 +41,7 @@ _PROMOTIONS = 3
 
 @flow(name="retrain", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
 def retrain(config_file: str | None = None) -> State[Any]:
-    """Train on what has landed if it is enough; the state says what was done, or why it was not.
+    """Train on what has landed if it is enough; the state names what was done, or why it was not.
 
     Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
     """
@@ -69,10 +67,8 @@ def _too_few(config: Config) -> FlowEnd | None:
     accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
     if accepted >= enough:
         return None
-    return FlowEnd(
-        Ending.NOT_ENOUGH,
-        f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough",
-    )
+    line = f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough"
+    return FlowEnd(Ending.NOT_ENOUGH, line)
 
 
 def train_round(context: RoundContext) -> FlowEnd:
@@ -116,22 +112,18 @@ def working_alone(config: Config) -> Iterator[Warehouse]:
         RunInUseError: another process works on it, and did not end while this one waited.
     """
     begin_or_continue(config)
-    warehouse = create_warehouse(config.run.root)
+    warehouse, serve = create_warehouse(config.run.root), config.serve
+    until = time.monotonic() + (serve.wait_hours * _HOUR if serve.when_busy == "wait" else 0.0)
     with ExitStack() as stack:
-        _enter_lock(stack, warehouse, config.run_id, config.serve)
+        while True:
+            try:
+                stack.enter_context(sole_worker(warehouse, config.run_id))
+                break
+            except RunInUseError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(until - time.monotonic(), 0.0)))
         stack.enter_context(disk_full_as_error(warehouse.root))
         stack.enter_context(models_ready(config, warehouse.run(config.run_id)))
         yield warehouse
         refresh_views(warehouse)
-
-
-def _enter_lock(stack: ExitStack, warehouse: Warehouse, run_id: str, settings: ServeSection) -> None:
-    until = time.monotonic() + (settings.wait_hours * _HOUR if settings.when_busy == "wait" else 0.0)
-    while True:
-        try:
-            stack.enter_context(sole_worker(warehouse, run_id))
-            return
-        except RunInUseError:
-            if time.monotonic() >= until:
-                raise
-        time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(until - time.monotonic(), 0.0)))

@@ -6,12 +6,12 @@ A version is added to the round that waits for one, or between two rounds.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.choice import promote_by_hand, roll_back
 from trajmill.flows.policies.policy import (
     BASELINE,
@@ -28,10 +28,9 @@ from trajmill.flows.policies.policy import (
 )
 from trajmill.flows.round import current_round, run_command
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import StageOutcome, StageReport, finished, has_begun, report_of, run_once
-from trajmill.flows.tasks.calibrate import judge_precision
-from trajmill.flows.tasks.measure import measure
-from trajmill.flows.tasks.promote import compared, release_unused
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, has_begun, report_of, run_once
+from trajmill.flows.tasks.evaluate import compared, measure, release_unused
+from trajmill.flows.tasks.judge import judge_precision
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN, Training
@@ -51,8 +50,6 @@ from trajmill.warehouse.weights import publish_weights, seal_folder
 
 
 class Addition(NamedTuple):
-    """The version that the user adds."""
-
     model: str | None = None
     """The model name at the policy's server, or the folder of its weights."""
     adapter: Path | None = None
@@ -61,40 +58,98 @@ class Addition(NamedTuple):
     """The release that it was trained on; None means the release of the round that waits, and none between rounds."""
 
 
-def awaits_policy(context: RoundContext) -> bool:
-    """Whether the round has its release and no training."""
-    return report_of(context, RELEASE) is not None and report_of(context, TRAIN) is None
+class ListedPolicy(NamedTuple):
+    row: PolicyVersion
+    in_force: bool
+
+    @property
+    def validation(self) -> str:
+        """Its success on the validation queries, e.g. `61/80`; empty if it was not measured."""
+        of_split = (each for each in self.row.success if each.split == Split.VALIDATION)
+        return next((f"{each.successes}/{each.queries}" for each in of_split), "")
 
 
-def check_addition(config: Config, added: Addition) -> None:
-    """Check what can be checked before a model server starts, which takes minutes.
+def list_policies(config: Config) -> list[ListedPolicy]:
+    """List all versions of the run, oldest first, each with the newest decision about it.
 
     Raises:
-        BadInputError: the policy is the embedded one, not exactly one version is named, or the adapter is none or is
-            none for this kind of model.
+        BadInputError: there is no warehouse, or the run has measured no policy yet.
     """
+    context = _measured_run(config)
+    in_force = policy_before(context).version
+    return [ListedPolicy(row, version == in_force) for version, row in policy_versions(context).items()]
+
+
+def promote_policy(config: Config, version: str) -> StageReport:
+    """Put a version in force.
+
+    Raises:
+        BadInputError: the run has no such version, it is in force already, or a rollout has begun and is not finished.
+        RunInUseError: another process works on the run.
+    """
+    return _chosen_alone(config, lambda context: promote_by_hand(context, version))
+
+
+def roll_back_policy(config: Config) -> StageReport:
+    """Replace the policy in force by its parent.
+
+    Raises:
+        BadInputError: it has no parent, or a rollout has begun and is not finished.
+        RunInUseError: another process works on the run.
+    """
+    return _chosen_alone(config, roll_back)
+
+
+def _chosen_alone(config: Config, choose: Callable[[RoundContext], StageReport]) -> StageReport:
+    context = _measured_run(config)
+    with sole_worker(context.warehouse, context.run_id):
+        report = choose(context)
+    refresh_views(context.warehouse)
+    return report
+
+
+def _measured_run(config: Config) -> RoundContext:
+    context = RoundContext(config, open_warehouse(config.run.root), 1)
+    if report_of(context.in_round(0), BASELINE) is None:
+        raise BadInputError(f"run {context.run_id} has no policy yet; `trajmill evolve` begins with one")
+    return current_round(config)
+
+
+def add_and_evaluate(config: Config, added: Addition) -> StageReport:
+    """Add a version to the round that waits for one, or between two rounds; measure it and decide on its promotion.
+
+    Returns:
+        That decision, or what its evaluation waits for.
+
+    Raises:
+        BadInputError: the policy is the embedded one; not exactly one version is named; a round is under way; the
+            model, the adapter or the release does not exist; or the version has been measured before.
+        RunInUseError: another process works on the run.
+    """
+    context = _measured_run(config)
+    # A model server takes minutes to start, so everything that can be checked is checked first.
     if is_embedded(config):
         raise BadInputError("models.policy is the embedded policy, which [train] trains; map it to an [endpoints.NAME]")
     if (added.model is None) == (added.adapter is None):
         raise BadInputError("name either a model (--model NAME) or an adapter (--adapter DIR)")
-    if added.adapter is None:
-        return
-    if not (added.adapter / ADAPTER_FILE).is_file():
-        raise BadInputError(f"{added.adapter} is no LoRA adapter: it has no {ADAPTER_FILE}")
-    spec = config.endpoints[config.models.policy]
-    if not spec.takes_adapters:
-        raise BadInputError(f"a model of kind {spec.kind!r} takes no adapter; add a folder of merged weights (--model)")
+    if added.adapter is not None:
+        if not (added.adapter / ADAPTER_FILE).is_file():
+            raise BadInputError(f"{added.adapter} is no LoRA adapter: it has no {ADAPTER_FILE}")
+        kind = config.endpoints[config.models.policy]
+        if not kind.takes_adapters:
+            line = f"a model of kind {kind.kind!r} takes no adapter; add a folder of merged weights (--model)"
+            raise BadInputError(line)
+    with sole_worker(context.warehouse, context.run_id), models_ready(config, context.warehouse.run(context.run_id)):
+        if report_of(context, RELEASE) is not None and report_of(context, TRAIN) is None:
+            _add_to_round(context, added)
+            return run_command("evaluate", context)
+        report = _add_between_rounds(context, added)
+        refresh_views(context.warehouse)
+        return report
 
 
-def add_policy(context: RoundContext, added: Addition) -> StageReport:
-    """Record a version as the result of the round's training; the next stage evaluates it.
-
-    If it is the policy in force, the round ends without a new version.
-
-    Raises:
-        BadInputError: the model, the adapter or the release does not exist, or the version has been measured before.
-        AwaitedError: somebody has to load its weights into a server.
-    """
+def _add_to_round(context: RoundContext, added: Addition) -> None:
+    """Record a version as the result of the round's training; the policy in force ends the round without a new one."""
     release = added.release or str(finished(context, RELEASE).result["release"])
     policy, in_force = _candidate(context, added, release), policy_before(context)
 
@@ -112,17 +167,11 @@ def add_policy(context: RoundContext, added: Addition) -> StageReport:
         )
         return StageOutcome(1, int(is_new), result=added_version.as_json())
 
-    return run_once(context, TRAIN, work)
+    run_once(context, TRAIN, work)
 
 
-def add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
-    """Measure a version before its round begins, and put it in force unless it is significantly worse.
-
-    Raises:
-        BadInputError: the round has begun; the model, the adapter or the release does not exist; the version is in
-            force, or has been measured before.
-        AwaitedError: somebody has to load its weights into a server.
-    """
+def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
+    """Measure a version before its round begins, and put it in force unless it is significantly worse."""
     before = policy_before(context)
     if has_begun(context, ROLLOUT):
         raise BadInputError(
@@ -151,8 +200,9 @@ def add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
             **context.origin.common(made_by=at.stage),
         )
         release_unused(context, before if decided.promoted else policy)
-        added_version = PolicyInForce(policy_row=columns, updates=in_force.updates, success=measured.success)
-        acts = added_version if decided.promoted else in_force
+        acts = in_force
+        if decided.promoted:
+            acts = PolicyInForce(policy_row=columns, updates=in_force.updates, success=measured.success)
         files = {**measured.outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
         result = acts.model_copy(update=decided._asdict())
         return StageOutcome(1, int(decided.promoted), files, result.as_json())
@@ -162,12 +212,26 @@ def add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
 
 def _candidate(context: RoundContext, added: Addition, release: str | None) -> Policy:
     """The version to add. If its server refuses it, this fails before anything is recorded."""
-    policy = _policy(context, added)
+    spec, in_force = context.config.endpoints[context.config.models.policy], policy_before(context)
+    if added.adapter is not None:
+        admit(added.adapter, in_force.folder)
+        version = folder_version(added.adapter)
+        policy = Policy(version, spec.kind, in_force.folder, _stored(context.warehouse, added.adapter, version))
+    elif not Path(str(added.model)).is_dir():
+        policy = Policy(str(added.model), spec.kind)
+    else:
+        folder = model_folder(Path(str(added.model)).absolute())
+        # Its trajectories have the version that the model itself reports.
+        version = EmbeddedSpec(model=folder).version if spec.kind == EMBEDDED else folder_version(folder)
+        # The folder in force may be named again: then nothing is added.
+        admit(folder, None if version == in_force.version else in_force.folder)
+        is_local = context.warehouse.store.is_local
+        policy = Policy(version, spec.kind, folder if is_local else _stored(context.warehouse, folder, version))
     if release is not None:
         read_release(context.warehouse, release)
     endpoint_of(context, policy)
     known = policy_versions(context).get(policy.version)
-    if known is not None and policy.version != policy_before(context).version:
+    if known is not None and policy.version != in_force.version:
         raise BadInputError(
             f"{policy.version} has been measured in round {known.round} already ({known.reason}); "
             f"`trajmill policy promote {policy.version}` puts it in force"
@@ -175,39 +239,8 @@ def _candidate(context: RoundContext, added: Addition, release: str | None) -> P
     return policy
 
 
-def _policy(context: RoundContext, added: Addition) -> Policy:
-    if added.adapter is not None:
-        return _with_adapter(context, added.adapter)
-    assert added.model is not None
-    return _model(context, added.model)
-
-
-def _model(context: RoundContext, name: str) -> Policy:
-    """A model at its server, or in a folder; other machines that use a bucket find a copy of the folder there."""
-    spec = context.config.endpoints[context.config.models.policy]
-    if not Path(name).is_dir():
-        return Policy(name, spec.kind)
-    folder = model_folder(Path(name).absolute())
-    # Its trajectories have the version that the model itself says.
-    version = EmbeddedSpec(model=folder).version if spec.kind == EMBEDDED else folder_version(folder)
-    in_force = policy_before(context)
-    # The folder in force may be named again: then nothing is added.
-    admit(folder, None if version == in_force.version else in_force.folder)
-    is_local = context.warehouse.store.is_local
-    return Policy(version, spec.kind, folder if is_local else _stored(context.warehouse, folder, version))
-
-
-def _with_adapter(context: RoundContext, adapter: Path) -> Policy:
-    """The policy in force with the adapter, which is copied so that nobody changes it while it acts."""
-    spec = context.config.endpoints[context.config.models.policy]
-    admit(adapter, policy_before(context).folder)
-    version = folder_version(adapter)
-    stored = _stored(context.warehouse, adapter, version)
-    return Policy(version, spec.kind, policy_before(context).folder, stored)
-
-
 def _stored(warehouse: Warehouse, folder: Path, version: str) -> Path:
-    """The copy of the user's folder in the warehouse."""
+    """Copy the user's folder into the warehouse: nobody changes the copy while it acts, and other machines read it."""
     stored = warehouse.model(version)
     if not stored.exists():
         with replacing_folder(stored) as copy:
@@ -215,84 +248,3 @@ def _stored(warehouse: Warehouse, folder: Path, version: str) -> Path:
             seal_folder(copy)
     publish_weights(warehouse, stored)
     return stored
-
-
-class ListedPolicy(NamedTuple):
-    """One version of a run."""
-
-    row: PolicyVersion
-    in_force: bool
-
-    @property
-    def validation(self) -> str:
-        """Its success on the validation queries, e.g. `61/80`; empty if it was not measured."""
-        of_split = (each for each in self.row.success if each.split == Split.VALIDATION)
-        return next((f"{each.successes}/{each.queries}" for each in of_split), "")
-
-
-def list_policies(config: Config) -> list[ListedPolicy]:
-    """All versions of the run, oldest first, each with the newest decision about it.
-
-    Raises:
-        BadInputError: there is no warehouse, or the run has measured no policy yet.
-    """
-    context = _measured_run(config)
-    in_force = policy_before(context).version
-    return [ListedPolicy(row, version == in_force) for version, row in policy_versions(context).items()]
-
-
-def add_and_evaluate(config: Config, added: Addition) -> StageReport:
-    """Add a version to the round that waits for one, or between two rounds; measure it and decide on its promotion.
-
-    Returns:
-        That decision, or what its evaluation waits for.
-
-    Raises:
-        BadInputError: a round is under way, the model, the adapter or the release does not exist, or the version has
-            been measured before.
-        RunInUseError: another process works on the run.
-    """
-    context = _measured_run(config)
-    check_addition(config, added)
-    with sole_worker(context.warehouse, context.run_id), models_ready(config, context.warehouse.run(context.run_id)):
-        if awaits_policy(context):
-            add_policy(context, added)
-            return run_command("evaluate", context)
-        report = add_between_rounds(context, added)
-        refresh_views(context.warehouse)
-        return report
-
-
-def promote_policy(config: Config, version: str) -> StageReport:
-    """Put a version in force.
-
-    Raises:
-        BadInputError: the run has no such version, it is in force already, or a rollout has begun and is not finished.
-        RunInUseError: another process works on the run.
-    """
-    context = _measured_run(config)
-    with sole_worker(context.warehouse, context.run_id):
-        report = promote_by_hand(context, version)
-    refresh_views(context.warehouse)
-    return report
-
-
-def roll_back_policy(config: Config) -> StageReport:
-    """Replace the policy in force by its parent.
-
-    Raises:
-        BadInputError: it has no parent, or a rollout has begun and is not finished.
-        RunInUseError: another process works on the run.
-    """
-    context = _measured_run(config)
-    with sole_worker(context.warehouse, context.run_id):
-        report = roll_back(context)
-    refresh_views(context.warehouse)
-    return report
-
-
-def _measured_run(config: Config) -> RoundContext:
-    context = RoundContext(config, open_warehouse(config.run.root), 1)
-    if report_of(context.in_round(0), BASELINE) is None:
-        raise BadInputError(f"run {context.run_id} has no policy yet; `trajmill evolve` begins with one")
-    return current_round(config)

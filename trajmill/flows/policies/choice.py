@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import (
     BASELINE,
-    Policy,
     PolicyInForce,
     PolicyRow,
     choice_stage,
@@ -18,10 +16,10 @@ from trajmill.flows.policies.policy import (
     policy_before,
     policy_versions,
 )
-from trajmill.flows.stage import StageOutcome, StageReport, has_begun, report_of, run_once
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, has_begun, report_of, run_once
+from trajmill.flows.tasks.evaluate import measure, version_without_parent
 from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.guide import GUIDED
-from trajmill.flows.tasks.measure import measure, version_without_parent
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
@@ -32,7 +30,7 @@ from trajmill.warehouse.shards import write_tables
 
 
 def promote_by_hand(context: RoundContext, version: str) -> StageReport:
-    """Put a version in force, without regard to its measured success.
+    """Put a version in force, whatever its measured success.
 
     Raises:
         BadInputError: the run has no such version, it is in force already, or a rollout has begun and is not finished.
@@ -54,21 +52,35 @@ def roll_back(context: RoundContext) -> StageReport:
         raise BadInputError(f"{in_force.model_version} has no parent to roll back to; `trajmill policy list` shows all")
     refused = in_force.model_copy(update={"promoted": False, "reason": f"rolled back to {in_force.parent} by hand"})
     reason = f"rolled back from {in_force.model_version} by hand"
-    return _choose(context, _known(context, in_force.parent), reason, refused)
+    return _choose(context, _known(context, in_force.parent), reason, [refused])
 
 
 def adopt_configured(context: RoundContext) -> None:
-    """Start a new round with the configured model, if the run does not know this model yet.
+    """Start a new round with the configured model, if the run has no version of it yet.
 
-    The model is measured first, like the model that the run started with. For a known model nothing is done, because
-    promotion or a command has decided about it. Nothing is done in a round that has begun, either.
+    The model is measured first, like the model that the run started with. A known model is left to promotions and
+    commands. A round that has begun keeps its policy.
     """
-    if names_another_policy(context) and not has_begun(context, ROLLOUT):
-        _adopt(context, None if is_embedded(context.config) else configured_policy(context.config))
+    if not names_another_policy(context) or has_begun(context, ROLLOUT):
+        return
+    configured = None if is_embedded(context.config) else configured_policy(context.config)
+
+    def work(at: StageRun) -> StageOutcome:
+        policy = configured or untrained_policy(context, at)
+        known = policy_versions(context).get(policy.version)
+        if known is not None:
+            return _chosen(context, at, known, "the configuration names it again")
+        measured = measure(context, at, policy, untrained=configured is None)
+        reason = "the configuration names it"
+        row = version_without_parent(context, policy, measured, reason, at.stage)
+        chosen = _chosen(context, at, row, reason)
+        return StageOutcome(1, 1, {**measured.outcome.files, **chosen.files}, chosen.result)
+
+    run_once(context, choice_stage(len(choices(context))), work)
 
 
 def names_another_policy(context: RoundContext) -> bool:
-    """Whether the configuration names a model that the run does not know yet, or one of another kind.
+    """Whether the configuration names a model that the run has no version of, or one of another kind.
 
     False before the run has measured the policy that it starts with.
     """
@@ -81,24 +93,8 @@ def names_another_policy(context: RoundContext) -> bool:
     return configured.version not in policy_versions(context) or configured.kind != in_force.kind
 
 
-def _adopt(context: RoundContext, configured: Policy | None) -> None:
-    stage = choice_stage(len(choices(context)))
-
-    def work(at: StageRun) -> StageOutcome:
-        policy = configured or untrained_policy(context, at)
-        known = policy_versions(context).get(policy.version)
-        if known is not None:
-            return _chosen(context, at, _as_decided(context, at, known, "the configuration names it again"))
-        measured = measure(context, at, policy, untrained=configured is None)
-        row = version_without_parent(context, policy, measured, "the configuration names it", at.stage)
-        chosen = _chosen(context, at, row)
-        return replace(chosen, files={**measured.outcome.files, **chosen.files})
-
-    run_once(context, stage, work)
-
-
 def _choose(
-    context: RoundContext, version: PolicyVersion, reason: str, replaced: PolicyVersion | None = None
+    context: RoundContext, version: PolicyVersion, reason: str, replaced: Sequence[PolicyVersion] = ()
 ) -> StageReport:
     if version.model_version == policy_before(context).version:
         raise BadInputError(f"{version.model_version} is in force already")
@@ -108,24 +104,20 @@ def _choose(
                 f"round {rolled_out.round} of run {context.run_id} is rolling out its policy; let `trajmill evolve` "
                 "finish that first"
             )
-
-    def work(at: StageRun) -> StageOutcome:
-        row = _as_decided(context, at, version, reason)
-        others = [] if replaced is None else [replaced.model_copy(update=context.origin.common(made_by=at.stage))]
-        return _chosen(context, at, row, *others)
-
-    return run_once(context, choice_stage(len(choices(context))), work)
+    stage = choice_stage(len(choices(context)))
+    return run_once(context, stage, lambda at: _chosen(context, at, version, reason, replaced))
 
 
-def _chosen(context: RoundContext, at: StageRun, row: PolicyVersion, *others: PolicyVersion) -> StageOutcome:
+def _chosen(
+    context: RoundContext, at: StageRun, row: PolicyVersion, reason: str, replaced: Sequence[PolicyVersion] = ()
+) -> StageOutcome:
+    """Put a version in force; the rows of replaced versions already have their decision."""
     columns = PolicyRow.model_validate(row, from_attributes=True)
     chosen = PolicyInForce(policy_row=columns, updates=row.updates, success=row.success)
-    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": [*others, row]}), chosen.as_json())
-
-
-def _as_decided(context: RoundContext, at: StageRun, row: PolicyVersion, reason: str) -> PolicyVersion:
-    decided = {"promoted": True, "reason": reason, **context.origin.common(made_by=at.stage)}
-    return row.model_copy(update=decided)
+    common = context.origin.common(made_by=at.stage)
+    decided = row.model_copy(update={"promoted": True, "reason": reason, **common})
+    rows = [*(each.model_copy(update=common) for each in replaced), decided]
+    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": rows}), chosen.as_json())
 
 
 def _known(context: RoundContext, version: str) -> PolicyVersion:

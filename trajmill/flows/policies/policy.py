@@ -15,9 +15,8 @@ from PIL import Image
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.context import RoundContext
 from trajmill.flows.serving.policy_servers import RefusedPolicyError, serve_policy
-from trajmill.flows.stage import StageResult, finished, report_of
+from trajmill.flows.stage import RoundContext, StageResult, finished, report_of
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.user_text import compose
@@ -39,12 +38,9 @@ PROMOTE = "promote"
 """The stage that decides which policy the next round starts with."""
 BASELINE = "baseline"
 """The stage of round 0 that measures the policy that the run starts with."""
-
-
-_SCREEN = Size(112, 112)
-
 CHOICE = "policy_"
-"""How the stages of choices begin, by hand or by the configuration; their rows of `models` say so in `made_by`."""
+"""Prefix of the stages of choices, by hand or by the configuration; their rows of `models` have it in `made_by`."""
+_SCREEN = Size(112, 112)
 
 
 class Policy(NamedTuple):
@@ -73,11 +69,9 @@ class PolicyInForce(StageResult):
     """The result of a stage that decides about the policy: the baseline, a promotion or a choice."""
 
     policy_row: PolicyRow
-    """The policy in force after the stage."""
     updates: int
     """Optimiser updates of that policy since the untrained one."""
     success: tuple[SplitSuccess, ...]
-    """Measured success of that policy."""
     promoted: bool = True
     """Whether the stage has put another version in force."""
     reason: str = ""
@@ -86,22 +80,25 @@ class PolicyInForce(StageResult):
 
 def policy_row(warehouse: Warehouse, policy: Policy) -> PolicyRow:
     """Return the columns of a policy, for table `models` and for the results of stages."""
+
+    def text(folder: Path | None) -> str | None:
+        if folder is None:
+            return None
+        path, root = folder.absolute(), warehouse.root.absolute()
+        return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
     return PolicyRow(
-        model_version=policy.version,
-        kind=policy.kind,
-        folder=_folder_text(warehouse, policy.folder),
-        adapter=_folder_text(warehouse, policy.adapter),
+        model_version=policy.version, kind=policy.kind, folder=text(policy.folder), adapter=text(policy.adapter)
     )
 
 
 def policy_in(warehouse: Warehouse, row: PolicyRow) -> Policy:
-    """Return the policy that has these columns."""
     folder, adapter = (None if text is None else warehouse.root / text for text in (row.folder, row.adapter))
     return Policy(row.model_version, row.kind or EMBEDDED, folder, adapter)
 
 
 def policy_before(context: RoundContext) -> Policy:
-    """The policy in force in a round: the last one that was chosen in it, else the one that it starts with.
+    """Return the policy in force in a round: the last one chosen in it, else the one that it starts with.
 
     Raises:
         TrajmillError: the previous round is not finished.
@@ -110,18 +107,18 @@ def policy_before(context: RoundContext) -> Policy:
 
 
 def acting_round(context: RoundContext) -> RoundContext:
-    """The round whose policy the rollout of a round acts with: its own, or the round before if that still trains."""
+    """The round whose policy the rollout of a round acts with: its own, or the previous one if that still trains."""
     before = context.in_round(context.round - 1)
     return before if before.round and report_of(before, PROMOTE) is None else context
 
 
 def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: int) -> frozenset[str]:
-    """The versions that lie too far behind the policy in force; each change of the policy is one step.
+    """Return the versions too far behind the policy in force; each change of the policy is one step.
 
     Args:
         context: the round that is trained on.
-        rounds: rounds whose attempts are asked about; the policies of these rounds and of the round before them count.
-        max_staleness: how many steps are not too many.
+        rounds: rounds of the attempts; the policies of these rounds and of the round before them count.
+        max_staleness: the most steps that are not too many.
     """
     first = max(1, min([*rounds, context.round]) - 1)
     decided = [
@@ -130,8 +127,7 @@ def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: 
         for each in (_starting_policy(context.in_round(number)), *choices(context.in_round(number)))
     ]
     in_force = [version for version, _ in groupby(each.policy_row.model_version for each in decided)]
-    current = in_force[-max_staleness - 1 :]
-    return frozenset(in_force) - frozenset(current)
+    return frozenset(in_force) - frozenset(in_force[-max_staleness - 1 :])
 
 
 def policy_in_force(context: RoundContext) -> PolicyInForce:
@@ -164,7 +160,7 @@ def choice_stage(number: int) -> str:
 
 
 def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
-    """The newest row of each version before the promotion of this round; the oldest version comes first."""
+    """The newest row of each version before the promotion of this round, the oldest version first."""
     rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
     before = [row for row in rows if row.round < context.round or row.made_by != PROMOTE]
     ordered = sorted(before, key=lambda row: (row.round, row.made_by == PROMOTE, row.made_by))
@@ -172,11 +168,7 @@ def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
 
 
 def configured_policy(config: Config) -> Policy:
-    """The configured policy, if it is not the embedded one.
-
-    Raises:
-        BadInputError: its folder has no model.
-    """
+    """Return the configured policy, if it is not the embedded one. Raises BadInputError if its folder has no model."""
     spec = config.endpoints[config.models.policy]
     return Policy(spec.version, spec.kind, spec.weights_folder, spec.adapter_folder)
 
@@ -184,25 +176,24 @@ def configured_policy(config: Config) -> Policy:
 def acting(
     context: RoundContext, policy: Policy, temperature: float, untrained: bool, with_tokens: bool = False
 ) -> ActingAgent:
-    """The agent of a policy; the untrained embedded policy acts as an explorer.
+    """Return the agent of a policy; the untrained embedded policy acts as an explorer.
 
     Args:
         context: the round.
         policy: the policy version.
         temperature: sampling temperature; 0 acts greedily.
         untrained: whether the run starts with this policy.
-        with_tokens: whether a served policy is asked for the tokens of its replies.
+        with_tokens: whether a served policy returns the tokens of its replies.
     """
     agent = context.config.agent
     starts_untrained = untrained and policy.kind == EMBEDDED and is_embedded(context.config)
-    explores = starts_untrained and isinstance(agent, EndToEndSpec)
-    spec = ExplorerSpec() if explores else agent
+    spec = ExplorerSpec() if starts_untrained and isinstance(agent, EndToEndSpec) else agent
     roles = {role: model_of(context.config, name) for role, name in spec.endpoint_roles().items()}
     return ActingAgent(spec, endpoint_of(context, policy), temperature, with_tokens, roles)
 
 
 def check_weights(warehouse: Warehouse, policy: Policy) -> None:
-    """Check the files of a policy that lie in the warehouse; the user's own folders are the user's.
+    """Check the files of a policy in the warehouse; folders of the user are not checked.
 
     Raises:
         BadInputError: a file is missing or changed.
@@ -213,7 +204,7 @@ def check_weights(warehouse: Warehouse, policy: Policy) -> None:
 
 
 def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
-    """The model of a policy, for the workers; makes its servers serve it.
+    """Return the model of a policy for the workers, after its servers serve it.
 
     Raises:
         BadInputError: a file of its weights is missing or changed.
@@ -236,7 +227,7 @@ def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
 
 
 def score_prompt(endpoint: Endpoint) -> None:
-    """Have a version score one prompt before it is measured, where that loads no weights: a network, or a server.
+    """Have a version score one prompt before it is measured, if that loads no weights: a network, or a server.
 
     A model in a worker's process scores its prompt when the worker loads it.
 
@@ -245,17 +236,20 @@ def score_prompt(endpoint: Endpoint) -> None:
     """
     if isinstance(endpoint.spec, EmbeddedSpec | OpenAiSpec):
         try:
-            asyncio.run(_scored(endpoint))
+            asyncio.run(_score(endpoint))
         except ModelFailure as error:
             raise RefusedPolicyError(f"{NOT_ADMITTED}a prompt cannot be scored: {error}") from error
 
 
-async def _scored(endpoint: Endpoint) -> None:
-    seen = Observation(ScreenHandle("admission", _SCREEN, _blank), (UIElement("button", "Go", Box(8, 8, 48, 32)),), "")
-    messages = (
-        ChatMessage("system", ("You use a phone.",)),
-        ChatMessage("user", (compose("Press Go", None, []), seen)),
-    )
+async def _score(endpoint: Endpoint) -> None:
+    def blank() -> bytes:
+        file = BytesIO()
+        Image.new("RGB", _SCREEN, "white").save(file, "PNG")
+        return file.getvalue()
+
+    screen = Observation(ScreenHandle("admission", _SCREEN, blank), (UIElement("button", "Go", Box(8, 8, 48, 32)),), "")
+    system = ChatMessage("system", ("You use a phone.",))
+    messages = (system, ChatMessage("user", (compose("Press Go", None, []), screen)))
     model = Endpoint(endpoint.spec, None, endpoint.version).connect()
     try:
         try:
@@ -263,25 +257,12 @@ async def _scored(endpoint: Endpoint) -> None:
         except ModelFailure as error:
             if not re.search(r": 4\d\d ", str(error)):
                 raise
-            # Some servers give no log probabilities, and refuse to be asked.
+            # Some servers give no log probabilities, and refuse requests for them.
             await model.complete(ChatRequest("policy", messages, max_tokens=1))
     finally:
         await model.close()
 
 
-def _blank() -> bytes:
-    file = BytesIO()
-    Image.new("RGB", _SCREEN, "white").save(file, "PNG")
-    return file.getvalue()
-
-
 def is_embedded(config: Config) -> bool:
     """Whether the policy is the network that comes with trajmill."""
     return config.models.policy == EMBEDDED
-
-
-def _folder_text(warehouse: Warehouse, folder: Path | None) -> str | None:
-    if folder is None:
-        return None
-    path, root = folder.absolute(), warehouse.root.absolute()
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -13,36 +13,28 @@ from rich.live import Live
 from rich.text import Text
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.importing.import_folder import working_import
 from trajmill.flows.policies.policy import acting_round, policy_before
-from trajmill.flows.round import first_unfinished, stages_of
-from trajmill.flows.stage import has_begun, report_of
-from trajmill.flows.tasks.planned import stage_counter
+from trajmill.flows.round import first_unfinished, stage_counter, stages_of
+from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.pipelines.reading.slots import LiveSlots, read_slots
-from trajmill.stages.rollout.slots import SlotState, SlotView
+from trajmill.pipelines.reading.slots import read_slots
+from trajmill.stages.rollout.slots import SlotState
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import worker_of
 
 _MARKER = "/done.json"
 _CLOCK = 1.0
-"""Seconds by which the times of two files may be apart that were written one after the other."""
+"""Seconds by which the times of two files may differ that were written one after the other."""
 _SECONDS_BETWEEN = 1.0
-_STYLES: Mapping[SlotState, str] = {
-    SlotState.INSTANCE: "magenta",
-    SlotState.ENVIRONMENT: "cyan",
-    SlotState.MODEL: "yellow",
-    SlotState.STORING: "green",
-    SlotState.IDLE: "dim",
+_STYLES: Mapping[SlotState, tuple[str, str]] = {
+    SlotState.INSTANCE: ("magenta", "start"),
+    SlotState.ENVIRONMENT: ("cyan", "env"),
+    SlotState.MODEL: ("yellow", "model"),
+    SlotState.STORING: ("green", "store"),
+    SlotState.IDLE: ("dim", "idle"),
 }
-_SHORT: Mapping[SlotState, str] = {
-    SlotState.INSTANCE: "start",
-    SlotState.ENVIRONMENT: "env",
-    SlotState.MODEL: "model",
-    SlotState.STORING: "store",
-    SlotState.IDLE: "idle",
-}
+"""Colour and short name of each state of a slot."""
 _LATE = 30.0
 """Seconds from which a slot waits long."""
 _BAR = 40
@@ -60,7 +52,7 @@ class WorkingStage(NamedTuple):
     total: int | None
     """How many it has, attempts at most; None if it is not known."""
     seconds: float
-    """Since it began, or since the process went on with it."""
+    """Since it began, or since the process continued it."""
     is_further: bool = False
     """Whether it is the first one of a round after the configured ones, which `evolve` does not begin."""
 
@@ -77,14 +69,13 @@ class RolloutAhead(NamedTuple):
     policy: str
     """The version that acts in it: the one in force, not the one that is trained meanwhile."""
     done: int
-    """Finished attempts."""
     total: int | None
     """How many it has at most; None if it is not known."""
     is_finished: bool
 
 
 def rollout_ahead(context: RoundContext) -> RolloutAhead | None:
-    """The rollout of the next round of a run, if it has begun; else None."""
+    """Return the rollout of the next round of a run, if it has begun; else None."""
     current = first_unfinished(context.in_round(1))
     following = current.in_round(current.round + 1)
     if not has_begun(following, ROLLOUT):
@@ -99,36 +90,27 @@ def rollout_ahead(context: RoundContext) -> RolloutAhead | None:
 
 
 def working_stage(context: RoundContext) -> WorkingStage:
-    """The stage of a run that works now, or that would be next."""
-    current = first_unfinished(context.in_round(1))
-    stage = next(each for each in stages_of(context.config) if report_of(each.in_its_round(current), each.name) is None)
+    """Return the stage of a run that works now, or that would be next."""
+    current, stages = first_unfinished(context.in_round(1)), stages_of(context.config)
+    stage = next(each for each in stages if report_of(each.in_its_round(current), each.name) is None)
     name, within = stage.name, stage.in_its_round(current)
     process = worker_of(context.warehouse, context.run_id)
-    began = max(_changes(context), default=time.time())
-    imported = _import_since(current, began) if process else None
-    if imported is not None:
-        name, within = imported
+    began = _began(context)
+    # An import of the process may be one into the next round, while this one trains.
+    for landing in (current, current.in_round(current.round + 1)) if process else ():
+        imported = working_import(landing)
+        if imported is not None and _last_change(landing, imported) >= began - _CLOCK:
+            name, within = imported, landing
+            break
+    has_rows = any(has_begun(current, each.name) for each in stages if each.fixed_round is None)
     return WorkingStage(
         current.round,
         name,
         process,
         *stage_counter(within, name).progress(),
         max(time.time() - began, 0.0),
-        is_further=current.round > context.config.run.rounds and not _has_begun(current),
+        is_further=current.round > context.config.run.rounds and not has_rows,
     )
-
-
-def _has_begun(round_: RoundContext) -> bool:
-    return any(has_begun(round_, stage.name) for stage in stages_of(round_.config) if stage.fixed_round is None)
-
-
-def _import_since(current: RoundContext, began: float) -> tuple[str, RoundContext] | None:
-    """The import that the process at work does, with its round: it may be the next one, while this one trains."""
-    for context in (current, current.in_round(current.round + 1)):
-        name = working_import(context)
-        if name is not None and _last_change(context, name) >= began - _CLOCK:
-            return name, context
-    return None
 
 
 def _last_change(context: RoundContext, stage: str) -> float:
@@ -138,15 +120,16 @@ def _last_change(context: RoundContext, stage: str) -> float:
     return max([*here, *(file.modified for file in warehouse.store.files(warehouse.name(folder)))], default=0.0)
 
 
-def _changes(context: RoundContext) -> list[float]:
-    """When the run was locked, and when its stages ended, in seconds since the epoch."""
+def _began(context: RoundContext) -> float:
+    """When the run was locked, or its last stage ended, in seconds since the epoch; now for a new run."""
     folder = context.warehouse.name(context.warehouse.staging(context.run_id))
     files = ((file, file.name.removeprefix(f"{folder}/")) for file in context.warehouse.store.files(folder))
-    return [
+    changes = (
         file.modified
         for file, name in files
         if (name.endswith(_MARKER) and name.count("/") == 1) or name.startswith("lock")
-    ]
+    )
+    return max(changes, default=time.time())
 
 
 def now_line(now: WorkingStage) -> str:
@@ -175,46 +158,33 @@ def _duration(seconds: float) -> str:
 
 
 def watch(config: Config, warehouse: Warehouse, console: Console, run_id: str = "") -> None:
-    """Show the slots until Ctrl-C; once, where the output is no terminal."""
+    """Show the slots until Ctrl-C; once if the output is no terminal."""
     context = RoundContext(config, warehouse, 1, run_id)
     if not console.is_terminal:
         console.print(live_page(context))
         return
     with Live(live_page(context), console=console, auto_refresh=False, screen=True) as live:
-        _forever(lambda: live.update(live_page(context), refresh=True))
+        while True:
+            time.sleep(_SECONDS_BETWEEN)
+            live.update(live_page(context), refresh=True)
 
 
 def live_page(context: RoundContext) -> RenderableType:
-    """The working stage, the shares of the slots' time, and a cell for each slot."""
+    """Render the working stage, the shares of the slots' time, and a cell for each slot."""
     slots = read_slots(context.warehouse, context.run_id)
     head = Text(f"{context.run_id}: {now_line(working_stage(context))}")
     if not slots.workers:
         return Group(head, Text("no rollout is at work, so there are no slots", style="dim"))
     count = Text(f"{len(slots.slots)} slots of {slots.workers} {'workers' if slots.workers > 1 else 'worker'}")
-    cells = Columns([_cell(slot) for slot in slots.slots], padding=(0, 1), equal=True)
-    return Group(head, count, *_shares(slots), Text(), Text("step, what it waits for, seconds"), cells)
-
-
-def _shares(slots: LiveSlots) -> list[Text]:
-    """A bar for each state: its share of all slots' time so far, and how many slots are in it now."""
-    total = sum(slots.spent.values()) or 1.0
-    lines = []
+    total, shares, cells = sum(slots.spent.values()) or 1.0, [], []
     for state, seconds in slots.spent.items():
         now = sum(slot.state is state for slot in slots.slots)
         line = Text(f"{state:<12}{100 * seconds / total:5.1f} % ")
-        line.append("█" * round(_BAR * seconds / total), style=_STYLES[state])
-        line.append(f" {now} now")
-        lines.append(line)
-    return lines
-
-
-def _cell(slot: SlotView) -> Text:
-    style = _STYLES[slot.state]
-    late = slot.seconds > _LATE and slot.state is not SlotState.IDLE
-    return Text(f"{slot.step:>3} {_SHORT[slot.state]:<5} {slot.seconds:4.0f}", style=f"bold {style}" if late else style)
-
-
-def _forever(show: Callable[[], None]) -> None:
-    while True:
-        time.sleep(_SECONDS_BETWEEN)
-        show()
+        line.append("█" * round(_BAR * seconds / total), style=_STYLES[state][0])
+        shares.append(line.append(f" {now} now"))
+    for slot in slots.slots:
+        style, short = _STYLES[slot.state]
+        late = slot.seconds > _LATE and slot.state is not SlotState.IDLE
+        cells.append(Text(f"{slot.step:>3} {short:<5} {slot.seconds:4.0f}", style=f"bold {style}" if late else style))
+    columns = Columns(cells, padding=(0, 1), equal=True)
+    return Group(head, count, *shares, Text(), Text("step, what it waits for, seconds"), columns)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.context import RoundContext
 from trajmill.flows.new_run import run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
-from trajmill.flows.policies.policy import PolicyInForce, choices
+from trajmill.flows.policies.policy import choices
 from trajmill.flows.round import first_unfinished
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.live import WorkingStage, ahead_line, now_line, rollout_ahead, working_stage
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.online import trouble_file
@@ -35,22 +35,19 @@ _NO_RUN = "none"
 KAPPA = "kappa"
 """Name of the judge's agreement beyond chance, which is no percentage."""
 _LOST = frozenset({"Crashed", "Failed", "TimedOut"})
-"""States of a flow run at the server that the warehouse may have no entry of."""
+"""States of a flow run at the server that may have no entry in the warehouse."""
 _LITTLE_DISK = 0.05
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that would act on the terminal; messages come from outside."""
 
 
 class FlowRunLine(NamedTuple):
-    """One run of a deployment."""
-
     flow: str
     state: str
     """Name of its state, e.g. `Collected`; `Scheduled` for one that has not begun."""
     time: str
     """UTC time at which it began, or is to begin."""
     line: str
-    """The message of its state."""
 
 
 class FlowRuns(NamedTuple):
@@ -77,40 +74,37 @@ def flow_runs(warehouse: Warehouse, run_id: str) -> FlowRuns:
 
 
 def runs_at(address: str, resource: str = _NO_RUN) -> FlowRuns:
-    """Return the runs of a run's deployments at a server; `problem` says why there are none."""
+    """Return the runs of a run's deployments at a server; `problem` is the reason if there are none.
+
+    Prefect's client takes seconds to import, so its API is read over HTTP.
+    """
     if not address:
         return FlowRuns(problem="no Prefect server is known; `trajmill serve` starts one, PREFECT_API_URL names one")
+    ours = {"deployments": {"tags": {"all_": [resource]}}}
+    scheduled = ours | {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
+    last: dict[str, FlowRunLine] = {}
+    following: dict[str, FlowRunLine] = {}
     try:
-        return _read(address, resource)
+        flows = {row["id"]: row["entrypoint"].rpartition(".")[2] for row in _post(address, "deployments", ours)}
+
+        def add(runs: dict[str, FlowRunLine], row: dict[str, Any], time: str) -> None:
+            state, flow = row["state"] or {}, flows[row["deployment_id"]]
+            when, message = time[:19].replace("T", " "), str(state.get("message") or "")
+            runs.setdefault(flow, FlowRunLine(flow, str(state.get("name")), when, message))
+
+        for row in _post(address, "flow_runs", ours | {"sort": "START_TIME_DESC", "limit": _MOST}):
+            if row["start_time"]:
+                add(last, row, row["start_time"])
+        for row in _post(address, "flow_runs", scheduled | {"sort": "NEXT_SCHEDULED_START_TIME_ASC"}):
+            add(following, row, row["expected_start_time"] or "")
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:
         secrets = Secrets.of(os.environ, urls=[address])
         problem = secrets.scrub(f"the Prefect server {address} does not answer ({error})")
         return FlowRuns(address=secrets.scrub(address), problem=problem)
-
-
-def _read(address: str, resource: str) -> FlowRuns:
-    ours = {"deployments": {"tags": {"all_": [resource]}}}
-    flows = {row["id"]: row["entrypoint"].rpartition(".")[2] for row in _read_rows(address, "deployments", ours)}
-    ended = _read_rows(address, "flow_runs", ours | {"sort": "START_TIME_DESC", "limit": _MOST})
-    scheduled = ours | {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
-    planned = _read_rows(address, "flow_runs", scheduled | {"sort": "NEXT_SCHEDULED_START_TIME_ASC"})
-    last: dict[str, FlowRunLine] = {}
-    following: dict[str, FlowRunLine] = {}
-    for row in ended:
-        if row["start_time"]:
-            last.setdefault(flows[row["deployment_id"]], _line(flows, row, row["start_time"]))
-    for row in planned:
-        following.setdefault(flows[row["deployment_id"]], _line(flows, row, row["expected_start_time"] or ""))
     return FlowRuns(tuple(last.values()), tuple(following.values()), address)
 
 
-def _line(flows: dict[str, str], row: dict[str, Any], time: str) -> FlowRunLine:
-    state = row["state"] or {}
-    name = flows[row["deployment_id"]]
-    return FlowRunLine(name, str(state.get("name")), time[:19].replace("T", " "), str(state.get("message") or ""))
-
-
-def _read_rows(address: str, what: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+def _post(address: str, what: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
@@ -124,34 +118,24 @@ def _read_rows(address: str, what: str, body: dict[str, Any]) -> list[dict[str, 
 
 
 class Trend(NamedTuple):
-    """A share now, and one round before."""
-
     name: str
     now: float | None
     before: float | None
 
-
-class DiskUse(NamedTuple):
-    """Bytes of a warehouse, and what is free beside it."""
-
-    used: int
-    free: int
-    total: int
-
-
-class MalformedReplies(NamedTuple):
-    """How many replies of a role are not what it was asked for."""
-
-    role: str
-    malformed: int
-    replies: int
+    def __str__(self) -> str:
+        if self.now is None:
+            return f"{self.name} not measured"
+        if self.name == KAPPA:
+            change = "" if self.before is None else f" ({self.now - self.before:+.2f})"
+            return f"{self.name} {self.now:.2f}{change}"
+        change = "" if self.before is None else f" ({100 * (self.now - self.before):+.0f} points)"
+        return f"{self.name} {100 * self.now:.0f} %{change}"
 
 
 class RunResults(NamedTuple):
     """What a run has reached."""
 
     rounds: int
-    """Finished rounds."""
     policy: str
     """The version in force; empty before the first round has ended."""
     reason: str
@@ -166,45 +150,8 @@ class RunResults(NamedTuple):
     """Of the last finished round."""
     failures: tuple[tuple[str, int], ...]
     """Of the newest round, by class."""
-    malformed: tuple[MalformedReplies, ...]
-    """Of the newest round, by role; roles without malformed replies are left out."""
-
-
-def run_results(warehouse: Warehouse, run_id: str) -> RunResults:
-    """Read the results of a run."""
-    with fresh_views(warehouse) as shown, connect(shown) as views:
-
-        def rows(query: str) -> list[tuple[Any, ...]]:
-            return views.execute(query, [run_id]).fetchall()
-
-        last = rows("SELECT round, policy_after, reason FROM rounds WHERE run_id = $1 ORDER BY round DESC LIMIT 1")
-        costs = rows("SELECT round, sum(cost) FROM cost_by_stage WHERE run_id = $1 GROUP BY 1 ORDER BY 1 DESC")
-        return RunResults(
-            rounds=len(rows("SELECT round FROM rounds WHERE run_id = $1")),
-            policy=str(last[0][1]) if last else "",
-            reason=str(last[0][2] or "") if last else "",
-            success=_trends(rows(_SUCCESS)),
-            judge=_trends(rows(_JUDGE)),
-            cost=float(sum(cost or 0.0 for _, cost in costs)),
-            last_cost=float(costs[0][1] or 0.0) if costs else 0.0,
-            failures=tuple((name, count) for name, count in rows(_FAILURES)),
-            malformed=tuple(MalformedReplies(*row) for row in rows(_MALFORMED)),
-        )
-
-
-def disk_use(root: Path) -> DiskUse:
-    """How much a warehouse takes of its disk."""
-    disk = shutil.disk_usage(root)
-    return DiskUse(sum(map(_size, root.rglob("*"))), disk.free, disk.total)
-
-
-def _size(path: Path) -> int:
-    """Bytes of a file; 0 for anything else, and for a file that another process has just removed."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+    malformed: tuple[tuple[str, int, int], ...]
+    """Of the newest round: role, malformed replies, replies. Roles without malformed replies are left out."""
 
 
 _SUCCESS = """
@@ -232,76 +179,93 @@ GROUP BY 1 HAVING count(malformed) > 0 ORDER BY 2 DESC, 1
 """
 
 
-def _trends(rows: list[tuple[Any, ...]]) -> tuple[Trend, ...]:
-    """Pairs of a figure in the newest round and in the one before."""
-    found: dict[str, list[float | None]] = {}
-    for name, _, share in rows:
-        found.setdefault(name, []).append(share)
-    return tuple(Trend(name, shares[0], shares[1] if len(shares) > 1 else None) for name, shares in found.items())
+def run_results(warehouse: Warehouse, run_id: str) -> RunResults:
+    with fresh_views(warehouse) as shown, connect(shown) as views:
+
+        def rows(query: str) -> list[tuple[Any, ...]]:
+            return views.execute(query, [run_id]).fetchall()
+
+        def trends(query: str) -> tuple[Trend, ...]:
+            found: dict[str, list[float | None]] = {}
+            for name, _, share in rows(query):
+                found.setdefault(name, []).append(share)
+            return tuple(Trend(name, shares[0], shares[1] if shares[1:] else None) for name, shares in found.items())
+
+        last = rows("SELECT round, policy_after, reason FROM rounds WHERE run_id = $1 ORDER BY round DESC")
+        costs = rows("SELECT round, sum(cost) FROM cost_by_stage WHERE run_id = $1 GROUP BY 1 ORDER BY 1 DESC")
+        return RunResults(
+            rounds=len(last),
+            policy=str(last[0][1]) if last else "",
+            reason=str(last[0][2] or "") if last else "",
+            success=trends(_SUCCESS),
+            judge=trends(_JUDGE),
+            cost=float(sum(cost or 0.0 for _, cost in costs)),
+            last_cost=float(costs[0][1] or 0.0) if costs else 0.0,
+            failures=tuple((name, count) for name, count in rows(_FAILURES)),
+            malformed=tuple((role, malformed, replies) for role, malformed, replies in rows(_MALFORMED)),
+        )
+
+
+class DiskUse(NamedTuple):
+    """Bytes of a warehouse, and the free and all bytes of its disk."""
+
+    used: int
+    free: int
+    total: int
+
+
+def disk_use(root: Path) -> DiskUse:
+    """Measure how much of its disk a warehouse uses."""
+    disk, used = shutil.disk_usage(root), 0
+    for path in root.rglob("*"):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            # Another process has just removed it.
+            continue
+        used += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return DiskUse(used, disk.free, disk.total)
 
 
 def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list[str]:
-    """What a run does, has done and needs, as lines for a terminal."""
+    """Describe what a run does, has done and needs, as lines for a terminal."""
     context = RoundContext(config, warehouse, 1, run_id)
     runs, now, ahead = flow_runs(warehouse, context.run_id), working_stage(context), rollout_ahead(context)
     results, disk = run_results(warehouse, context.run_id), disk_use(warehouse.root)
-    needs = [f"needs a person: {line}" for line in _needs(context, runs, now, disk)] or ["nothing"]
-    lines = [
-        _row("run", f"{context.run_id} in {warehouse.address}"),
-        _row("now", now_line(now)),
-        *([_row("ahead", ahead_line(ahead))] if ahead else []),
-        *_rows("last", [f"{run.flow} {run.state} at {run.time}: {run.line}" for run in runs.last]),
-        *_rows("next", [f"{run.flow} at {run.time}" for run in runs.next]),
-        *([_row("server", runs.problem)] if runs.problem else []),
-        *_rows("rounds", _round_lines(results, choices(first_unfinished(context)))),
-        *_rows("success", [_trend_line(trend) for trend in results.success]),
-        *_rows("judge", [_trend_line(trend) for trend in results.judge]),
-        _row("failures", ", ".join(f"{count} {name}" for name, count in results.failures) or "none"),
-        *_rows("malformed", [_malformed_line(role) for role in results.malformed]),
-        _row("money", _money_line(results)),
-        _row("disk", f"{disk.used / 1e9:,.2f} GB {_used(warehouse)}, {disk.free / 1e9:,.1f} GB free"),
-        *_rows("to do", needs),
-    ]
-    return [_CONTROL.sub(" ", line) for line in lines]
-
-
-def _row(name: str, text: str) -> str:
-    return f"{name:<9} {text}".rstrip()
-
-
-def _rows(name: str, texts: Sequence[str]) -> list[str]:
-    return [_row(name if place == 0 else "", text) for place, text in enumerate(texts)]
-
-
-def _round_lines(results: RunResults, chosen: Sequence[PolicyInForce]) -> list[str]:
-    """The policy in force and why: a choice by a command or the configuration counts more than the last round."""
     finished = f"{results.rounds} finished"
-    if chosen:
+    rounds = [f"{finished}, policy {results.policy}" if results.policy else finished, results.reason]
+    # A choice by a command or the configuration counts more than the last round.
+    if chosen := choices(first_unfinished(context)):
         version = chosen[-1].policy_row.model_version
-        return [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
-    named = f"{finished}, policy {results.policy}" if results.policy else finished
-    return [named, results.reason] if results.reason else [named]
-
-
-def _used(warehouse: Warehouse) -> str:
-    return "used" if warehouse.store.is_local else "of copies on this machine"
-
-
-def _trend_line(trend: Trend) -> str:
-    if trend.now is None:
-        return f"{trend.name} not measured"
-    if trend.name == KAPPA:
-        return f"{trend.name} {trend.now:.2f}" + ("" if trend.before is None else f" ({trend.now - trend.before:+.2f})")
-    change = "" if trend.before is None else f" ({100 * (trend.now - trend.before):+.0f} points)"
-    return f"{trend.name} {100 * trend.now:.0f} %{change}"
-
-
-def _malformed_line(role: MalformedReplies) -> str:
-    return f"{role.malformed:,} of {role.replies:,} replies of the {role.role} in the newest round"
-
-
-def _money_line(results: RunResults) -> str:
-    return f"{_money(results.cost)} in all, {_money(results.last_cost)} in the last round"
+        rounds = [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
+    used = "used" if warehouse.store.is_local else "of copies on this machine"
+    sections: list[tuple[str, Sequence[str]]] = [
+        ("run", [f"{context.run_id} in {warehouse.address}"]),
+        ("now", [now_line(now)]),
+        ("ahead", [ahead_line(ahead)] if ahead else []),
+        ("last", [f"{run.flow} {run.state} at {run.time}: {run.line}" for run in runs.last]),
+        ("next", [f"{run.flow} at {run.time}" for run in runs.next]),
+        ("server", [runs.problem] if runs.problem else []),
+        ("rounds", [line for line in rounds if line]),
+        ("success", list(map(str, results.success))),
+        ("judge", list(map(str, results.judge))),
+        ("failures", [", ".join(f"{count} {name}" for name, count in results.failures) or "none"]),
+        (
+            "malformed",
+            [
+                f"{malformed:,} of {replies:,} replies of the {role} in the newest round"
+                for role, malformed, replies in results.malformed
+            ],
+        ),
+        ("money", [f"{_money(results.cost)} in all, {_money(results.last_cost)} in the last round"]),
+        ("disk", [f"{disk.used / 1e9:,.2f} GB {used}, {disk.free / 1e9:,.1f} GB free"]),
+        ("to do", [f"needs a person: {line}" for line in _needs(context, runs, now, disk)] or ["nothing"]),
+    ]
+    return [
+        _CONTROL.sub(" ", f"{name if place == 0 else '':<9} {text}".rstrip())
+        for name, texts in sections
+        for place, text in enumerate(texts)
+    ]
 
 
 def _money(price: float) -> str:
@@ -309,23 +273,18 @@ def _money(price: float) -> str:
     return f"{price:,.2f}" if price >= 1 or not price else f"{price:.2g}"
 
 
-def _uncommitted(context: RoundContext) -> Iterator[str]:
-    """Why the environment server of the run cannot commit its episodes."""
-    warehouse = context.warehouse
-    trouble = warehouse.store.get(warehouse.name(trouble_file(warehouse, context.run_id)))
-    if trouble is not None:
-        yield f"`trajmill env serve` cannot commit its episodes, and tries again: {trouble.decode()}"
-
-
 def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage, disk: DiskUse) -> Iterator[str]:
-    """What waits for a person."""
-    yield from _uncommitted(context)
-    stored = list(trouble(context.warehouse, context.run_id, context.config.serve, datetime.now(UTC)))
+    """Yield a line for each thing that waits for a person."""
+    warehouse = context.warehouse
+    uncommitted = warehouse.store.get(warehouse.name(trouble_file(warehouse, context.run_id)))
+    if uncommitted is not None:
+        yield f"`trajmill env serve` cannot commit its episodes, and tries again: {uncommitted.decode()}"
+    stored = list(trouble(warehouse, context.run_id, context.config.serve, datetime.now(UTC)))
     yield from stored
     for run in runs.last:
-        line = f"{run.flow} ended as {run.state}: {run.line}"
-        if run.state in _LOST and not any(each.startswith(f"{run.flow} ended as {run.state}") for each in stored):
-            yield line
+        how = f"{run.flow} ended as {run.state}"
+        if run.state in _LOST and not any(each.startswith(how) for each in stored):
+            yield f"{how}: {run.line}"
     if runs.problem and runs.address:
         yield f"{runs.problem}; start `trajmill serve` again, or correct PREFECT_API_URL"
     if now.stage == TRAIN and now.process is None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow.compute as pc
 
 from trajmill.flows.configuration.judges import prompts_of
-from trajmill.flows.configuration.model_specs import models_of, policy_gives_tokens
-from trajmill.flows.context import RoundContext
-from trajmill.flows.policies.policy import acting, endpoint_of, policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, finished, run_once
+from trajmill.flows.configuration.model_specs import models_of
+from trajmill.flows.policies.policy import endpoint_of
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, once, tuples
 from trajmill.flows.tasks.generate import untrained_policy
-from trajmill.flows.tasks.rollout import attempt_all, training_queries
+from trajmill.flows.tasks.rollout import attempt_all, exploring_agent, training_queries
 from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.fan_out import divide, fan_out
+from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.tables.guidance import Guidance
@@ -33,122 +31,77 @@ from trajmill.stages.guidance.hard_queries import (
 )
 from trajmill.stages.rollout.base import plan_demonstrations, plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_rows, read_table
+from trajmill.warehouse.read import read_rows
 
 REFERENCE = "reference"
 GUIDE = "guide"
 GUIDED = "rollout_guided"
 
 
-def reference(context: RoundContext) -> StageReport:
+@once(REFERENCE)
+def reference(context: RoundContext, at: StageRun) -> StageOutcome:
     """Walk the annotated paths of hard queries that have neither a success nor a walk."""
-
-    def work(at: StageRun) -> StageOutcome:
-        hard = _queries_to_hint(context, _history(context))
-        walks = _reference_walks(context, range(context.round))
-        attempts = plan_once(
-            queries_to_walk(hard, walks.by_query),
-            Purpose.REFERENCE,
-            context.config.run.seed,
-            context.round,
-        )
-        return attempt_all(context, at, attempts, ActingAgent(ReferenceSpec()))
-
-    return run_once(context, REFERENCE, work)
+    walks = _reference_walks(context, range(context.round))
+    queries = queries_to_walk(_queries_to_hint(context, _history(context)), walks.by_query)
+    attempts = plan_once(queries, Purpose.REFERENCE, context.config.run.seed, context.round)
+    return attempt_all(context, at, attempts, ActingAgent(ReferenceSpec()))
 
 
-def guide(context: RoundContext) -> StageReport:
-    """Write hints for hard queries, from a success where there is one, else from the reference walk."""
-
-    def work(at: StageRun) -> StageOutcome:
-        history = _history(context)
-        hard = _queries_to_hint(context, history)
-        walks = _reference_walks(context, context.rounds_so_far)
-        written = {row.source_trajectory for row in _guidance(context, range(context.round))}
-        sources = choose_sources(hard, walks.by_query, written)
-        unwritten = sources.unwritten
-        job = WriteGuidance(
-            context.warehouse,
-            at,
-            context.origin,
-            frozenset(walks.rounds_of).intersection(unwritten),
-            history.rounds_of(unwritten) | walks.rounds_of,
-            guide_spec(context),
-            context.config.judge.concurrency,
-        )
-        workers = context.config.rollout.workers
-        made = fan_out(context.warehouse, at, divide(unwritten, workers), job, context.beam, workers)
-        return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
-
-    return run_once(context, GUIDE, work)
-
-
-def guide_spec(context: RoundContext) -> GuideSpec:
-    """The describer and the writer of the configuration."""
-    models = context.config.models
-    return GuideSpec(
-        describer=next(iter(models_of(context.config, [models.describer])), None),
-        writer=next(iter(models_of(context.config, [models.writer])), None),
-        prompts=prompts_of(context.config).guide,
+@once(GUIDE)
+def guide(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Write hints for hard queries, from a success if one exists, else from the reference walk."""
+    config, history = context.config, _history(context)
+    walks = _reference_walks(context, context.rounds_so_far)
+    written = {row.source_trajectory for row in _guidance(context, range(context.round))}
+    sources = choose_sources(_queries_to_hint(context, history), walks.by_query, written)
+    unwritten = sources.unwritten
+    spec = GuideSpec(
+        describer=next(iter(models_of(config, [config.models.describer])), None),
+        writer=next(iter(models_of(config, [config.models.writer])), None),
+        prompts=prompts_of(config).guide,
     )
+    job = WriteGuidance(
+        context.warehouse,
+        at,
+        context.origin,
+        frozenset(walks.rounds_of).intersection(unwritten),
+        history.rounds_of(unwritten) | walks.rounds_of,
+        spec,
+        config.judge.concurrency,
+    )
+    made = context.fan_out(at, divide(unwritten, config.rollout.workers), job)
+    return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
 
 
-def rollout_guided(context: RoundContext) -> StageReport:
+@once(GUIDED)
+def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt the hard queries with their hints in the prompt, or demonstrate them."""
-
-    def work(at: StageRun) -> StageOutcome:
-        if context.config.guidance.demonstrate:
-            shown = [query for query in _hard_queries(context, _history(context)).queries if query.path]
-            planned = plan_demonstrations(shown, _guided_episodes(context), context.config.run.seed, context.round)
-            return attempt_all(context, at, planned, _demonstrator(context, at))
-        sources = finished(context, GUIDE).result["sources"]
-        by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
-        queries = context.queries
-        guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
-        attempts = plan_guided(
-            guided, _guided_episodes(context), context.config.run.seed, context.round, ATTEMPTS_PER_QUERY
-        )
-        agent = acting(
-            context,
-            policy_before(context),
-            context.config.rollout.temperature,
-            untrained=context.round == 1,
-            with_tokens=policy_gives_tokens(context.config),
-        )
+    demonstrate, seed = context.config.guidance.demonstrate, context.config.run.seed
+    if demonstrate:
+        shown = [query for query in _hard_queries(context, _history(context)).queries if query.path]
+        attempts = plan_demonstrations(shown, _guided_episodes(context), seed, context.round)
+        agent = ActingAgent(ReferenceSpec(demonstrates=True))
+        if demonstrate == "explorer":
+            untrained = endpoint_of(context, untrained_policy(context, at))
+            agent = ActingAgent(ExplorerSpec(demonstrates=True), untrained)
         return attempt_all(context, at, attempts, agent)
-
-    return run_once(context, GUIDED, work)
-
-
-def _demonstrator(context: RoundContext, at: StageRun) -> ActingAgent:
-    if context.config.guidance.demonstrate == "explorer":
-        return ActingAgent(ExplorerSpec(demonstrates=True), endpoint_of(context, untrained_policy(context, at)))
-    return ActingAgent(ReferenceSpec(demonstrates=True))
+    sources, queries = finished(context, GUIDE).result["sources"], context.queries
+    by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
+    guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
+    attempts = plan_guided(guided, _guided_episodes(context), seed, context.round, ATTEMPTS_PER_QUERY)
+    return attempt_all(context, at, attempts, exploring_agent(context, context))
 
 
 def reference_paths_used(context: RoundContext) -> int:
-    """Number of queries, so far in the run, whose hints or demonstrations came from their reference path."""
-    hinted = {row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH}
-    return len(hinted | _demonstrated(context))
-
-
-def _demonstrated(context: RoundContext) -> set[str]:
-    """The queries, so far in the run, whose reference path was walked to show it."""
-    if context.config.guidance.demonstrate is not True:
-        return set()
-    rows = read_table(
-        context.warehouse,
-        "trajectories",
-        ["query_id", "purpose"],
-        rounds=context.rounds_so_far,
-        run_id=context.run_id,
-    )
-    return set(rows["query_id"].filter(pc.equal(rows["purpose"], Purpose.GUIDED.value)).to_pylist())
+    """Count the queries, so far in the run, whose hints or demonstrations came from their reference path."""
+    used = {row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH}
+    if context.config.guidance.demonstrate is True:
+        rows = context.read("trajectories", ["query_id", "purpose"], context.rounds_so_far)
+        used.update(rows["query_id"].filter(pc.equal(rows["purpose"], Purpose.GUIDED.value)).to_pylist())
+    return len(used)
 
 
 class _Walks(NamedTuple):
-    """Trajectories that walk reference paths."""
-
     by_query: dict[str, str]
     """By query id, the trajectory that walks its path."""
     rounds_of: dict[str, int]
@@ -156,14 +109,14 @@ class _Walks(NamedTuple):
 
 
 def _history(context: RoundContext) -> History:
-    """The judged attempts so far; empty where nothing asks for them."""
+    """The judged attempts so far; empty without guidance."""
     if not context.config.guidance.enabled:
         return History({})
     return read_history(context.warehouse, context.run_id, context.round + 1)
 
 
 def _queries_to_hint(context: RoundContext, history: History) -> HardQueries:
-    """The hard queries, none where they are demonstrated: hints would be written for nobody."""
+    """The hard queries; none if they are demonstrated, as hints would have no reader."""
     return HardQueries((), {}) if context.config.guidance.demonstrate else _hard_queries(context, history)
 
 
@@ -179,28 +132,17 @@ def _guided_episodes(context: RoundContext) -> int:
 
 
 def _reference_walks(context: RoundContext, rounds: range) -> _Walks:
-    """The trajectories that walk reference paths, in some rounds."""
-    rows = read_table(
-        context.warehouse,
-        "trajectories",
-        ["query_id", "trajectory_id", "purpose", "reward", "round"],
-        rounds=rounds,
-        run_id=context.run_id,
-    )
-    walks = rows.filter(pc.equal(rows["purpose"], Purpose.REFERENCE.value)).drop_columns("purpose")
-    found: Iterable[tuple[str, str, float | None, int]] = zip(
-        *(column.to_pylist() for column in walks.columns), strict=True
-    )
-    walked = [
-        (query_id, trajectory_id, number)
-        for query_id, trajectory_id, reward, number in sorted(found, key=lambda row: row[1])
-        if reward != 0.0
-    ]
-    by_query = {query_id: trajectory_id for query_id, trajectory_id, _ in walked}
-    return _Walks(by_query, {trajectory_id: number for _, trajectory_id, number in walked})
+    """The walks of reference paths in some rounds that did not fail; of several of a query, the last by id."""
+    rows = context.read("trajectories", ["trajectory_id", "query_id", "purpose", "reward", "round"], rounds)
+    walks = _Walks({}, {})
+    for trajectory_id, query_id, purpose, reward, number in sorted(tuples(rows), key=lambda row: str(row[0])):
+        if purpose == Purpose.REFERENCE and reward != 0.0:
+            walks.by_query[query_id] = trajectory_id
+            walks.rounds_of[trajectory_id] = number
+    return walks
 
 
 def _guidance(context: RoundContext, rounds: range) -> list[Guidance]:
-    """The hints that were written for hard queries; manuals that are tried are none."""
+    """The hints that were written for hard queries, without the manuals that are tried."""
     rows = read_rows(context.warehouse, Guidance, rounds=rounds, run_id=context.run_id)
     return sorted((row for row in rows if row.source != MANUAL), key=lambda row: row.guidance_id)

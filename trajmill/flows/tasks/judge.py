@@ -1,33 +1,41 @@
-"""Judges the trajectories of a rollout stage, and those that earlier rounds could not judge.
+"""Judges the trajectories of a round, and those that earlier rounds could not judge; measures the judge.
 
-A judge stage of a round runs once. Only rows of earlier rounds are read. They are final, so that a round that is killed
-and started again finds the same work.
+A judge stage of a round runs once and reads only final rows of earlier rounds. So a round that is killed and started
+again has the same work.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from trajmill.flows.configuration.judges import own_judge
-from trajmill.flows.context import RoundContext
-from trajmill.flows.stage import StageOutcome, StageReport, run_once
-from trajmill.pipelines.fan_out import divide, fan_out
+from trajmill.flows.progress import progress
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, once, run_once, tuples
+from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.judge import JudgeTrajectories
-from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.pipelines.reading.episodes import read_episodes
+from trajmill.schemas.tables.calibration import Calibration
+from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.calibration.agreement import calibrate
+from trajmill.stages.critics.calibration.precision import Precision, precise_enough
 from trajmill.stages.critics.judge import STAGE, Unjudged, to_judge_again
+from trajmill.stages.environments.base import MeasuresDistance
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.screens import WarehouseScreens
 
 JUDGE = "judge"
 JUDGE_GUIDED = "judge_guided"
+CALIBRATE = "calibrate"
+_DECISION = "trajectory"
 
 
 def judge(context: RoundContext) -> StageReport:
     """Judge the unguided attempts, and imports that could not be judged before."""
-    late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) + unjudged_of_earlier_rounds(context, Purpose.IMPORTED)
+    late = unjudged_of_earlier_rounds(context, Purpose.TRAIN, Purpose.IMPORTED)
     return judge_all(context, JUDGE, trajectories_of_round(context, Purpose.TRAIN), late)
 
 
@@ -37,17 +45,10 @@ def judge_guided(context: RoundContext) -> StageReport:
     return judge_all(context, JUDGE_GUIDED, trajectories_of_round(context, Purpose.GUIDED), late)
 
 
-def trajectories_of_round(context: RoundContext, purpose: Purpose) -> list[str]:
-    """Ids of the round's trajectories of a purpose, sorted."""
-    rows = read_table(
-        context.warehouse,
-        "trajectories",
-        ["trajectory_id", "purpose"],
-        rounds=[context.round],
-        run_id=context.run_id,
-    ).to_pydict()
-    pairs = zip(rows["trajectory_id"], rows["purpose"], strict=True)
-    return sorted(trajectory_id for trajectory_id, found in pairs if found == purpose)
+def trajectories_of_round(context: RoundContext, *purposes: Purpose) -> list[str]:
+    """The ids of the round's trajectories of some purposes, sorted within each purpose."""
+    rows = sorted(tuples(context.read("trajectories", ["trajectory_id", "purpose"], [context.round])))
+    return [trajectory_id for purpose in purposes for trajectory_id, found in rows if found == purpose]
 
 
 def judge_all(
@@ -67,34 +68,82 @@ def judge_all(
             rounds=tuple(sorted({context.round, *(one.round for one in late)})),
             tried={one.trajectory_id: one.tried for one in late},
         )
-        workers = context.config.rollout.workers
-        made = fan_out(context.warehouse, at, divide(trajectories, workers), job, context.beam, workers)
+        made = context.fan_out(at, divide(trajectories, context.config.rollout.workers), job)
         return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
 
     return run_once(context, stage, work)
 
 
-def unjudged_of_earlier_rounds(context: RoundContext, purpose: Purpose) -> list[Unjudged]:
-    """Trajectories of a purpose from earlier rounds that are to be judged again, sorted by round and id."""
-    failures = _earlier_rows(context, "failures", "stage", "input_id")
-    failed_tries = Counter(
-        input_id for stage, input_id in zip(failures["stage"], failures["input_id"], strict=True) if stage == STAGE
-    )
+def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> list[Unjudged]:
+    """The trajectories from earlier rounds to judge again, sorted by round and id within each purpose."""
+    earlier = range(context.round)
+    failures = tuples(context.read("failures", ["stage", "input_id"], earlier))
+    failed_tries = Counter(input_id for stage, input_id in failures if stage == STAGE)
     if not failed_tries:
         return []
-    judgements = read_verdicts(
-        context.warehouse, "judgements", ["trajectory_id"], rounds=range(context.round), run_id=context.run_id
+    judged = set(context.read_judgements("trajectory_id", rounds=earlier)["trajectory_id"].to_pylist())
+    rows = list(tuples(context.read("trajectories", ["round", "trajectory_id", "purpose"], earlier)))
+    return [
+        unjudged
+        for purpose in purposes
+        for unjudged in to_judge_again({name: r for r, name, found in rows if found == purpose}, failed_tries, judged)
+    ]
+
+
+@once(CALIBRATE)
+def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Count how often the judge and the programmatic check agree, per level."""
+    trajectories = trajectories_of_round(context, Purpose.TRAIN, Purpose.GUIDED)
+    environment = context.environment
+    distances = environment.goal_distances() if isinstance(environment, MeasuresDistance) else None
+    # Read a range at a time: the episodes of a round do not fit into memory.
+    episodes = (
+        episode
+        for part in divide(sorted(trajectories), workers=1)
+        for episode in read_episodes(
+            context.warehouse, context.run_id, part, rounds=[context.round], with_verdicts=True
+        )
     )
-    rows = _earlier_rows(context, "trajectories", "round", "trajectory_id", "purpose")
-    rounds = {
-        trajectory_id: number
-        for number, trajectory_id, found in zip(rows["round"], rows["trajectory_id"], rows["purpose"], strict=True)
-        if found == purpose
-    }
-    return to_judge_again(rounds, failed_tries, set(judgements["trajectory_id"].to_pylist()))
+    quality = calibrate(episodes, WarehouseScreens(context.warehouse), distances)
+    judged = context.read_judgements("trajectory_id", rounds=[context.round])["trajectory_id"].to_pylist()
+    count = len(set(trajectories).intersection(judged))
+    return StageOutcome(len(trajectories), count, result={"judge": [level.model_dump() for level in quality]})
 
 
-def _earlier_rows(context: RoundContext, table: str, *names: str) -> dict[str, list[Any]]:
-    rounds = range(context.round)
-    rows = read_table(context.warehouse, table, names, rounds=rounds, run_id=context.run_id)
-    return {name: rows[name].to_pylist() for name in names}
+def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
+    """The counts of the round's judge, per level."""
+    found = finished(context, CALIBRATE).result["judge"]
+    return tuple(JudgeQuality.model_validate(level) for level in found)
+
+
+def judge_precision(context: RoundContext) -> Precision:
+    """Whether the precision of the round's judge reaches its floor.
+
+    A round without programmatic rewards uses the newest calibration of the same judge version. Without one, the
+    precision is unknown, and a line is shown.
+    """
+    floor = context.config.judge.precision_floor
+    measured = precise_enough((each for each in judge_quality(context) if each.level == _DECISION), floor)
+    if measured is not Precision.UNKNOWN:
+        return measured
+    judged = tuples(context.read_judgements("made_by", "rule", rounds=[context.round]))
+    newest: dict[tuple[str, str], Calibration] = {}
+    for row in sorted(read_rows(context.warehouse, Calibration), key=lambda row: row.number):
+        if row.channel is None:
+            newest[row.made_by, row.rule] = row
+    names = {"true_positive", "false_positive", "true_negative", "false_negative"}
+    counts = (
+        JudgeQuality(level=_DECISION, **newest[version].model_dump(include=names))
+        for version in sorted(set(judged))
+        if version in newest
+    )
+    calibrated = precise_enough(counts, floor)
+    if calibrated is Precision.UNKNOWN:
+        why = (
+            "the judge asks the programmatic check, so that its precision cannot be measured by that check"
+            if Channel.PROGRAMMATIC in context.config.judge.channels
+            else "nothing is known of the judge's precision: there are no programmatic rewards of what it called "
+            "correct, and no calibration of this version of it; `trajmill calibrate --labels FOLDER` measures it"
+        )
+        progress().show(f"round {context.round}: {why}")
+    return calibrated

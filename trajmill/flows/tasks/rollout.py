@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trajmill.flows.configuration.model_specs import policy_gives_tokens
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
-from trajmill.flows.stage import StageOutcome, StageReport, run_once
+from trajmill.flows.stage import RoundContext, StageOutcome, once
 from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
@@ -22,31 +21,35 @@ from trajmill.warehouse.store.parts import Durability
 ROLLOUT = "rollout"
 
 
-def rollout(context: RoundContext) -> StageReport:
+@once(ROLLOUT)
+def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
+    config = context.config
+    history = read_history(context.warehouse, context.run_id, context.round)
+    queries = without_solved(training_queries(context), history, config.queries.retire_after)
+    averages = history.averages([query.query_id for query in queries])
+    if not config.train.reweight:
+        averages = dict.fromkeys(averages, 0.0)
+    seed = int(content_id("plan", config.run.seed, context.round)[:12], 16)
+    planned = plan_attempts(averages, config.unguided_episodes, seed, config.rollout.group_size)
+    tries = {plan.query_id: plan.attempts for plan in planned}
+    return attempt_all(
+        context,
+        at,
+        plan_rollouts(queries, tries, config.run.seed, context.round),
+        exploring_agent(context, acting_round(context)),
+    )
 
-    def work(at: StageRun) -> StageOutcome:
-        history = read_history(context.warehouse, context.run_id, context.round)
-        queries = without_solved(training_queries(context), history, context.config.queries.retire_after)
-        averages = history.averages([query.query_id for query in queries])
-        if not context.config.train.reweight:
-            averages = dict.fromkeys(averages, 0.0)
-        seed = int(content_id("plan", context.config.run.seed, context.round)[:12], 16)
-        size = context.config.rollout.group_size
-        planned = plan_attempts(averages, context.config.unguided_episodes, seed, size)
-        tries = {plan.query_id: plan.attempts for plan in planned}
-        attempts = plan_rollouts(queries, tries, context.config.run.seed, context.round)
-        acts = acting_round(context)
-        agent = acting(
-            context,
-            policy_before(acts),
-            context.config.rollout.temperature,
-            untrained=acts.round == 1,
-            with_tokens=policy_gives_tokens(context.config),
-        )
-        return attempt_all(context, at, attempts, agent)
 
-    return run_once(context, ROLLOUT, work)
+def exploring_agent(context: RoundContext, acts: RoundContext) -> ActingAgent:
+    """The agent of the policy in force in round `acts`, at the temperature of rollouts, with tokens where it can."""
+    return acting(
+        context,
+        policy_before(acts),
+        context.config.rollout.temperature,
+        untrained=acts.round == 1,
+        with_tokens=policy_gives_tokens(context.config),
+    )
 
 
 def training_queries(context: RoundContext) -> list[Query]:
@@ -59,8 +62,7 @@ def without_solved(queries: Sequence[Query], history: History, retire_after: int
     if retire_after == 0:
         return queries
     streaks = history.streaks()
-    left = [query for query in queries if streaks.get(query.query_id, 0) < retire_after]
-    return left or queries
+    return [query for query in queries if streaks.get(query.query_id, 0) < retire_after] or queries
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from trajmill.flows.configuration.model_specs import policy_family
-from trajmill.flows.context import RoundContext
 from trajmill.flows.policies.policy import Policy, PolicyRow, check_weights, is_embedded, policy_before, policy_row
-from trajmill.flows.stage import StageOutcome, StageReport, StageResult, Waiting, finished, run_once
-from trajmill.flows.tasks.calibrate import judge_precision
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, Waiting, finished, once, run_once
 from trajmill.flows.tasks.derive import DERIVE_RL, NOT_ACCEPTED, derived_from
+from trajmill.flows.tasks.judge import judge_precision
 from trajmill.flows.tasks.release import RELEASE, release_to_train_on
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
@@ -20,7 +19,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.critics.calibration.precision import Precision
 from trajmill.stages.training.admission import admit
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
+from trajmill.stages.training.base import ParentPolicy, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import reason_not_to_train
 from trajmill.warehouse.layout import StageRun
@@ -53,62 +52,87 @@ class Training(StageResult):
 
     @property
     def new_policy(self) -> PolicyRow | None:
-        """The new version; None without one."""
         return self.policy_row if self.trained else None
 
 
-def train(context: RoundContext) -> StageReport:
+@once(TRAIN)
+def train(context: RoundContext, at: StageRun) -> StageOutcome | Waiting:
     """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round.
 
     If the recipe cannot train the policy, the stage waits until the user adds a new version. If a training fails, there
-    is no new version, and the round says why.
+    is no new version, and the round has the reason.
     """
-
-    def work(at: StageRun) -> StageOutcome | Waiting:
-        settings = context.config
-        rows = finished(context, RELEASE).result[settings.train.learns_from]
-        precision = judge_precision(context)
-        reason = reason_not_to_train(
-            rows,
-            settings.train.learns_from,
-            derived_from(context),
-            _dropped(context),
-            precision,
-            waits_for_last_round=bool(settings.train.frozen_explorer_updates) and context.round < settings.run.rounds,
+    config, recipe = context.config, context.config.train
+    released = finished(context, RELEASE).result
+    rows, precision = released[recipe.learns_from], judge_precision(context)
+    if recipe.learns_from == "rl_steps":
+        dropped = dict(finished(context, DERIVE_RL).result["dropped"])
+    else:
+        # A release of an earlier trajmill has the reasons in its card alone.
+        left_out = released.get("left_out", {})
+        dropped = {reason: count for reason, count in left_out.items() if reason != NOT_ACCEPTED}
+    reason = reason_not_to_train(
+        rows,
+        recipe.learns_from,
+        derived_from(context),
+        dropped,
+        precision,
+        waits_for_last_round=bool(recipe.frozen_explorer_updates) and context.round < config.run.rounds,
+    )
+    if reason:
+        return _untrained(rows, reason, precision)
+    parent = policy_before(context)
+    if parent.folder is None or not recipe.trains(parent.folder):
+        return Waiting(awaited_policy(context, parent))
+    # Damage ends the run: unlike after a training that fails, the round must not go on without a new version.
+    verify_release(context.warehouse, release_to_train_on(context))
+    check_weights(context.warehouse, parent)
+    # An interrupted training continues from the files in this folder.
+    weights = at.staging(context.warehouse) / "weights"
+    try:
+        report = _train(context, at, parent, weights)
+        admit(weights, parent.folder)
+    except (TrainingFailedError, BadInputError) as error:
+        message = str(error)
+        if (log := weights / LOG_FILE).is_file():
+            kept = context.warehouse.run(context.run_id)
+            kept.mkdir(parents=True, exist_ok=True)
+            moved = shutil.move(log, kept / f"training-r{context.round:04d}.log")
+            message = f"{message}; all that the trainer printed is in {moved}"
+        shutil.rmtree(weights, ignore_errors=True)
+        failure = Failure(
+            stage=TRAIN,
+            input_id=str(released["release"]),
+            failure_class=FailureClass.TRAINING,
+            message=message,
+            attempts=1,
+            **context.origin.common(made_by=recipe.kind),
         )
-        if reason:
-            return _untrained(rows, reason, precision)
-        parent = policy_before(context)
-        if parent.folder is None or not settings.train.trains(parent.folder):
-            return Waiting(awaited_policy(context, parent))
-        # Damage ends the run: unlike a training that fails, the round must not go on without a new version.
-        verify_release(context.warehouse, release_to_train_on(context))
-        check_weights(context.warehouse, parent)
-        try:
-            report = _trained(context, at, parent)
-        except (TrainingFailedError, BadInputError) as error:
-            said = f"{error}{_kept_log(context, at)}"
-            shutil.rmtree(_weights(context, at), ignore_errors=True)
-            failed = write_tables(context.warehouse, at, {"failures": [_failure(context, said)]})
-            return replace(_untrained(rows, f"training failed: {said}", precision), files=failed)
-        trained = Training(
-            trained=True,
-            reason="",
-            judge_precision=precision,
-            parent=parent.version,
-            release=finished(context, RELEASE).result["release"],
-            recipe=settings.train.model_dump_json(),
-            policy_row=policy_row(context.warehouse, _stored(context, at, parent, report.version)),
-            metrics=json.dumps(report._asdict()),
-            updates=report.updates,
-        )
-        return StageOutcome(rows, report.rows, result=trained.as_json())
-
-    return run_once(context, TRAIN, work)
+        files = write_tables(context.warehouse, at, {"failures": [failure]})
+        return replace(_untrained(rows, f"training failed: {message}", precision), files=files)
+    # New weights, or a new adapter for the parent's weights.
+    folder = context.warehouse.model(report.version)
+    keep_weights(context.warehouse, weights, folder)
+    shutil.rmtree(weights, ignore_errors=True)
+    policy = Policy(report.version, parent.kind, folder)
+    if (folder / ADAPTER_FILE).is_file():
+        policy = policy._replace(folder=parent.folder, adapter=folder)
+    trained = Training(
+        trained=True,
+        reason="",
+        judge_precision=precision,
+        parent=parent.version,
+        release=released["release"],
+        recipe=recipe.model_dump_json(),
+        policy_row=policy_row(context.warehouse, policy),
+        metrics=json.dumps(report._asdict()),
+        updates=report.updates,
+    )
+    return StageOutcome(rows, report.rows, result=trained.as_json())
 
 
 def leave_untrained(context: RoundContext, reason: str) -> StageReport:
-    """End the training stage of a round without a training, for a reason that the round's figures name."""
+    """End the training stage of a round without a training, for a reason that the round's figures show."""
 
     def work(at: StageRun) -> StageOutcome:
         rows = finished(context, RELEASE).result[context.config.train.learns_from]
@@ -126,93 +150,38 @@ def awaited_policy(context: RoundContext, policy: Policy) -> str:
     return f"{untrained}; train it on {folder}, then `trajmill policy add --model NAME` or `--adapter DIR`"
 
 
-def _dropped(context: RoundContext) -> dict[str, int]:
-    """By reason, what gave no row of the table that the recipe learns from."""
-    if context.config.train.learns_from == "rl_steps":
-        return dict(finished(context, DERIVE_RL).result["dropped"])
-    # A release of an earlier trajmill has the reasons in its card alone.
-    left_out = finished(context, RELEASE).result.get("left_out", {})
-    return {reason: count for reason, count in left_out.items() if reason != NOT_ACCEPTED}
-
-
 def _untrained(rows: int, reason: str, precision: Precision) -> StageOutcome:
     untrained = Training(trained=False, reason=reason, judge_precision=precision)
     return StageOutcome(rows, 0, result=untrained.as_json())
 
 
-def _failure(context: RoundContext, message: str) -> Failure:
-    return Failure(
-        stage=TRAIN,
-        input_id=str(finished(context, RELEASE).result["release"]),
-        failure_class=FailureClass.TRAINING,
-        message=message,
-        attempts=1,
-        **context.origin.common(made_by=context.config.train.kind),
-    )
-
-
-def _kept_log(context: RoundContext, at: StageRun) -> str:
-    """Move the log of a failed training to the folder of the run; returns where it is, for the error's line."""
-    log, kept = _weights(context, at) / LOG_FILE, context.warehouse.run(context.run_id)
-    if not log.is_file():
-        return ""
-    kept.mkdir(parents=True, exist_ok=True)
-    moved = shutil.move(log, kept / f"training-r{context.round:04d}.log")
-    return f"; all that the trainer printed is in {moved}"
-
-
-def _weights(context: RoundContext, at: StageRun) -> Path:
-    """The folder in which the stage trains; an interrupted training continues from its files."""
-    return at.staging(context.warehouse) / "weights"
-
-
-def _trained(context: RoundContext, at: StageRun, parent: Policy) -> TrainingReport:
+def _train(context: RoundContext, at: StageRun, parent: Policy, weights: Path) -> TrainingReport:
+    """Train into a folder; the updates are counted where `trajmill status` and the terminal look."""
     assert parent.folder is not None
-    frozen = {role: context.config.endpoints[name] for role, name in context.config.train.roles().items()}
-    report = context.config.train.train(
-        parent=ParentPolicy(parent.folder, parent.adapter, policy_family(context.config), frozen),
-        release=_training_set(context, at),
-        seed=int(content_id("train", context.config.run.seed, context.round)[:12], 16),
-        folder=_weights(context, at),
-        progress=_counted(at.staging(context.warehouse)),
-    )
-    admit(_weights(context, at), parent.folder)
-    return report
+    config, recipe, staging = context.config, context.config.train, at.staging(context.warehouse)
+    family, name = policy_family(config), str(finished(context, RELEASE).result["release"])
+    if recipe.takes is None:
+        training_set = release_folder(context.warehouse, name)
+    else:
+        training_set = staging / "release"
+        # An interrupted stage may have written a part of the export; writing it again gives the same files.
+        shutil.rmtree(training_set, ignore_errors=True)
+        request = ExportRequest(name, recipe.takes, family, training_set, recipe.learns_kind)
+        export_release_to(context.warehouse, request)
+    progress, counted = ShardProgress(staging, "updates"), 0
 
-
-def _counted(folder: Path) -> Progress:
-    """Counts the updates in the staging folder of the stage, where `trajmill status` and the terminal look."""
-    progress, counted = ShardProgress(folder, "updates"), 0
-
-    def tell(done: int, updates: int) -> None:
+    def count(done: int, updates: int) -> None:
         nonlocal counted
         if not counted:
-            plan_items(folder, updates)
+            plan_items(staging, updates)
         progress.add(done - counted)
         counted = done
 
-    return tell
-
-
-def _training_set(context: RoundContext, at: StageRun) -> Path:
-    """The folder that the recipe reads: the release, or its export in the recipe's format."""
-    recipe, release = context.config.train, str(finished(context, RELEASE).result["release"])
-    form = recipe.takes
-    if form is None:
-        return release_folder(context.warehouse, release)
-    folder = at.staging(context.warehouse) / "release"
-    # An interrupted stage may have written a part of the export; writing it again gives the same files.
-    shutil.rmtree(folder, ignore_errors=True)
-    family = policy_family(context.config)
-    export_release_to(context.warehouse, ExportRequest(release, form, family, folder, recipe.learns_kind))
-    return folder
-
-
-def _stored(context: RoundContext, at: StageRun, parent: Policy, version: str) -> Policy:
-    """Move the new weights, or the new adapter for the parent's weights, to their place in the warehouse."""
-    fresh, folder = _weights(context, at), context.warehouse.model(version)
-    keep_weights(context.warehouse, fresh, folder)
-    shutil.rmtree(fresh, ignore_errors=True)
-    if (folder / ADAPTER_FILE).is_file():
-        return Policy(version, parent.kind, parent.folder, folder)
-    return Policy(version, parent.kind, folder)
+    frozen = {role: config.endpoints[name] for role, name in recipe.roles().items()}
+    return recipe.train(
+        parent=ParentPolicy(parent.folder, parent.adapter, family, frozen),
+        release=training_set,
+        seed=int(content_id("train", config.run.seed, context.round)[:12], 16),
+        folder=weights,
+        progress=count,
+    )

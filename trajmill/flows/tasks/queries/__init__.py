@@ -1,1 +1,0 @@
-"""The tasks that make queries."""
