@@ -101,7 +101,7 @@ _BUDGETS = (
     Budget(("schemas",), 4_060),
     Budget(("warehouse",), 4_770),
     Budget(("pipelines",), 4_740),
-    Budget(("flows",), 12_930),
+    Budget(("flows",), 12_010),
     Budget(("stages/environments",), 14_306),
     Budget(("stages/queries",), 5_530),
     Budget(("stages/critics",), 4_931),

@@ -4,7 +4,7 @@ import pytest
 
 from trajmill.flows.cli.loop import STAGE_COMMANDS
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.round import COMMANDS, STAGES, asks_models, needed_before, stages_of
+from trajmill.flows.round import COMMANDS, STAGES, needed_before, stages_of
 
 
 def test_a_stage_needs_only_stages_that_come_before_it() -> None:
@@ -32,10 +32,6 @@ def test_every_command_is_on_the_command_line() -> None:
 )
 def test_a_command_needs_what_its_stages_need(command: str, needed: list[str]) -> None:
     assert [stage.name for stage in needed_before(command)] == needed
-
-
-def test_only_some_commands_ask_models() -> None:
-    assert [command for command in COMMANDS if not asks_models(command)] == ["derive", "release", "train"]
 
 
 @pytest.mark.parametrize(("key", "stage"), [("curriculum", "propose"), ("fresh", "fresh")])

@@ -11,6 +11,7 @@ import pytest
 from prefect import flow
 
 from tests.flows.policies.network import WaitingRun
+from tests.flows.synthetic_run import RUN
 from tests.flows.tasks.test_judge_served import served as judged_by_server
 from tests.flows.tasks.test_train import tiny_config
 from tests.stages.models.fault_server import Fault, running_server
@@ -18,14 +19,14 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ServeSection
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.nights.log import Ending, FlowEnd
-from trajmill.flows.nights.nightly import Landed, collect_night
+from trajmill.flows.nights.nightly import Landed, collect_night, landed_in
 from trajmill.flows.nights.retrain import retrain_if_enough, working_alone
 from trajmill.flows.round import current_round, summary_of
 from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.evaluate import measured_queries
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.schemas.tables.query import Split
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
 from trajmill.warehouse.releases import release_names
 
@@ -157,3 +158,16 @@ def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path,
     assert end.ending is Ending.JUDGE_FAILS
     counts = re.search(r"(\d+) of \d+ attempts finished.* 0 accepted, (\d+) could not be judged", end.line)
     assert counts is not None and counts[1] == counts[2]
+
+
+def test_what_landed_is_counted_and_nights_of_several_rounds_add_up(run_warehouse: Warehouse) -> None:
+    first, second = (landed_in(RoundContext(Config(), run_warehouse, number, RUN)) for number in (1, 2))
+    assert first.line() == ("round 1: 4 of 4 attempts finished, 1 of them guided; 2 accepted, environment failures: 1")
+    both = first + second
+    assert (both.rounds, both.attempts, both.accepted, both.guided) == ((1, 2), 8, 6, 2)
+    assert both.failures == {"environment": 2}
+    assert "| accepted since the last training | 4 |" in both.markdown(accepted_since_training=4)
+
+
+def test_a_night_in_which_nothing_finished_is_empty(run_warehouse: Warehouse) -> None:
+    assert landed_in(RoundContext(Config(), run_warehouse, 9, RUN)).finished == Landed().finished == 0
