@@ -19,7 +19,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = Path("paper.yaml")
     path.write_text(PAPER)
-    Path("typo.yaml").write_text("app: mine\nnmae: Mine\n")
+    Path("typo.yaml").write_text(PAPER.replace("name:", "nmae:", 1))
     return path
 
 
@@ -39,7 +39,6 @@ def test_build_prints_the_page_to_open(mine: Path, capsys: pytest.CaptureFixture
         (["build", "paper.yaml", "--out", "paper.yaml"], "paper.yaml: "),
         (["build", "paper.yaml", "--out", "."], "holds other files, such as 'paper.yaml'"),
         (["serve", "nope.yaml"], "nope.yaml:1: "),
-        (["check", "typo.yaml"], "typo.yaml:2:"),
     ],
 )
 def test_bad_input_gives_one_error_line(
@@ -49,6 +48,11 @@ def test_bad_input_gives_one_error_line(
     shown = capsys.readouterr().err
     assert told in shown
     assert shown.count("\n") == 1
+
+
+def test_check_names_the_line(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["apps", "check", "typo.yaml"]) == 1
+    assert "unknown key `nmae`; did you mean name?" in capsys.readouterr().err
 
 
 @pytest.mark.slow
