@@ -108,7 +108,7 @@ _BUDGETS = (
     Budget(("stages/models",), 5_300),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_095),
     Budget(("stages/derive", "stages/guidance"), 4_280),
-    Budget(("stages/training",), 3_900),
+    Budget(("stages/training",), 3_510),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_785),
     Budget(("stages/graphs", "stages/annotation"), 3_800),
     Budget(("",), 87_000),

@@ -1,4 +1,4 @@
-"""The sizes at which a trainer's own loader hands pictures to the model; run by `train_by_command` in its environment.
+"""The sizes at which a trainer's loader hands pictures to the model; run by the recipe `command` in its environment.
 
 python -m tests.trainers.picture_sizes TRAINER RELEASE MODEL OUT ANSWERS
 """

@@ -23,8 +23,7 @@ from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import ReleasedStep, StepExample, step_example
 from trajmill.stages.training.base import ParentPolicy
-from trajmill.stages.training.command.run import train_by_command
-from trajmill.stages.training.command.spec import CommandSpec
+from trajmill.stages.training.command import CommandSpec
 
 pytestmark = pytest.mark.trainers
 MAX_PIXELS = 1_003_520
@@ -85,7 +84,7 @@ def test_a_trainer_sees_the_pictures_that_the_targets_were_written_for(
 ) -> None:
     spec, answers = command(trainer, tmp_path / "sizes.json", "{model}"), tmp_path / "sizes.json"
     release = exported(FORMATS[trainer], parent.family, tmp_path / "release")
-    train_by_command(spec, parent, release, 1, tmp_path / "new")
+    spec.train(parent, release, 1, tmp_path / "new")
     seen = [Size(wide * 14, high * 14) for ((_, high, wide),) in json.loads(answers.read_text())]
     assert seen == [parent.family.budget.fit(size) for size in SIZES.values()]
     assert (seen[0], seen[1]) == (Size(1316, 728), Size(672, 1484))
@@ -96,4 +95,4 @@ def test_a_trainer_that_reads_another_processor_is_refused(parent: ParentPolicy,
     spec = command("llamafactory", tmp_path / "sizes.json", str(parent.folder))
     release = exported("llamafactory", parent.family, tmp_path / "release")
     with pytest.raises(TrainingFailedError, match="up to 12845056 pixels, but the targets are written for 1003520"):
-        train_by_command(spec, parent, release, 1, tmp_path / "new")
+        spec.train(parent, release, 1, tmp_path / "new")

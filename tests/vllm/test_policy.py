@@ -30,8 +30,7 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.training.trl_sft.spec import TrlSftSpec
-from trajmill.stages.training.trpo.spec import TrpoSpec
+from trajmill.stages.training.hugging_face.spec import TrlSftSpec, TrpoSpec
 from trajmill.warehouse.read import read_rows
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]

@@ -34,7 +34,7 @@ from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.models.local.folder import folder_version
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
-from trajmill.stages.training.command.spec import CommandSpec
+from trajmill.stages.training.command import CommandSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse

@@ -1,12 +1,13 @@
 """The gate that the files of a policy version pass before the version is stored, evaluated or inherited.
 
-Only headers are read for names and shapes; values are read tensor by tensor, in pieces. No model is loaded.
+Names and shapes come from headers; values are read tensor by tensor, in pieces. No model is loaded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from trajmill.schemas.errors import BadInputError
 
 NOT_ADMITTED: Final = "not admitted: "
-"""Begins the reason of a version that a check of its files, or of one scored prompt, refuses."""
+"""First words of the reason for a version that a check of its files, or of one scored prompt, refuses."""
 ADAPTER_CONFIG: Final = "adapter_config.json"
 _INDEX, _CONFIG = "model.safetensors.index.json", "config.json"
 _PIECE = 1 << 24
@@ -40,18 +41,16 @@ def admit(folder: Path, base: Path | None) -> None:
             infinite.
     """
     shapes = _shapes(folder)
-    if base is not None:
-        known = _shapes(base)
-        if (folder / ADAPTER_CONFIG).is_file():
-            _check_adapter(folder, _plain(shapes), _plain(known))
-        else:
-            _check_type(folder, base)
-            _check_same(folder, _plain(shapes), _plain(known))
-    elif (folder / ADAPTER_CONFIG).is_file():
-        _check_adapter(folder, _plain(shapes), None)
+    known = None if base is None else _shapes(base)
+    if (folder / ADAPTER_CONFIG).is_file():
+        _check_adapter(folder, _plain(shapes), None if known is None else _plain(known))
+    elif base is not None and known is not None:
+        before, after = (_json(each / _CONFIG).get("model_type") for each in (base, folder))
+        if before != after:
+            raise _refused(folder, f"a model of type {after}; the policy is a {before}")
+        _check_same(folder, _plain(shapes), _plain(known))
     for file in sorted(folder.glob("*.safetensors")):
-        for name in _spoilt(file):
-            raise _refused(file, f"{name} has values that are NaN or infinite; lower the learning rate")
+        _check_values(file)
 
 
 def _refused(place: Path, why: str) -> BadInputError:
@@ -59,7 +58,7 @@ def _refused(place: Path, why: str) -> BadInputError:
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of all tensors, by name; all shards of the index are there and whole."""
+    """Return the shapes of all tensors by name, after a check that all shards of the index are whole."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise _refused(folder, "no weights in safetensors")
@@ -70,14 +69,10 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
                 found |= {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
             raise _refused(file, f"broken weights ({error})") from error
-    index = folder / _INDEX
-    if index.is_file():
-        placed = _json(index).get("weight_map", {})
-        for shard in sorted(set(placed.values())):
-            if not (folder / shard).is_file():
-                raise _refused(folder, f"{shard} is missing, which {_INDEX} names")
-        if lacking := sorted(placed.keys() - found.keys()):
-            raise _refused(folder, f"{lacking[0]} is missing, which {_INDEX} names")
+    placed = _json(folder / _INDEX).get("weight_map", {}) if (folder / _INDEX).is_file() else {}
+    missing = [shard for shard in sorted(set(placed.values())) if not (folder / shard).is_file()]
+    if missing or (missing := sorted(placed.keys() - found.keys())):
+        raise _refused(folder, f"{missing[0]} is missing, which {_INDEX} names")
     return found
 
 
@@ -89,17 +84,11 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _plain(shapes: Shapes) -> Shapes:
-    """The shapes by names without wrappers; by whole names where two would become one."""
+    """Return the shapes by names without wrappers; by whole names where two would become one."""
     plain = {
         ".".join(part for part in name.split(".") if part not in _WRAPPERS): shape for name, shape in shapes.items()
     }
     return plain if len(plain) == len(shapes) else shapes
-
-
-def _check_type(folder: Path, base: Path) -> None:
-    before, after = (_json(each / _CONFIG).get("model_type") for each in (base, folder))
-    if before != after:
-        raise _refused(folder, f"a model of type {after}; the policy is a {before}")
 
 
 def _check_same(folder: Path, shapes: Shapes, known: Shapes) -> None:
@@ -138,23 +127,13 @@ def _check_adapter(folder: Path, shapes: Shapes, known: Shapes | None) -> None:
             )
 
 
-def _spoilt(file: Path) -> Iterator[str]:
-    """The names of tensors with a value that is no number."""
+def _check_values(file: Path) -> None:
     with safe_open(str(file), framework="pt") as tensors:
         for name in tensors.keys():  # noqa: SIM118
             piece = tensors.get_slice(name)
             shape = piece.get_shape()
-            if not shape:
-                parts: Iterator[Any] = iter([tensors.get_tensor(name)])
-            else:
-                rows = max(1, _PIECE * shape[0] // max(1, _count(shape)))
-                parts = (piece[start : start + rows] for start in range(0, shape[0], rows))
+            rows = max(1, _PIECE * shape[0] // max(1, math.prod(shape))) if shape else 1
+            starts = range(0, shape[0], rows) if shape else ()
+            parts = (piece[start : start + rows] for start in starts) if shape else [tensors.get_tensor(name)]
             if not all(bool(part.float().isfinite().all()) for part in parts):
-                yield name
-
-
-def _count(shape: list[int]) -> int:
-    count = 1
-    for side in shape:
-        count *= side
-    return count
+                raise _refused(file, f"{name} has values that are NaN or infinite; lower the learning rate")

@@ -18,8 +18,7 @@ from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 
 LOG_FILE: Final = "training.log"
-"""The file in the folder of a training with all that its trainer prints."""
-
+"""The file in the folder of a training with the output of its trainer."""
 _LAST_LINES = 300
 _ERROR = re.compile(r"(\[\S*\]:\s*)?([\w.]*(Error|Exception)|\S+: error): \S")
 """Matches the start of an error line, also after the mark of the process that printed it."""
@@ -80,7 +79,9 @@ def run_child(
         _end_group(process)
         watchdog.dismiss()
     if status:
-        raise TrainingFailedError(f"the trainer {_ended(status)}: {_last_output(last)}")
+        ended = f"died of signal {-status}" if status < 0 else f"ended with status {status}"
+        ended = "was killed, as it is when memory runs out" if status == -signal.SIGKILL else ended
+        raise TrainingFailedError(f"the trainer {ended}: {_last_output(last)}")
 
 
 def _follow(
@@ -88,9 +89,20 @@ def _follow(
 ) -> Sequence[str]:
     """Read the output until the trainer exits, and return its last lines."""
     lines: Queue[str | None] = Queue()
-    reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.put(line)
+
+    def end_queue() -> None:
+        # A child that the trainer left behind may hold its output open.
+        process.wait()
+        reader.join(_LAST_WORDS_SECONDS)
+        lines.put(None)
+
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    threading.Thread(target=_end_of, args=(process, reader, lines), daemon=True).start()
+    threading.Thread(target=end_queue, daemon=True).start()
     last: deque[str] = deque(maxlen=_LAST_LINES)
     began = time.monotonic()
     with log.open("a", encoding="utf-8") as file:
@@ -114,19 +126,6 @@ def _follow(
                 on_line(line)
 
 
-def _read(process: subprocess.Popen[str], lines: Queue[str | None]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        lines.put(line)
-
-
-def _end_of(process: subprocess.Popen[str], reader: threading.Thread, lines: Queue[str | None]) -> None:
-    """End the queue when the trainer has exited, although a child that it left behind may hold its output open."""
-    process.wait()
-    reader.join(_LAST_WORDS_SECONDS)
-    lines.put(None)
-
-
 def _end_group(process: subprocess.Popen[str]) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         try:
@@ -137,12 +136,6 @@ def _end_group(process: subprocess.Popen[str]) -> None:
             process.wait(_TERMINATED_SECONDS)
         except subprocess.TimeoutExpired:
             continue
-
-
-def _ended(status: int) -> str:
-    if status == -signal.SIGKILL:
-        return "was killed, as it is when memory runs out"
-    return f"died of signal {-status}" if status < 0 else f"ended with status {status}"
 
 
 def _last_output(lines: Sequence[str]) -> str:

@@ -15,10 +15,11 @@ from trajmill.stages.training.spec import RecipeSpec
 
 MADE_FROM: Final = "made_from.json"
 METRICS: Final = "metrics.json"
+_WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth"})
 
 
 def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], seed: int) -> dict[str, Any]:
-    """The sources of a policy version: everything that decides its weights, files by their contents.
+    """Return everything that decides the weights of a policy version, files by their contents.
 
     Args:
         recipe: the recipe.
@@ -41,17 +42,17 @@ def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], s
 
 
 def version_of(source: Mapping[str, Any]) -> str:
-    """The version of a policy with these sources."""
+    """Return the version of a policy with these sources."""
     return f"{source['kind']}-{content_id(source)[:16]}"
 
 
 def kind_of(recipe: RecipeSpec) -> str:
-    """The kind of a recipe in a configuration."""
+    """Return the kind of a recipe in a configuration."""
     return str(type(recipe).model_fields["kind"].default)
 
 
 def is_begun(folder: Path, source: Mapping[str, Any]) -> bool:
-    """Whether a training with these sources was started in a folder."""
+    """Return whether a training with these sources was started in a folder."""
     try:
         return bool(json.loads((folder / MADE_FROM).read_text()) == source)
     except (OSError, ValueError):
@@ -71,21 +72,15 @@ def write_metrics(folder: Path, report: TrainingReport, history: Sequence[Mappin
 
 
 def tail_mean(losses: Sequence[float]) -> float:
-    """The mean of the last tenth; 0 without losses."""
+    """Return the mean of the last tenth; 0 without losses."""
     tail = losses[-max(1, len(losses) // 10) :]
     return sum(tail) / len(tail) if tail else 0.0
-
-
-_WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth"})
 
 
 def copy_settings(parent: Path, folder: Path, keep: bool = False) -> None:
     """Copy configuration, vocabulary, chat template and image settings of a model to the folder of new weights.
 
-    Args:
-        parent: folder of the model.
-        folder: folder of the new weights.
-        keep: whether existing files are kept.
+    `keep` does not overwrite existing files.
     """
     for file in parent.iterdir():
         weights = file.suffix in _WEIGHTS or file.name.endswith(".index.json")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trajmill.stages.critics.calibration.precision import Precision
 
 _REASONS = 3
-"""So many reasons are named, the most frequent ones."""
+"""Number of reasons that are named, the most frequent ones."""
 Outcomes = Mapping[str, bool]
 """Whether a policy achieved each query, by query id; a query that could not be scored is missing."""
 
@@ -26,6 +26,14 @@ class QueryGroup(NamedTuple):
 
     name: str
     query_ids: Collection[str]
+
+    def scored(self, outcomes: Outcomes) -> int:
+        """Return how many of its queries have an outcome."""
+        return sum(query in outcomes for query in self.query_ids)
+
+    def successes(self, outcomes: Outcomes) -> int:
+        """Return how many of its queries were achieved."""
+        return sum(outcomes.get(query, False) for query in self.query_ids)
 
 
 class Promotion(NamedTuple):
@@ -48,10 +56,10 @@ class PairedCounts(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """The exact one-sided sign test (McNemar's): how likely so many losses are if both policies are equally good.
+        """The exact one-sided sign test (McNemar's): the probability of `lost` or more if both are equally good.
 
         Given `won` + `lost` queries in which the policies differ, the losses follow a binomial distribution with
-        probability 1/2; returns the chance of at least `lost` of them, 1 where the policies differ in nothing.
+        probability 1/2. It is 1 where the policies differ in nothing.
         """
         differing = self.won + self.lost
         return float(sum(comb(differing, losses) for losses in range(self.lost, differing + 1)) / 2**differing)
@@ -81,7 +89,7 @@ def compare(
 
     It is compared with the policy in force, and with the best one so far: many small losses in a row, none of which is
     significant, add up to one that is. Ties are promoted: where nearly every query is achieved, no policy can be
-    significantly better, and the next round shall learn from what the newest policy does.
+    significantly better, and the next round should learn from the newest policy.
 
     Args:
         new: outcomes of the new policy.
@@ -93,15 +101,20 @@ def compare(
     """
     said: list[str] = []
     for group in groups:
-        measured = max((old, *promoted), key=lambda rival: _scored(rival.outcomes, group))
-        if _scored(measured.outcomes, group) and not _scored(new, group):
-            return Promotion(False, _unmeasured(group, measured))
-        best = max((old, *promoted), key=lambda rival: _successes(rival.outcomes, group))
+        measured = max((old, *promoted), key=lambda rival: group.scored(rival.outcomes))
+        known = group.scored(measured.outcomes)
+        if known and not group.scored(new):
+            where = f"no attempt has a score in {group.name}, where {known} of {measured.version} have one"
+            return Promotion(False, f"not measured on validation: {where}")
+        best = max((old, *promoted), key=lambda rival: group.successes(rival.outcomes))
         for rival in {each.version: each for each in (old, best)}.values():
             counts = paired_counts(rival.outcomes, new, group.query_ids)
             if not counts.queries:
                 continue
-            line = _line(group.name, counts, rival.version)
+            line = (
+                f"{group.name} {counts.successes_after}/{counts.queries} against {counts.successes_before} of "
+                f"{rival.version} (won {counts.won}, lost {counts.lost})"
+            )
             if counts.p_value <= level:
                 return Promotion(False, f"significantly worse on validation (p = {counts.p_value:.2g}): {line}")
             said.append(line)
@@ -121,13 +134,13 @@ def reason_not_to_train(
     precision: Precision,
     waits_for_last_round: bool,
 ) -> str:
-    """Why a round trains no policy; empty if it trains one.
+    """Return why a round trains no policy; empty if it trains one.
 
     Args:
         rows: number of rows that the release has for the recipe.
         learns_from: the table of these rows.
-        accepted: how many trajectories examples were derived from, in all rounds so far.
-        dropped: by reason, how many attempts or steps gave no row of that table.
+        accepted: number of trajectories that examples were derived from, in all rounds so far.
+        dropped: by reason, number of attempts or steps that gave no row of that table.
         precision: how the judge's precision compares with its floor; an unknown precision does not stop the training.
         waits_for_last_round: whether this is an early round of a control run, which trains once at its end.
     """
@@ -135,13 +148,10 @@ def reason_not_to_train(
         return _no_rl_rows(dropped) if learns_from == "rl_steps" else _no_examples(accepted, dropped)
     if precision is Precision.TOO_LOW:
         return "the judge's precision is under its floor"
-    if waits_for_last_round:
-        return "a frozen explorer is trained once, at the end"
-    return ""
+    return "a frozen explorer is trained once, at the end" if waits_for_last_round else ""
 
 
 def _no_examples(accepted: int, dropped: Mapping[str, int]) -> str:
-    """Why the release has no examples: nothing was accepted, or else the most frequent reasons of what was left out."""
     if not accepted:
         return "no trajectory was accepted"
     most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
@@ -150,7 +160,6 @@ def _no_examples(accepted: int, dropped: Mapping[str, int]) -> str:
 
 
 def _no_rl_rows(dropped: Mapping[str, int]) -> str:
-    """Why a round has no RL rows; equal rewards are no fault, so they are named last."""
     if unknown := dropped.get("no_log_probabilities"):
         return (
             f"{unknown} replies have no log probabilities of their tokens, and no other gives an RL row: serve the "
@@ -158,24 +167,5 @@ def _no_rl_rows(dropped: Mapping[str, int]) -> str:
         )
     if old := dropped.get("stale_policy"):
         return f"{old} attempts are of versions that were replaced more than rl.max_staleness times"
+    # Equal rewards are no fault, so they come last.
     return "no group has rewards that differ"
-
-
-def _successes(outcomes: Outcomes, group: QueryGroup) -> int:
-    return sum(outcomes.get(query, False) for query in group.query_ids)
-
-
-def _scored(outcomes: Outcomes, group: QueryGroup) -> int:
-    return sum(query in outcomes for query in group.query_ids)
-
-
-def _unmeasured(group: QueryGroup, rival: Rival) -> str:
-    known = f"{_scored(rival.outcomes, group)} of {rival.version}"
-    return f"not measured on validation: no attempt has a score in {group.name}, where {known} have one"
-
-
-def _line(name: str, counts: PairedCounts, rival: str) -> str:
-    return (
-        f"{name} {counts.successes_after}/{counts.queries} against {counts.successes_before} of {rival} "
-        f"(won {counts.won}, lost {counts.lost})"
-    )

@@ -89,12 +89,12 @@ RECIPES: Final = PartGroup(
     {
         "embedded-sft": "trajmill.stages.training.embedded.spec:EmbeddedSftSpec",
         "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
-        "trl-sft": "trajmill.stages.training.trl_sft.spec:TrlSftSpec",
-        "trpo": "trajmill.stages.training.trpo.spec:TrpoSpec",
+        "trl-sft": "trajmill.stages.training.hugging_face.spec:TrlSftSpec",
+        "trpo": "trajmill.stages.training.hugging_face.spec:TrpoSpec",
         "ces-stage1": "trajmill.stages.training.execution_feedback.spec:CesStage1Spec",
         "ces-stage2": "trajmill.stages.training.execution_feedback.spec:CesStage2Spec",
         "coda-specialist": "trajmill.stages.training.execution_feedback.spec:CodaSpecialistSpec",
-        "command": "trajmill.stages.training.command.spec:CommandSpec",
+        "command": "trajmill.stages.training.command:CommandSpec",
     },
     {
         kind: f"trajmill.stages.training:presets/{kind}.toml"

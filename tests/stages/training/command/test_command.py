@@ -14,7 +14,7 @@ from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.export.formats.bounds import bounded_model
 from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.training.base import ParentPolicy, TrainingReport
-from trajmill.stages.training.command.spec import CommandSpec
+from trajmill.stages.training.command import CommandSpec
 
 pytestmark = pytest.mark.slow
 

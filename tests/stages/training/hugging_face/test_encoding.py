@@ -24,8 +24,8 @@ from trajmill.stages.training.hugging_face.rows import (
     supervised_reply,
     supervised_rows,
 )
-from trajmill.stages.training.trpo.spec import TrpoSpec
-from trajmill.stages.training.trpo.train import reference_log_probs
+from trajmill.stages.training.hugging_face.spec import TrpoSpec
+from trajmill.stages.training.hugging_face.trpo import reference_log_probs
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,8 @@ from tests.stages.training.hugging_face.small_release import FAMILY, write_rl
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.launch import TrainingJob
+from trajmill.stages.training.hugging_face.spec import TrlSftSpec, TrpoSpec
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
-from trajmill.stages.training.trl_sft.spec import TrlSftSpec
-from trajmill.stages.training.trpo.spec import TrpoSpec
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.rows import supervised_rows
+from trajmill.stages.training.hugging_face.spec import TrlSftSpec
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
 from trajmill.stages.training.spec import RECIPES, RecipeSpec
-from trajmill.stages.training.trl_sft.spec import TrlSftSpec
 
 
 def preset(kind: str, **settings: float) -> TrlSftSpec:

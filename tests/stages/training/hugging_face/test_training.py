@@ -25,10 +25,8 @@ from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.loading import load_trained
 from trajmill.stages.training.hugging_face.losses import token_log_probs
 from trajmill.stages.training.hugging_face.rows import rl_reply, rl_rows, supervised_reply, supervised_rows
-from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
+from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe, TrlSftSpec, TrpoSpec
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
-from trajmill.stages.training.trl_sft.spec import TrlSftSpec
-from trajmill.stages.training.trpo.spec import TrpoSpec
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")
@@ -253,7 +251,7 @@ def test_memory_that_runs_out_gives_one_error_line(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("trajmill.stages.training.trpo.train.reply_logits", fail)
+    monkeypatch.setattr("trajmill.stages.training.hugging_face.trpo.reply_logits", fail)
     with pytest.raises(TrainingFailedError, match="memory ran out with 1 rows at once: lower"):
         trained(TRPO, parent, release, tmp_path)
 

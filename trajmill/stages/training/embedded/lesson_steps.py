@@ -18,7 +18,7 @@ from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 
 
 class Turn(NamedTuple):
-    """One prompt, the reply given to it and how much it counts."""
+    """One prompt, its reply and its loss weight."""
 
     system: str
     user: str
@@ -48,18 +48,31 @@ class LessonStep(NamedTuple):
 
     @property
     def chosen(self) -> CandidateAction:
-        """The candidate that was chosen."""
         return self.policy_input.candidates[self.label]
 
 
 def lesson_steps(turns: Iterable[Turn], screens: Mapping[str, SeenScreen], reader: InputReader) -> list[LessonStep]:
-    """The steps whose action is a candidate of their screen."""
-    found = (_step(turn, screens.get(turn.screen_id), reader) for turn in turns)
-    return [step for step in found if step is not None]
+    """Return the steps whose action is a candidate of their screen."""
+    found = []
+    for turn in turns:
+        screen = screens.get(turn.screen_id)
+        if screen is None:
+            continue
+        phone = '"name": "computer_use"' not in turn.system
+        dialect = GuiOwlMobile() if phone else GuiOwlDesktop()
+        reply = dialect.parse(turn.reply, native_frame(screen.size))
+        if not isinstance(reply, Reply):
+            continue
+        user = read(turn.user.replace(IMAGE_PLACEHOLDER, ""))
+        policy_input = reader.read(user, turn.screen_id, screen.size, screen.elements, phone=phone)
+        label = chosen_candidate(policy_input.candidates, reply.action, phone=phone)
+        if label is not None:
+            found.append(LessonStep(turn, phone, user, policy_input, label))
+    return found
 
 
 def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, phone: bool) -> int | None:
-    """Index of the candidate that does the same as an action; None if there is none.
+    """Return the index of the candidate that does the same as an action; None if there is none.
 
     A press anywhere on an element counts as a press on it; of nested elements, the smallest counts.
     """
@@ -71,17 +84,3 @@ def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, p
     verb = "open" if action.count == 2 else "press"
     under = [i for i, c in enumerate(candidates) if c.verb == verb and c.bounds.contains(action.x, action.y)]
     return min(under, key=lambda index: candidates[index].bounds.area, default=None)
-
-
-def _step(turn: Turn, screen: SeenScreen | None, reader: InputReader) -> LessonStep | None:
-    if screen is None:
-        return None
-    phone = '"name": "computer_use"' not in turn.system
-    dialect = GuiOwlMobile() if phone else GuiOwlDesktop()
-    reply = dialect.parse(turn.reply, native_frame(screen.size))
-    if not isinstance(reply, Reply):
-        return None
-    user = read(turn.user.replace(IMAGE_PLACEHOLDER, ""))
-    policy_input = reader.read(user, turn.screen_id, screen.size, screen.elements, phone=phone)
-    label = chosen_candidate(policy_input.candidates, reply.action, phone=phone)
-    return None if label is None else LessonStep(turn, phone, user, policy_input, label)

@@ -55,7 +55,7 @@ class Lessons:
 
 
 def sft_lessons(release: Path, detour_share: float = 0.0, seed: int = 0) -> Lessons:
-    """The supervised rows of a release, with detours, see `lessons`.
+    """Return the supervised rows of a release, with detours, see `lessons`.
 
     Raises:
         BadInputError: a file of the release is missing, or was not written by trajmill.
@@ -67,7 +67,7 @@ def sft_lessons(release: Path, detour_share: float = 0.0, seed: int = 0) -> Less
 
 
 def rl_lessons(release: Path) -> Lessons:
-    """The RL rows of a release; a lesson's weight is advantage times step weight (paper 3.1.2).
+    """Return the RL rows of a release; a lesson's weight is advantage times step weight (paper 3.1.2).
 
     Raises:
         BadInputError: the release has no RL rows, or a file of it was not written by trajmill.
@@ -83,13 +83,13 @@ def rl_lessons(release: Path) -> Lessons:
 def lessons(
     turns: Iterable[Turn], screens: Mapping[str, SeenScreen], detour_share: float = 0.0, seed: int = 0
 ) -> Lessons:
-    """The lessons of some turns, and of detours on their way; a turn whose action is no candidate is skipped.
+    """Return the lessons of some turns, and of their detours; a turn whose action is no candidate is skipped.
 
     Args:
-        turns: what is learned from.
+        turns: the turns to learn from.
         screens: the screens of the turns, by id.
-        detour_share: chance that a press on an entry is preceded by wrong ones, see `detours`.
-        seed: decides which.
+        detour_share: probability that a press on an entry is preceded by wrong ones, see `detours`.
+        seed: of the draws of detours.
     """
     turns, reader = list(turns), InputReader()
     steps = lesson_steps(turns, screens, reader)
@@ -124,16 +124,14 @@ def _screens(release: Path) -> dict[str, SeenScreen]:
         rows = [row for path in screen_files(release) for row in pq.read_table(path, columns=columns).to_pylist()]
     return {
         row["screen_id"]: SeenScreen(
-            Size(row["width"], row["height"]), tuple(_element(element) for element in row["elements"])
+            Size(row["width"], row["height"]),
+            tuple(
+                UIElement(e["role"], e["text"], Box(*e["bounds"]), tuple(e["states"]), e["value"], e["element_id"])
+                for e in row["elements"]
+            ),
         )
         for row in rows
     }
-
-
-def _element(row: dict[str, Any]) -> UIElement:
-    return UIElement(
-        row["role"], row["text"], Box(*row["bounds"]), tuple(row["states"]), row["value"], row["element_id"]
-    )
 
 
 @contextmanager

@@ -37,13 +37,10 @@ class EmbeddedRecipe(RecipeSpec):
 
     def updates(self, rows: int) -> int:
         """Return the number of updates on a release with `rows` rows."""
-        return self.frozen_explorer_updates or min(max(self._wanted(rows), 1), self.max_updates)
-
-    def _wanted(self, rows: int) -> int:
-        return math.ceil(self.epochs * rows / self.batch)
+        wanted = max(math.ceil(self.epochs * rows / self.batch), getattr(self, "min_updates", 1))
+        return self.frozen_explorer_updates or min(wanted, self.max_updates)
 
     def trains(self, folder: Path) -> bool:
-        """Whether the folder holds an embedded policy."""
         from trajmill.stages.models.embedded.model import is_embedded_policy
 
         return is_embedded_policy(folder)
@@ -80,10 +77,6 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     detours: Share = 0.3
     """Chance that a press on an app, an item of a list or a menu is learned with wrong ones before it that are taken
     back, so that the policy learns to look elsewhere."""
-
-    def updates(self, rows: int) -> int:
-        """Return the number of updates on a release with `rows` rows."""
-        return self.frozen_explorer_updates or min(max(self._wanted(rows), self.min_updates), self.max_updates)
 
 
 class EmbeddedRlSpec(EmbeddedRecipe):

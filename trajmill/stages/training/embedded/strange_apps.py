@@ -1,9 +1,9 @@
 """Makes apps look unknown for one update, so that the policy learns to work in apps that training never opens.
 
 An app that training never uses stands on the launcher of every lesson. As one more wrong answer, the policy would learn
-never to open it, even where the instruction says its name. So such an app looks different in every update, and a share
-of the other apps looks unknown, too, with all words and entries that they have to themselves: the policy has to act on
-what the instruction says and the screen shows.
+never to open it, even where the instruction names it. So such an app looks different in every update, and a share of
+the other apps looks unknown, too, with all words and entries that they have to themselves: only the instruction and the
+screen are left to act on.
 """
 
 from __future__ import annotations
@@ -18,61 +18,11 @@ from torch import Tensor
 
 from trajmill.stages.models.embedded.candidates import KINDS
 from trajmill.stages.models.embedded.network_inputs import Batch
-from trajmill.stages.models.embedded.situation import Situation
 from trajmill.stages.training.embedded.lesson_steps import LessonStep
-
-
-class Disguised(NamedTuple):
-    """A batch in which some apps look unknown."""
-
-    batch: Batch
-    vectors: Tensor
-    """(words, width) vectors of all words."""
-
-
-def strange_apps(apps: Sequence[App], share: float, draw: torch.Generator) -> list[App]:
-    """The apps that training never uses, and each other app with a chance.
-
-    Args:
-        apps: the apps on the launchers of all lessons.
-        share: chance of an app that training uses.
-        draw: decides which.
-    """
-    chances = torch.rand(len(apps), generator=draw).tolist()
-    return [app for app, chance in zip(apps, chances, strict=True) if not app.is_used or chance < share]
-
-
-def disguise(batch: Batch, vectors: Tensor, strange: Sequence[App], draw: torch.Generator) -> Disguised:
-    """Make apps look unknown.
-
-    Their words get random vectors, wherever they stand, and what is remembered of words, candidates and titles by their
-    codes is not recalled.
-
-    Args:
-        batch: some situations.
-        vectors: (words, width) vectors of the words of all situations.
-        strange: the apps.
-        draw: draws the vectors.
-    """
-    words = torch.tensor(sorted({word for app in strange for word in app.words}), dtype=torch.long)
-    codes = torch.tensor(sorted({code for app in strange for code in (app.icon, *app.codes)}), dtype=torch.long)
-    spread = vectors.detach().std()
-    random = torch.randn(len(words), vectors.shape[1], generator=draw).to(vectors.dtype) * spread
-    is_said = torch.isin(batch.instruction, words.to(batch.instruction.dtype))
-    return Disguised(
-        replace(
-            batch,
-            codes=batch.codes.masked_fill(torch.isin(batch.codes, codes), 0),
-            anchors=batch.anchors.masked_fill(torch.isin(batch.anchors, codes), 0),
-            instruction_codes=batch.instruction_codes.masked_fill(is_said, 0),
-        ),
-        vectors.index_copy(0, words, random),
-    )
-
 
 _ICON, _FINISH = KINDS.index("icon"), KINDS.index("finish")
 _OWN_SHARE = 0.9
-"""A word or code belongs to an app that has at least so large a share of its appearances."""
+"""A word or code belongs to an app with at least this share of its appearances."""
 _LEAST_ENDS = 2
 """An app is used if attempts at this many instructions end in it; one attempt may have opened it by mistake."""
 
@@ -90,25 +40,67 @@ class App(NamedTuple):
     """Whether attempts end in it."""
 
 
-class _Icon(NamedTuple):
-    code: int
-    words: tuple[int, ...]
+class Disguised(NamedTuple):
+    """A batch in which some apps look unknown."""
+
+    batch: Batch
+    vectors: Tensor
+    """(words, width) vectors of all words."""
+
+
+def strange_apps(apps: Sequence[App], share: float, draw: torch.Generator) -> list[App]:
+    """Return the apps that training never uses, and each other app with the probability `share`."""
+    chances = torch.rand(len(apps), generator=draw).tolist()
+    return [app for app, chance in zip(apps, chances, strict=True) if not app.is_used or chance < share]
+
+
+def disguise(batch: Batch, vectors: Tensor, strange: Sequence[App], draw: torch.Generator) -> Disguised:
+    """Make apps look unknown.
+
+    Their words get random vectors everywhere, and the memory of words, candidates and titles by their codes is cut.
+
+    Args:
+        batch: some situations.
+        vectors: (words, width) vectors of the words of all situations.
+        strange: the apps.
+        draw: draws the vectors.
+    """
+    words = torch.tensor(sorted({word for app in strange for word in app.words}), dtype=torch.long)
+    codes = torch.tensor(sorted({code for app in strange for code in (app.icon, *app.codes)}), dtype=torch.long)
+    spread = vectors.detach().std()
+    random = torch.randn(len(words), vectors.shape[1], generator=draw).to(vectors.dtype) * spread
+    is_said = torch.isin(batch.instruction, words.to(batch.instruction.dtype))
+    masked = replace(
+        batch,
+        codes=batch.codes.masked_fill(torch.isin(batch.codes, codes), 0),
+        anchors=batch.anchors.masked_fill(torch.isin(batch.anchors, codes), 0),
+        instruction_codes=batch.instruction_codes.masked_fill(is_said, 0),
+    )
+    return Disguised(masked, vectors.index_copy(0, words, random))
 
 
 def apps_of(steps: Sequence[LessonStep]) -> tuple[App, ...]:
-    """The apps on the launchers of some lessons, by the code of their icon."""
-    places = _places(steps)
+    """Return the apps on the launchers of some lessons, by the code of their icon."""
     apps_of_task, ends = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     words, codes = _Appearances(), _Appearances()
-    for step, app in zip(steps, places, strict=True):
+    launchers = {step.policy_input.title for step in steps if _ICON in step.policy_input.situation.kinds}
+    icons: dict[str, tuple[int, list[int]]] = {}
+    for step in steps:
+        situation, instruction = step.policy_input.situation, step.user.instruction
+        for at in (situation.kinds == _ICON).nonzero()[0].tolist():
+            named = [word for word in situation.texts[at].tolist() if word]
+            icons[step.policy_input.candidates[at].text] = int(situation.codes[at]), named
+        # A step is taken in the app that was opened last.
+        opened = (c.target for c in reversed(step.policy_input.conclusions) if c.title in launchers)
+        app = "" if step.policy_input.title in launchers else next(opened, "")
         if not app:
             continue
-        situation = step.policy_input.situation
-        words.add(app, _words_shown(situation))
+        texts = (situation.title, situation.shown, situation.texts.ravel(), situation.fields.ravel())
+        words.add(app, {word for each in texts for word in each.tolist()})
         codes.add(app, {*situation.codes.tolist(), int(situation.anchors[0])})
-        apps_of_task[step.user.instruction].add(app)
+        apps_of_task[instruction].add(app)
         if situation.kinds[step.label] == _FINISH:
-            ends[app].add(step.user.instruction)
+            ends[app].add(instruction)
     for step in steps:
         apps = list(apps_of_task[step.user.instruction])
         if len(apps) == 1:
@@ -116,44 +108,13 @@ def apps_of(steps: Sequence[LessonStep]) -> tuple[App, ...]:
     own_words, own_codes = words.own(), codes.own()
     return tuple(
         App(
-            icon.code,
-            tuple(sorted({*icon.words, *own_words[name]})),
+            code,
+            tuple(sorted({*named, *own_words[name]})),
             tuple(sorted(own_codes[name])),
             len(ends[name]) >= _LEAST_ENDS,
         )
-        for name, icon in sorted(_icons(steps).items(), key=lambda each: each[1].code)
+        for name, (code, named) in sorted(icons.items(), key=lambda each: each[1][0])
     )
-
-
-def _icons(steps: Sequence[LessonStep]) -> dict[str, _Icon]:
-    """The icons on the launchers, by their text."""
-    icons = {}
-    for step in steps:
-        situation = step.policy_input.situation
-        for at in (situation.kinds == _ICON).nonzero()[0].tolist():
-            words = tuple(word for word in situation.texts[at].tolist() if word)
-            icons[step.policy_input.candidates[at].text] = _Icon(int(situation.codes[at]), words)
-    return icons
-
-
-def _places(steps: Sequence[LessonStep]) -> list[str]:
-    """The app in which each step is taken: the last one that was opened; empty on a launcher."""
-    launchers = {step.policy_input.title for step in steps if _ICON in step.policy_input.situation.kinds}
-
-    def place(step: LessonStep) -> str:
-        opened = (c.target for c in reversed(step.policy_input.conclusions) if c.title in launchers)
-        return "" if step.policy_input.title in launchers else next(opened, "")
-
-    return [place(step) for step in steps]
-
-
-def _words_shown(situation: Situation) -> set[int]:
-    return {
-        *situation.title.tolist(),
-        *situation.shown.tolist(),
-        *situation.texts.ravel().tolist(),
-        *situation.fields.ravel().tolist(),
-    }
 
 
 class _Appearances:
@@ -163,12 +124,11 @@ class _Appearances:
         self._counts: dict[int, Counter[str]] = defaultdict(Counter)
 
     def add(self, app: str, shown: Iterable[int]) -> None:
-        """Count what one step shows; 0 stands for nothing."""
         for each in shown:
             self._counts[each][app] += 1
 
     def own(self) -> Mapping[str, set[int]]:
-        """What belongs to each app."""
+        """Return the words or codes that belong to each app; 0 stands for nothing."""
         owned = defaultdict[str, set[int]](set)
         for each, counts in self._counts.items():
             app, most = counts.most_common(1)[0]

@@ -19,7 +19,7 @@ from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import files_of, screen_files
 from trajmill.stages.export.sft import SFT_FILE
 from trajmill.stages.models.embedded.model import load_network, save_network
-from trajmill.stages.models.embedded.network_inputs import Bags, Batch
+from trajmill.stages.models.embedded.network_inputs import Batch
 from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.lessons import Lessons, rl_lessons, sft_lessons
@@ -43,14 +43,15 @@ def train_policy(
         TrainingFailedError: the loss is no number.
     """
     network = load_network(parent.folder)
-    lessons = _lessons(release, recipe, seed)
+    if isinstance(recipe, EmbeddedSftSpec):
+        lessons, rows = sft_lessons(release, recipe.detours, seed), files_of(release, SFT_FILE)
+    else:
+        lessons, rows = rl_lessons(release), [release / RL_FILE]
     report = train_network(network, lessons, recipe, seed, progress)
     if not math.isfinite(report.loss):
         raise TrainingFailedError(f"the loss is {report.loss}: lower train.learning_rate")
     report = report._replace(version=save_network(network, folder))
-    rows = [release / RL_FILE] if isinstance(recipe, EmbeddedRlSpec) else files_of(release, SFT_FILE)
-    files = [*rows, *screen_files(release)]
-    write_source(folder, made_from(recipe, parent, files, seed))
+    write_source(folder, made_from(recipe, parent, [*rows, *screen_files(release)], seed))
     write_metrics(folder, report, [])
     return report
 
@@ -62,29 +63,19 @@ def train_network(
     if not len(lessons):
         return TrainingReport(0, lessons.skipped, 0, 0.0)
     draw = torch.Generator().manual_seed(seed)
-    objective = _objective(network, lessons, recipe, draw)
+    match recipe:
+        case EmbeddedSftSpec():
+            objective = _supervised(network, lessons, recipe, draw)
+        case EmbeddedRlSpec():
+            objective = _trajectory_level(network, lessons, recipe)
+        case _:
+            raise NotImplementedError(f"no objective for {type(recipe).__name__}")
     losses = _optimise(network, len(lessons), objective, recipe, draw, progress)
     return TrainingReport(len(lessons) - lessons.detours, lessons.skipped, len(losses), tail_mean(losses))
 
 
-def _lessons(release: Path, recipe: EmbeddedRecipe, seed: int) -> Lessons:
-    if isinstance(recipe, EmbeddedSftSpec):
-        return sft_lessons(release, recipe.detours, seed)
-    return rl_lessons(release)
-
-
 Objective = Callable[[Tensor], Tensor]
 """The loss of the lessons with the given row numbers."""
-
-
-def _objective(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRecipe, draw: torch.Generator) -> Objective:
-    match recipe:
-        case EmbeddedSftSpec():
-            return _supervised(network, lessons, recipe, draw)
-        case EmbeddedRlSpec():
-            return _trajectory_level(network, lessons, recipe)
-        case _:
-            raise NotImplementedError(f"no objective for {type(recipe).__name__}")
 
 
 def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpec, draw: torch.Generator) -> Objective:
@@ -98,7 +89,7 @@ def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpe
         strange = strange_apps(lessons.apps, recipe.strange_apps, draw)
         shown = disguise(batch, vectors, strange, draw)
         logits: Tensor = network(shown.batch, shown.vectors, lessons.bags.weights, hidden)
-        # In an app that looks unknown, nothing tells whether what is sought is not there, or has another name.
+        # An app that looks unknown may lack the target, or have it under another name.
         is_learned = ~torch.isin(lessons.left_apps[rows], torch.tensor([app.icon for app in strange]))
         return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows] * is_learned)
 
@@ -106,29 +97,21 @@ def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpe
 
 
 def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRlSpec) -> Objective:
-    """The old log-probabilities are those of the network before the first update."""
+    """Return the loss whose old log-probabilities are those of the network before the first update."""
+
+    def log_probabilities(rows: Tensor) -> Tensor:
+        batch, words = select(lessons.situations, rows), lessons.bags
+        logits: Tensor = network(batch, network.word_vectors(words), words.weights)
+        return chosen_log_probabilities(logits, lessons.labels[rows])
+
     with torch.no_grad():
-        before = torch.cat(
-            [
-                chosen_log_probabilities(
-                    _logits(network, select(lessons.situations, rows), lessons.bags), lessons.labels[rows]
-                )
-                for rows in torch.split(torch.arange(len(lessons)), recipe.batch)
-            ]
-        )
+        splits = torch.split(torch.arange(len(lessons)), recipe.batch)
+        before = torch.cat([log_probabilities(rows) for rows in splits])
 
     def loss(rows: Tensor) -> Tensor:
-        now = chosen_log_probabilities(
-            _logits(network, select(lessons.situations, rows), lessons.bags), lessons.labels[rows]
-        )
-        return trajectory_loss(now, before[rows], lessons.weights[rows], recipe.clip_ratio)
+        return trajectory_loss(log_probabilities(rows), before[rows], lessons.weights[rows], recipe.clip_ratio)
 
     return loss
-
-
-def _logits(network: PolicyNetwork, batch: Batch, words: Bags) -> Tensor:
-    logits: Tensor = network(batch, network.word_vectors(words), words.weights)
-    return logits
 
 
 def _optimise(
@@ -139,9 +122,10 @@ def _optimise(
     draw: torch.Generator,
     progress: Progress | None,
 ) -> list[float]:
+    """Update the network with AdamW, whose learning rate falls along a half cosine; return the losses."""
     updates = recipe.updates(rows)
-    tell = progress or _tell_nobody
-    tell(0, updates)
+    report = progress or (lambda done, to_do: None)
+    report(0, updates)
     network.train()
     parameters = list(network.parameters())
     pairs = list(network.pairs.parameters())
@@ -157,26 +141,19 @@ def _optimise(
         network.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(parameters, recipe.gradient_norm)
-        rate = recipe.learning_rate * _rate(update / updates, recipe.final_rate)
+        final = recipe.final_rate
+        rate = recipe.learning_rate * (final + (1 - final) * (1 + math.cos(math.pi * (update / updates))) / 2)
         for group, scale in zip(optimiser.param_groups, (1.0, recipe.pair_rate), strict=True):
             group["lr"] = scale * rate
         optimiser.step()
         losses.append(loss.item())
-        tell(update + 1, updates)
+        report(update + 1, updates)
     network.eval()
     return losses
 
 
-def _tell_nobody(done: int, updates: int) -> None:
-    """Report no progress."""
-
-
-def _rate(done: float, final: float) -> float:
-    return final + (1 - final) * (1 + math.cos(math.pi * done)) / 2
-
-
 def select(batch: Batch, rows: Tensor) -> Batch:
-    """Some situations of a batch, cut to the padding that they need."""
+    """Return some situations of a batch, cut to the padding that they need."""
     chosen = {field.name: getattr(batch, field.name)[rows] for field in fields(batch)}
     spoken = max(1, int((chosen["instruction"] > 0).sum(1).max()))
     offered = int(chosen["exists"].sum(1).max())
@@ -189,7 +166,7 @@ def select(batch: Batch, rows: Tensor) -> Batch:
 
 
 def supervised_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Weighted mean cross entropy.
+    """Return the weighted mean cross entropy.
 
     Args:
         logits: (rows, candidates), -inf where there is no candidate.
@@ -201,7 +178,7 @@ def supervised_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
 
 
 def chosen_log_probabilities(logits: Tensor, labels: Tensor) -> Tensor:
-    """(rows,) log-probability of the chosen candidates."""
+    """Return the log-probability of the chosen candidates, (rows,)."""
     return logits.log_softmax(-1).gather(1, labels[:, None]).squeeze(1)
 
 

@@ -21,23 +21,16 @@ _FORMATS = {
 
 
 def has_format(role: str, reply: str) -> bool:
-    """Whether a reply has exactly the tags that its role is asked for, each around some text (CES, equation 22)."""
+    """Return whether a reply has exactly the tags of its role, each around some text (CES, equation 22)."""
     return _FORMATS[role].fullmatch(reply) is not None
 
 
 def score_of(role: str, reply: str, action: Action | None, right: RightAction) -> ReplyScore:
-    """The parts of the reward of a reply, from the action that the Executor took on it.
-
-    Args:
-        role: that gave the reply.
-        reply: its text.
-        action: of the Executor; None if its reply held none.
-        right: the action that was right.
-    """
+    """Return the parts of the reward of a role's reply, from the Executor's action on it, if any."""
     match = match_action(action, right)
     return ReplyScore(float(has_format(role, reply)), float(match.type), float(match.parameters), match.closeness)
 
 
 def reward_of(recipe: FeedbackRecipe, score: ReplyScore) -> float:
-    """The reward: equation 21 of CES, or equation 1 of CODA, which has no part for the format."""
+    """Return the reward: equation 21 of CES, or equation 1 of CODA, which has no part for the format."""
     return coda_reward(score) if isinstance(recipe, CodaSpecialistSpec) else ces_reward(score)

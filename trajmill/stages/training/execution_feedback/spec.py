@@ -45,7 +45,6 @@ class FeedbackRecipe(HuggingFaceRecipe):
 
     @property
     def learns_kind(self) -> str:
-        """The derived kind of the task pool."""
         return type(self).pool
 
     @property

@@ -1,12 +1,13 @@
-"""Reads the task pool of execution feedback: what a role is asked at a step, and the action of that step."""
+"""Reads the task pool of execution feedback: the request to a role at a step, and the action of that step."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from datasets import Dataset
 
@@ -29,49 +30,52 @@ class FeedbackTask(NamedTuple):
 
     task_id: str
     messages: tuple[ChatMessage, ...]
-    """What the role is asked."""
+    """The request to the role."""
     instruction: str
     """The user's task."""
     platform: Platform
     screens: tuple[ScreenHandle, ...]
-    """What the Executor may see: the present screen is the last."""
+    """The screens that the Executor may be shown; the present one is the last."""
     past: tuple[tuple[str, str], ...]
     """The reply and the conclusion of each step before."""
     right: RightAction
 
 
+@dataclass(frozen=True)
 class FeedbackTasks:
-    """The tasks of a training, read from disk when they are needed."""
+    """The tasks of a training, read from disk lazily."""
 
-    def __init__(self, rows: Dataset, chosen: Sequence[int], screens: Sequence[int]) -> None:
-        """Take some rows.
-
-        Args:
-            rows: of the files.
-            chosen: the numbers of the rows that are tasks.
-            screens: for each of them, the number of the row with its screens.
-        """
-        self._rows = rows
-        self._chosen = chosen
-        self._screens = screens
+    rows: Dataset
+    chosen: Sequence[int]
+    """The numbers of the rows that are tasks."""
+    screens: Sequence[int]
+    """For each of them, the number of the row with its screens."""
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self.chosen)
 
     def task(self, number: int) -> FeedbackTask:
-        """One of the tasks."""
-        row, shown = self._rows[self._chosen[number]], self._rows[self._screens[number]]
-        return _task(row, tuple(shown_screens(shown)))
+        row, shown = self.rows[self.chosen[number]], self.rows[self.screens[number]]
+        target = ReplyTarget.model_validate_json(row["target"])
+        return FeedbackTask(
+            row["example_id"],
+            block_messages(row),
+            row["instruction"],
+            target.platform,
+            tuple(shown_screens(shown)),
+            tuple((reply, conclusion) for reply, conclusion in json.loads(row["past"])),
+            RightAction(target.action, target.box, target.screen),
+        )
 
 
 def feedback_tasks(recipe: FeedbackRecipe, files: Sequence[Path], cache: Path) -> FeedbackTasks:
-    """The tasks of a recipe.
+    """Return the tasks of a recipe.
 
-    A State Tracker sees no screen; the Coordinator and the Executor that its summary is tried with do. Their screen is
-    that of the Coordinator's row of the same step, and a step without such a row is no task.
+    A State Tracker is shown no screen; the Coordinator and the Executor that its summary is tried with are. Their
+    screen is that of the Coordinator's row of the same step, and a step without such a row is no task.
 
     Args:
-        recipe: says which rows.
+        recipe: decides which rows are tasks.
         files: Parquet files of the format `feedback`.
         cache: folder for a copy that can be read in any order.
 
@@ -82,27 +86,12 @@ def feedback_tasks(recipe: FeedbackRecipe, files: Sequence[Path], cache: Path) -
     variants: list[str] = rows["variant"]
     steps = list(zip(rows["trajectory_id"], rows["step_index"], strict=True))
     wanted = recipe.app if isinstance(recipe, CodaSpecialistSpec) else recipe.role
-    chosen = [number for number, variant in enumerate(variants) if not wanted or variant == wanted]
+    chosen = screens = [number for number, variant in enumerate(variants) if not wanted or variant == wanted]
     if recipe.learns_kind == "ces":
         shown = {step: number for number, step in enumerate(steps) if variants[number] == _COORDINATOR}
         chosen = [number for number in chosen if steps[number] in shown]
         screens = [shown[steps[number]] for number in chosen]
-    else:
-        screens = chosen
     if not chosen:
         there = ", ".join(f"{count} of {variant!r}" for variant, count in sorted(Counter(variants).items()))
         raise BadInputError(f"the release has no row of {wanted!r} to train on; it has {there or 'none'}")
     return FeedbackTasks(rows, chosen, screens)
-
-
-def _task(row: Mapping[str, Any], screens: tuple[ScreenHandle, ...]) -> FeedbackTask:
-    target = ReplyTarget.model_validate_json(row["target"])
-    return FeedbackTask(
-        row["example_id"],
-        block_messages(row),
-        row["instruction"],
-        target.platform,
-        screens,
-        tuple((reply, conclusion) for reply, conclusion in json.loads(row["past"])),
-        RightAction(target.action, target.box, target.screen),
-    )

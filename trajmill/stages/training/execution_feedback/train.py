@@ -7,21 +7,24 @@ from once. So r is 1 but for the rounding errors between sampling and training, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import Trainer, TrainingArguments, set_seed
+from transformers import Trainer
 
+from trajmill.schemas.errors import BadInputError, ModelFailure, TrainingFailedError
+from trajmill.schemas.record import content_id
 from trajmill.stages.derive.rewards import moments
 from trajmill.stages.export.rewards import ReplyScore
-from trajmill.stages.models.transformers_local.generation import Sample
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.models.transformers_local.generation import LoadedModel, RowSampling, Sample, SampleTask
 from trajmill.stages.training.base import Progress, TrainingReport
-from trajmill.stages.training.execution_feedback.frozen import FrozenModels, TriedReply, frozen_models
+from trajmill.stages.training.execution_feedback.chain import FrozenModels, frozen_models
 from trajmill.stages.training.execution_feedback.replies import reward_of, score_of
-from trajmill.stages.training.execution_feedback.sampling import sample_replies
 from trajmill.stages.training.execution_feedback.spec import FeedbackRecipe
 from trajmill.stages.training.execution_feedback.tasks import FeedbackTask, FeedbackTasks, feedback_tasks
 from trajmill.stages.training.hugging_face.encoding import REFERENCE, ReplyBatch, ReplyCollator, reply_logits
@@ -29,19 +32,11 @@ from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.loading import TrainedModel, load_trained
 from trajmill.stages.training.hugging_face.losses import clipped_sum, clipped_tokens, divergence_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import LearnedReply, supervised_files
-from trajmill.stages.training.hugging_face.run import (
-    ROWS,
-    TrainingWatch,
-    WholeUpdateLoss,
-    begin,
-    finish,
-    moved,
-    trainer_settings,
-    use_one_device,
-)
+from trajmill.stages.training.hugging_face.run import WholeUpdateLoss, moved, run_training
 
 _LEARNED = "learned"
 _TASKS = "tasks"
+_SEEDS = 2**31
 
 
 class RewardedReply(NamedTuple):
@@ -53,8 +48,55 @@ class RewardedReply(NamedTuple):
     reward: float
 
 
+def sample_replies(
+    recipe: FeedbackRecipe, network: Any, model: TrainedModel, tasks: Sequence[FeedbackTask], seed: str
+) -> list[Sample]:
+    """Return `samples` replies to each task, by the present weights, with the log probabilities of their tokens.
+
+    Args:
+        recipe: the number of replies, and how they are sampled.
+        network: the trained network itself, outside of wrappers for several devices.
+        model: its tokenizer and its reader of images.
+        tasks: the requests.
+        seed: equal seeds give equal replies.
+
+    Raises:
+        BadInputError: a prompt with its reply is longer than the model's context, or cannot be encoded.
+        TrainingFailedError: the network failed.
+    """
+    # The adapter's wrapper passes calls on, but keeps a generation configuration of its own.
+    inner = network.get_base_model() if hasattr(network, "get_base_model") else network
+    configured, was_training = inner.generation_config, network.training
+    network.eval()
+    try:
+        sampler = LoadedModel(inner, model.tokenizer, model.reader, model.context)
+        if model.reader is not None:
+            # A reply with this token could not be learned: it would stand for a picture that is not there.
+            inner.generation_config.suppress_tokens = [model.reader.placeholder]
+        rows = []
+        for task in tasks:
+            try:
+                prompt = sampler.encode(ChatRequest("policy", task.messages, max_tokens=recipe.max_tokens))
+            except ModelFailure as error:
+                raise BadInputError(f"a row of the release cannot be asked: {error}") from error
+            first = int(content_id("feedback", seed, task.task_id), 16) % _SEEDS
+            for number in range(recipe.samples):
+                sampling = RowSampling(recipe.temperature, 1.0, first + number, recipe.max_tokens, top_logprobs=1)
+                rows.append(SampleTask(prompt, sampling))
+        made = sampler.generate(rows)
+    finally:
+        inner.generation_config = configured
+        network.train(was_training)
+    samples = []
+    for one in made:
+        if isinstance(one, ModelFailure):
+            raise TrainingFailedError(f"no reply could be sampled: {one}")
+        samples.append(one)
+    return samples
+
+
 def learned_replies(group: list[RewardedReply]) -> list[LearnedReply]:
-    """The replies to one task with their advantages: (r - mean) / deviation, 0 where no two rewards differ.
+    """Return the replies to one task with their advantages: (r - mean) / deviation, 0 where no two rewards differ.
 
     The weight of a reply is one over its number of tokens, so that all replies count the same.
     """
@@ -73,7 +115,7 @@ def learned_replies(group: list[RewardedReply]) -> list[LearnedReply]:
 
 
 class SampledBatches(Trainer):
-    """A trainer whose dataset are numbers of tasks: replies to them are sampled and rewarded before an update."""
+    """A trainer on the numbers of tasks: replies to them are sampled and rewarded before an update."""
 
     def __init__(
         self,
@@ -96,28 +138,33 @@ class SampledBatches(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], Tensor | int | None]:
-        """The batches of one update: the replies to its tasks."""
+        """Return the batches of one update: the replies to its tasks."""
         fetched, count = super().get_batch_samples(epoch_iterator, num_batches, device)
-        groups = [self._rewarded([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in fetched]
-        self._record([group for batch in groups for group in batch])
-        return [self._batch(batch) for batch in groups], count
+        batches = [self._rewarded([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in fetched]
+        groups = [group for batch in batches for group in batch]
+        replies = [one for group in groups for one in group]
+        self._figures = {
+            "reward": sum(one.reward for one in replies) / len(replies),
+            "format": sum(one.score.format for one in replies) / len(replies),
+            "spread": sum(len({one.reward for one in group}) > 1 for group in groups) / len(groups),
+        }
+        return [self._batch(batch) for batch in batches], count
 
     def _rewarded(self, tasks: list[FeedbackTask]) -> list[list[RewardedReply]]:
-        """For each task, its sampled replies with their rewards."""
+        """Return for each task its sampled replies with their rewards."""
         recipe, network = self._recipe, self.accelerator.unwrap_model(self.model)
         seed = f"{self.args.seed}/{self.state.global_step}"
-        sampled = sample_replies(recipe, network, self._trained, tasks, seed)
-        flat = [(task, sample) for task, samples in zip(tasks, sampled, strict=True) for sample in samples]
-        actions = self._frozen.actions([TriedReply(task, sample.text) for task, sample in flat])
+        samples = sample_replies(recipe, network, self._trained, tasks, seed)
+        asked = [task for task in tasks for _ in range(recipe.samples)]
+        actions = self._frozen.actions([(task, sample.text) for task, sample in zip(asked, samples, strict=True)])
         made = []
-        for (task, sample), action in zip(flat, actions, strict=True):
+        for task, sample, action in zip(asked, samples, actions, strict=True):
             score = score_of(recipe.role, sample.text, action, task.right)
             made.append(RewardedReply(task, sample, score, reward_of(recipe, score)))
         return [made[start : start + recipe.samples] for start in range(0, len(made), recipe.samples)]
 
     def _batch(self, groups: list[list[RewardedReply]]) -> dict[str, Any]:
-        rows = [{_LEARNED: learned} for group in groups for learned in learned_replies(group)]
-        made = self._collate(rows)
+        made = self._collate([{_LEARNED: learned} for group in groups for learned in learned_replies(group)])
         if not self._recipe.divergence:
             return made
         network = self.accelerator.unwrap_model(self.model)
@@ -128,20 +175,12 @@ class SampledBatches(Trainer):
             logits = reply_logits(network if self._reference is None else self._reference, batch)
             return made | {REFERENCE: token_log_probs(logits, batch.tokens).cpu()}
 
-    def _record(self, groups: list[list[RewardedReply]]) -> None:
-        replies = [one for group in groups for one in group]
-        self._figures = {
-            "reward": sum(one.reward for one in replies) / len(replies),
-            "format": sum(one.score.format for one in replies) / len(replies),
-            "spread": sum(len({one.reward for one in group}) > 1 for group in groups) / len(groups),
-        }
-
 
 class FeedbackTrainer(WholeUpdateLoss, SampledBatches):  # type: ignore[misc]
     """Learns the sampled replies by GRPO's objective."""
 
     def batch_sum(self, model: Any, batch: ReplyBatch) -> Tensor:
-        """The sum over the replies of a batch of the mean over their tokens."""
+        """Return the sum over the replies of a batch of the mean over their tokens."""
         recipe = self._recipe
         now = token_log_probs(reply_logits(model, batch), batch.tokens)
         total = clipped_sum(now, batch.old, batch.mask, batch.advantages, batch.weights, recipe.clip_ratio)
@@ -154,7 +193,7 @@ class FeedbackTrainer(WholeUpdateLoss, SampledBatches):  # type: ignore[misc]
         return total
 
     def divisor(self, batch: ReplyBatch) -> Tensor:
-        """The number of replies."""
+        """Return the number of replies."""
         return torch.tensor(float(len(batch.weights)))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -164,41 +203,25 @@ class FeedbackTrainer(WholeUpdateLoss, SampledBatches):  # type: ignore[misc]
 
 
 def train_by_feedback(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
-    """Train a role on the task pool of a release.
-
-    Raises:
-        BadInputError: the model, the rows or a frozen model cannot be used.
-        TrainingFailedError: the training made no policy, or a frozen model did not answer.
-    """
+    """Train a role on the task pool of a release; raises TrainingFailedError if a frozen model did not answer."""
     recipe = job.recipe
     assert isinstance(recipe, FeedbackRecipe)
+
+    def read(files: Sequence[Path], cache: Path) -> FeedbackTasks:
+        return feedback_tasks(recipe, files, cache)
+
     files = supervised_files(job.release)
-    version = begin(job, files)
-    tasks = feedback_tasks(recipe, files, job.folder / ROWS)
-    settings = TrainingArguments(**trainer_settings(recipe, len(tasks), job.seed, job.folder, processes))
-    use_one_device(settings)
-    set_seed(settings.seed)
     with frozen_models(recipe, job.parent, job.variables) as frozen:
-        model = load_trained(recipe, job.parent, settings.seed)
-        trainer = FeedbackTrainer(
-            recipe,
-            tasks,
-            model,
-            frozen,
-            _reference(job, settings),
-            args=settings,
-            processing_class=model.tokenizer,
-            callbacks=[TrainingWatch(progress)],
-        )
-        return finish(job, trainer, model, len(tasks), version)
 
+        def trainer_of(tasks: FeedbackTasks, model: TrainedModel, given: dict[str, Any]) -> FeedbackTrainer:
+            # The trained network without its new adapter is the reference, if there is one.
+            reference = None
+            if recipe.divergence and not (recipe.lora_rank and job.parent.adapter is None):
+                reference = load_trained(recipe, job.parent, given["args"].seed).network
+                reference = reference.requires_grad_(False).eval().to(given["args"].device)
+            return FeedbackTrainer(recipe, tasks, model, frozen, reference, **given)
 
-def _reference(job: TrainingJob, settings: TrainingArguments) -> Any:
-    """The network before the training; None if it is not needed, or if it is the trained one without its adapter."""
-    if not getattr(job.recipe, "divergence", 0.0) or (job.recipe.lora_rank and job.parent.adapter is None):
-        return None
-    network = load_trained(job.recipe, job.parent, settings.seed).network
-    return network.requires_grad_(False).eval().to(settings.device)
+        return run_training(job, processes, progress, files, read, trainer_of)
 
 
 def _numbers(numbers: list[int]) -> dict[str, Tensor]:

@@ -55,7 +55,7 @@ class ReplyCollator:
     """Reads one row."""
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The fields of a `ReplyBatch` as a dictionary, because trainers move dictionaries to their device.
+        """Return the fields of a `ReplyBatch` as a dictionary, because trainers move dictionaries to their device.
 
         Nothing is learned from a reply in which the model wrote the token that stands for a picture: none is there.
 
@@ -106,7 +106,7 @@ class ReplyCollator:
 
 
 def reply_logits(model: Any, batch: ReplyBatch) -> Tensor:
-    """(rows, tokens, vocabulary) the logits that predict each token of the replies.
+    """Return the logits that predict each token of the replies, (rows, tokens, vocabulary).
 
     Logits of the prompts are not computed: a vocabulary of 150,000 times thousands of tokens would be gigabytes.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
@@ -35,7 +35,6 @@ class TrainingJob(NamedTuple):
     """Environment variables, from which models of servers read their keys; they are never written down."""
 
     def to_json(self) -> str:
-        """The job as text."""
         parent = self.parent
         return json.dumps(
             {
@@ -57,24 +56,19 @@ class TrainingJob(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> TrainingJob:
-        """The job that `to_json` wrote."""
         read = json.loads(text)
         recipe = RECIPES.spec_class(read["kind"]).model_validate(read["recipe"])
         assert isinstance(recipe, HuggingFaceRecipe)
         adapter = None if read["adapter"] is None else Path(read["adapter"])
         family = family_named(read["family"]).within(read["max_pixels"])
-        frozen = {role: _model_spec(model) for role, model in read["frozen"].items()}
+        frozen = {role: MODELS.default_spec(spec["kind"], ModelSpec, spec) for role, spec in read["frozen"].items()}
         parent = ParentPolicy(Path(read["model"]), adapter, family, frozen)
         return cls(recipe, parent, Path(read["release"]), read["seed"], Path(read["folder"]))
 
 
-def _model_spec(values: Mapping[str, Any]) -> ModelSpec:
-    spec = MODELS.spec_class(values["kind"]).model_validate(values)
-    assert isinstance(spec, ModelSpec)
-    return spec
-
-
 _WORKER = "trajmill.stages.training.hugging_face.worker"
+_LAUNCHER = "accelerate.commands.launch"
+_LAUNCHER_SETTINGS = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 
 
 def launch_training(
@@ -88,39 +82,34 @@ def launch_training(
     """
     if not recipe.trains(parent.folder):
         raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
-    if not recipe.python:
-        _check_packages(recipe)
-    folder.mkdir(parents=True, exist_ok=True)
-    job, outcome = folder / "job.json", folder / "outcome.json"
-    job.write_text(TrainingJob(recipe, parent, release, seed, folder).to_json())
-    outcome.unlink(missing_ok=True)
-    command = [*_python(recipe), "-m", _WORKER, str(job.resolve()), str(outcome.resolve())]
-    limits = ChildLimits(recipe.silent_minutes * 60)
-    try:
-        run_child(command, folder.resolve() / LOG_FILE, limits, folder, on_line=_reading(progress))
-        return _report(outcome)
-    finally:
-        job.unlink(missing_ok=True)
-        outcome.unlink(missing_ok=True)
-
-
-def _check_packages(recipe: HuggingFaceRecipe) -> None:
     needed = (*recipe.needs, "peft") if recipe.lora_rank else recipe.needs
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing and not recipe.python:
         raise BadInputError(
             f"this recipe needs {' and '.join(missing)}: pip install 'trajmill[train]', or name a Python that has it "
             "with train.python"
         )
+    folder.mkdir(parents=True, exist_ok=True)
+    job, outcome = folder / "job.json", folder / "outcome.json"
+    job.write_text(TrainingJob(recipe, parent, release, seed, folder).to_json())
+    outcome.unlink(missing_ok=True)
+    command = [recipe.python or sys.executable, "-m"]
+    if recipe.processes > 1:
+        command += [_LAUNCHER, "--num_processes", str(recipe.processes), *_LAUNCHER_SETTINGS, "-m"]
+    command += [_WORKER, str(job.resolve()), str(outcome.resolve())]
 
+    def on_line(line: str) -> None:
+        if progress is not None and line.startswith(PROGRESS):
+            done, updates = line.removeprefix(PROGRESS).split()
+            progress(int(done), int(updates))
 
-def _python(recipe: HuggingFaceRecipe) -> list[str]:
-    python = recipe.python or sys.executable
-    if recipe.processes == 1:
-        return [python]
-    settings = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    launcher = "accelerate.commands.launch"
-    return [python, "-m", launcher, "--num_processes", str(recipe.processes), *settings]
+    try:
+        limits = ChildLimits(recipe.silent_minutes * 60)
+        run_child(command, folder.resolve() / LOG_FILE, limits, folder, on_line=on_line)
+        return _report(outcome)
+    finally:
+        job.unlink(missing_ok=True)
+        outcome.unlink(missing_ok=True)
 
 
 def _report(outcome: Path) -> TrainingReport:
@@ -131,12 +120,3 @@ def _report(outcome: Path) -> TrainingReport:
     if "error" in told:
         raise (BadInputError if told["bad_input"] else TrainingFailedError)(told["error"])
     return TrainingReport(**told["report"])
-
-
-def _reading(progress: Progress | None) -> Callable[[str], None]:
-    def read(line: str) -> None:
-        if progress is not None and line.startswith(PROGRESS):
-            done, updates = line.removeprefix(PROGRESS).split()
-            progress(int(done), int(updates))
-
-    return read

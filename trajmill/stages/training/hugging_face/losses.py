@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
-    """(rows, tokens) log probabilities of the tokens, at least in single precision.
+    """Return the log probabilities of the tokens, (rows, tokens), at least in single precision.
 
     Args:
         logits: (rows, tokens, vocabulary), the logits that predict each token.
@@ -21,7 +21,7 @@ def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def supervised_sum(log_probs: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-    """The sum of the tokens' cross entropy, each times the weight of its row.
+    """Return the sum of the tokens' cross entropy, each times the weight of its row.
 
     Args:
         log_probs: (rows, tokens).
@@ -50,7 +50,7 @@ def clipped_sum(now: Tensor, old: Tensor, mask: Tensor, advantages: Tensor, weig
 
 
 def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The sum of the tokens' divergence from a reference policy: exp(d) - d - 1 with d = reference - now.
+    """Return the sum of the tokens' divergence from a reference policy: exp(d) - d - 1 with d = reference - now.
 
     It is never negative, and its expectation over the policy's own tokens is the Kullback-Leibler divergence.
 
@@ -66,6 +66,6 @@ def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor, weights: Tensor
 
 
 def clipped_tokens(now: Tensor, old: Tensor, mask: Tensor, clip: float) -> Tensor:
-    """Number of tokens whose ratio is outside the clip range."""
+    """Return the number of tokens whose ratio is outside the clip range."""
     ratio = ((now - old) * mask).exp()
     return (((ratio - 1).abs() > clip) * mask).sum()

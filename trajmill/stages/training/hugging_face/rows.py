@@ -41,11 +41,7 @@ class LearnedReply(NamedTuple):
 
 
 def supervised_files(folder: Path) -> list[Path]:
-    """The files of supervised rows, of a release or of its export in the format `trl`.
-
-    Raises:
-        BadInputError: there are none.
-    """
+    """Return the files of supervised rows, of a release or of its export in the format `trl`."""
     figures = folder / FIGURES_FILE
     try:
         names = json.loads(figures.read_text())["shards"] if figures.is_file() else [SFT_FILE]
@@ -56,22 +52,18 @@ def supervised_files(folder: Path) -> list[Path]:
 
 
 def rl_files(release: Path) -> list[Path]:
-    """The file of the RL rows.
-
-    Raises:
-        BadInputError: the release has none.
-    """
+    """Return the file of the RL rows; raises BadInputError if the release has none."""
     advice = "nothing to compare; set rollout.group_size to 2 or more, and release.formats to hold 'verl'"
     return _existing([release / RL_FILE], f"{release} has no RL rows: {advice}")
 
 
 def supervised_rows(files: Sequence[Path], cache: Path, only_newest_round: bool = False) -> Dataset:
-    """The supervised rows with a weight above 0.
+    """Return the supervised rows with a weight above 0.
 
     Args:
-        files: Parquet files.
+        files: Parquet files; those of an export if `only_newest_round`.
         cache: folder for a copy that can be read in any order.
-        only_newest_round: whether the rows of earlier rounds are left out; the files are then those of an export.
+        only_newest_round: leaves out the rows of earlier rounds.
 
     Raises:
         BadInputError: a file is damaged or was not written by trajmill, or no row is left.
@@ -87,11 +79,7 @@ def supervised_rows(files: Sequence[Path], cache: Path, only_newest_round: bool 
 
 
 def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
-    """The RL rows.
-
-    Raises:
-        BadInputError: a file is damaged, empty, or was not written by trajmill.
-    """
+    """Return the RL rows; raises BadInputError if a file is damaged, empty, or was not written by trajmill."""
     rows = read_rows(files, _RL, cache)
     if not len(rows):
         raise BadInputError(f"{files[0]} has no rows: nothing to learn from")
@@ -99,13 +87,12 @@ def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
 
 
 def supervised_reply(row: Mapping[str, Any]) -> LearnedReply:
-    """A row of the supervised files."""
     reply = "".join(block["text"] or "" for message in row["completion"] for block in message["content"])
     return LearnedReply(block_messages(row), reply, row["loss_weight"])
 
 
 def block_messages(row: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
-    """The messages of a row's prompt, whose content is a list of blocks, with its images."""
+    """Return the messages of a row's prompt, whose content is a list of blocks, with its images."""
     screens = iter(shown_screens(row))
     return tuple(
         ChatMessage(
@@ -117,44 +104,26 @@ def block_messages(row: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
 
 
 def rl_reply(row: Mapping[str, Any]) -> LearnedReply:
-    """A row of the RL file."""
     screens = iter(shown_screens(row))
-    messages = tuple(ChatMessage(message["role"], _parts(message["content"], screens)) for message in row["prompt"])
-    return LearnedReply(
-        messages,
-        row["response"],
-        row["step_weight"],
-        _optional(row["response_token_ids"]),
-        row["advantage"],
-        _optional(row["old_logprobs"]),
-    )
-
-
-def _optional(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
-    return tuple(values) if values else None
-
-
-def _parts(text: str, screens: Any) -> tuple[MessagePart, ...]:
-    parts: list[MessagePart] = []
-    for number, piece in enumerate(text.split(IMAGE_PLACEHOLDER)):
-        if number:
-            parts.append(next(screens))
-        if piece:
-            parts.append(piece)
-    return tuple(parts)
+    messages = []
+    for message in row["prompt"]:
+        first, *others = message["content"].split(IMAGE_PLACEHOLDER)
+        parts: list[MessagePart] = [first]
+        for text in others:
+            parts += (next(screens), text)
+        messages.append(ChatMessage(message["role"], tuple(part for part in parts if part != "")))
+    tokens, logprobs = (tuple(row[name] or ()) or None for name in ("response_token_ids", "old_logprobs"))
+    return LearnedReply(tuple(messages), row["response"], row["step_weight"], tokens, row["advantage"], logprobs)
 
 
 def shown_screens(row: Mapping[str, Any]) -> list[ScreenHandle]:
-    """The images of a row, in order."""
-    return [
-        _screen(screen_id, image["bytes"]) for screen_id, image in zip(row["screen_ids"], row[PICTURES], strict=True)
-    ]
+    """Return the images of a row, in order."""
 
+    def screen(screen_id: str, data: bytes) -> ScreenHandle:
+        with Picture.open(io.BytesIO(data)) as picture:
+            return ScreenHandle(screen_id, Size(*picture.size), lambda: data)
 
-def _screen(screen_id: str, data: bytes) -> ScreenHandle:
-    with Picture.open(io.BytesIO(data)) as picture:
-        size = Size(*picture.size)
-    return ScreenHandle(screen_id, size, lambda: data)
+    return [screen(name, image["bytes"]) for name, image in zip(row["screen_ids"], row[PICTURES], strict=True)]
 
 
 def _existing(files: list[Path], otherwise: str) -> list[Path]:
@@ -164,15 +133,10 @@ def _existing(files: list[Path], otherwise: str) -> list[Path]:
 
 
 def read_rows(files: Sequence[Path], columns: list[str], cache: Path) -> Dataset:
-    """Some columns of Parquet files, with their images as bytes.
+    """Return some columns of Parquet files, `images` among them as bytes.
 
-    Args:
-        files: Parquet files.
-        columns: their names; `images` among them.
-        cache: folder for a copy that can be read in any order.
-
-    Raises:
-        BadInputError: a file is damaged or was not written by trajmill.
+    `cache` is a folder for a copy that can be read in any order. Raises BadInputError if a file is damaged or was not
+    written by trajmill.
     """
     try:
         rows = Dataset.from_parquet([str(file) for file in files], columns=columns, cache_dir=str(cache))

@@ -1,24 +1,24 @@
-"""Continues a training from its last checkpoint, and saves the new version with its sources."""
+"""Runs a training with a `transformers.Trainer` from its last checkpoint, and saves the new version."""
 
 from __future__ import annotations
 
 import json
 import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.training.base import Progress, TrainingReport
 from trajmill.stages.training.hugging_face.encoding import ReplyBatch
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.loading import TrainedModel
+from trajmill.stages.training.hugging_face.loading import TrainedModel, load_trained
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.lineage import (
     copy_settings,
@@ -32,21 +32,112 @@ from trajmill.stages.training.lineage import (
 
 CHECKPOINTS: Final = "checkpoints"
 """Folder of the checkpoints during a training."""
+ROWS: Final = "rows"
+"""Folder for a copy of the rows during the training."""
+ADAPTER_FILE: Final = "adapter_config.json"
+_FIGURES = ("loss", "grad_norm", "learning_rate", "clipped", "divergence", "reward", "format", "spread")
+Rows = TypeVar("Rows", bound=Sized)
+
+
+def run_training(
+    job: TrainingJob,
+    processes: int,
+    progress: Progress | None,
+    files: Sequence[Path],
+    read: Callable[[Sequence[Path], Path], Rows],
+    trainer_of: Callable[[Rows, TrainedModel, dict[str, Any]], Any],
+    arguments: type[TrainingArguments] = TrainingArguments,
+    **settings: Any,
+) -> TrainingReport:
+    """Train on the rows of some files, and save the new version.
+
+    Checkpoints of the same training are continued; those of another one are removed.
+
+    Args:
+        job: the training.
+        processes: number of processes that train together.
+        progress: gets the numbers of updates.
+        files: the files that are read.
+        read: reads their rows, with a folder for a copy.
+        trainer_of: makes the trainer of the rows, the model and keyword arguments.
+        arguments: the class of the trainer's settings.
+        settings: further settings.
+
+    Raises:
+        BadInputError: the model or the rows cannot be used.
+        TrainingFailedError: the training made no policy.
+    """
+    source = made_from(job.recipe, job.parent, files, job.seed)
+    if not is_begun(job.folder, source):
+        shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)
+        write_source(job.folder, source)
+    rows = read(files, job.folder / ROWS)
+    args = arguments(**trainer_settings(job.recipe, len(rows), job.seed, job.folder, processes), **settings)
+    # For more than one GPU, accelerate starts a process for each.
+    args._n_gpu = min(args.n_gpu, 1)  # noqa: SLF001
+    set_seed(args.seed)
+    model = load_trained(job.recipe, job.parent, args.seed)
+    callbacks = [TrainingWatch(progress)]
+    given = {"args": args, "processing_class": model.tokenizer, "callbacks": callbacks}
+    trainer = trainer_of(rows, model, given)
+    whole = [state.parent for state in (job.folder / CHECKPOINTS).glob(_STATE_FILES) if _is_json(state)]
+    last = max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+    # An adapter has only one set of names.
+    if last is not None and not (last / ADAPTER_FILE).is_file():
+        _restore(model.network, last)
+    trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    history = [
+        {"update": each["step"], **{name: each[name] for name in _FIGURES if name in each}}
+        for each in trainer.state.log_history
+        if "loss" in each
+    ]
+    losses = [each["loss"] for each in history]
+    report = TrainingReport(len(rows), 0, len(history), tail_mean(losses), version_of(source))
+    if trainer.accelerator.is_main_process:
+        _save(trainer, model, job)
+        write_metrics(job.folder, report, history)
+    trainer.accelerator.wait_for_everyone()
+    return report
+
+
+_STATE_FILES = f"checkpoint-*/{TRAINER_STATE_NAME}"
+
+
+def _is_json(file: Path) -> bool:
+    """Return whether the state of a trainer, the last file of its checkpoint, was written to its end."""
+    try:
+        json.loads(file.read_text())
+    except ValueError:
+        return False
+    return True
+
+
+def _restore(network: Any, checkpoint: Path) -> None:
+    """Load the weights of a checkpoint into a network.
+
+    The trainer does so too, but with the names of the layers in memory. Vision-language models are saved with the names
+    of their first publication, so it finds none, warns, and would continue with the weights of the parent.
+    """
+    saved = type(network).from_pretrained(checkpoint, local_files_only=True, dtype=network.dtype)
+    network.load_state_dict(saved.state_dict())
+
+
+def _save(trainer: Any, model: TrainedModel, job: TrainingJob) -> None:
+    """Write the weights in the precision of the parent, and copies of the parent's other files."""
+    network = trainer.accelerator.unwrap_model(trainer.model)
+    adapted = bool(job.recipe.lora_rank or job.parent.adapter)
+    try:
+        (network if adapted else network.to(model.dtype)).save_pretrained(job.folder)
+        if not adapted:
+            copy_settings(job.parent.folder, job.folder)
+    except OSError as error:
+        raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
+    for left in (CHECKPOINTS, ROWS):
+        shutil.rmtree(job.folder / left, ignore_errors=True)
 
 
 def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Path, processes: int) -> dict[str, Any]:
-    """The arguments of `TrainingArguments`.
-
-    Args:
-        recipe: its keys.
-        rows: number of training rows.
-        seed: seed of their order.
-        folder: folder of the new version.
-        processes: number of processes that train together.
-
-    Raises:
-        BadInputError: an update's rows cannot be divided evenly.
-    """
+    """Return the arguments of `TrainingArguments`; raises BadInputError if a batch cannot be divided evenly."""
     together = recipe.rows_at_once * processes
     if recipe.batch % together:
         raise BadInputError(f"train.batch is {recipe.batch}, no multiple of rows_at_once times processes, {together}")
@@ -81,13 +172,8 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
     }
 
 
-def use_one_device(settings: TrainingArguments) -> None:
-    """Keep a process to one GPU, of however many there are: for more, accelerate starts a process for each."""
-    settings._n_gpu = min(settings.n_gpu, 1)  # noqa: SLF001
-
-
 def moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """The fields of a `ReplyBatch` on another device."""
+    """Move the fields of a `ReplyBatch` to a device."""
     return {
         name: moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
     }
@@ -105,21 +191,21 @@ class WholeUpdateLoss:
     accelerator: Any
 
     def batch_of(self, inputs: dict[str, Any]) -> Any:
-        """Return the batch that `batch_sum` and `divisor` take, from the output of the collator."""
+        """Return the argument of `batch_sum` and `divisor` from the output of the collator."""
         return ReplyBatch(**inputs)
 
     def batch_sum(self, model: Any, batch: Any) -> Tensor:
-        """The sum of the objective over a batch."""
+        """Return the sum of the objective over a batch."""
         raise NotImplementedError
 
     def divisor(self, batch: Any) -> Tensor:
-        """The part of a batch in the divisor of its update."""
+        """Return the part of a batch in the divisor of its update."""
         raise NotImplementedError
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], Tensor]:
-        """The batches of one update, and the divisor of their loss over all devices."""
+        """Return the batches of one update, and the divisor of their loss over all devices."""
         batches: list[dict[str, Any]]
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)  # type: ignore[misc]
         own = sum((self.divisor(self.batch_of(batch)) for batch in batches), torch.zeros(()))
@@ -134,7 +220,7 @@ class WholeUpdateLoss:
         return_outputs: bool = False,
         num_items_in_batch: Tensor | None = None,
     ) -> Tensor:
-        """The share of a batch in the loss of its update."""
+        """Return the share of a batch in the loss of its update."""
         assert num_items_in_batch is not None
         loss = self.batch_sum(model, self.batch_of(inputs)) / num_items_in_batch
         # The devices average gradients, but their sum is needed.
@@ -142,7 +228,7 @@ class WholeUpdateLoss:
         return share
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Always 0, because the trainer would look for the tokens under another name."""
+        # The trainer would look for the tokens under another name.
         return 0
 
 
@@ -164,95 +250,8 @@ class TrainingWatch(TrainerCallback):
                 )
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report how many updates there are; a training that goes on has done some."""
-        self._tell(state)
+        self.on_step_end(args, state, control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report the number of updates."""
-        self._tell(state)
-
-    def _tell(self, state: Any) -> None:
         if self._progress is not None:
             self._progress(state.global_step, state.max_steps)
-
-
-ROWS: Final = "rows"
-"""Folder for a copy of the rows during the training."""
-ADAPTER_FILE: Final = "adapter_config.json"
-_TOLD = ("loss", "grad_norm", "learning_rate", "clipped", "divergence", "reward", "format", "spread")
-
-
-def begin(job: TrainingJob, files: Sequence[Path]) -> str:
-    """Prepare the folder of a training, and return the version that it will make.
-
-    Files of another training are removed; checkpoints of this one are kept.
-    """
-    source = made_from(job.recipe, job.parent, files, job.seed)
-    if not is_begun(job.folder, source):
-        shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)
-        write_source(job.folder, source)
-    return version_of(source)
-
-
-def finish(job: TrainingJob, trainer: Any, model: TrainedModel, rows: int, version: str) -> TrainingReport:
-    """Train from the last checkpoint on, and save the new version.
-
-    Raises:
-        TrainingFailedError: the loss is NaN, or memory ran out.
-    """
-    last = _last_whole_checkpoint(job.folder / CHECKPOINTS)
-    if last is not None:
-        _restore(model.network, last)
-    trainer.train(resume_from_checkpoint=None if last is None else str(last))
-    history = [{"update": each["step"], **_numbers(each)} for each in trainer.state.log_history if "loss" in each]
-    losses = [each["loss"] for each in history]
-    report = TrainingReport(rows, 0, len(history), tail_mean(losses), version)
-    if trainer.accelerator.is_main_process:
-        _save(trainer, model, job)
-        write_metrics(job.folder, report, history)
-    trainer.accelerator.wait_for_everyone()
-    return report
-
-
-def _last_whole_checkpoint(checkpoints: Path) -> Path | None:
-    """The newest checkpoint that was written to its end, which is the state of the trainer."""
-    whole = [state.parent for state in checkpoints.glob(f"checkpoint-*/{TRAINER_STATE_NAME}") if _is_json(state)]
-    return max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
-
-
-def _is_json(file: Path) -> bool:
-    try:
-        json.loads(file.read_text())
-    except ValueError:
-        return False
-    return True
-
-
-def _restore(network: Any, checkpoint: Path) -> None:
-    """Load the weights of a checkpoint into a network.
-
-    The trainer does so too, but with the names of the layers in memory. Vision-language models are saved with the names
-    of their first publication, so it finds none, warns, and would continue with the weights of the parent. An adapter
-    has only one set of names.
-    """
-    if not (checkpoint / ADAPTER_FILE).is_file():
-        saved = type(network).from_pretrained(checkpoint, local_files_only=True, dtype=network.dtype)
-        network.load_state_dict(saved.state_dict())
-
-
-def _numbers(logged: dict[str, Any]) -> dict[str, float]:
-    return {name: logged[name] for name in _TOLD if name in logged}
-
-
-def _save(trainer: Any, model: TrainedModel, job: TrainingJob) -> None:
-    """Write the weights in the precision of the parent, and copies of the parent's other files."""
-    network = trainer.accelerator.unwrap_model(trainer.model)
-    adapted = bool(job.recipe.lora_rank or job.parent.adapter)
-    try:
-        (network if adapted else network.to(model.dtype)).save_pretrained(job.folder)
-        if not adapted:
-            copy_settings(job.parent.folder, job.folder)
-    except OSError as error:
-        raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
-    for left in (CHECKPOINTS, ROWS):
-        shutil.rmtree(job.folder / left, ignore_errors=True)

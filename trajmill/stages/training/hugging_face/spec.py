@@ -1,14 +1,15 @@
-"""The base of the specs of recipes that train a model in Hugging Face's layout."""
+"""The specs of recipes that train a model in Hugging Face's layout."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL, Fraction
+from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.spec import LearningRate, RecipeSpec
 
@@ -72,7 +73,6 @@ class HuggingFaceRecipe(RecipeSpec):
         return has_weights and not is_embedded_policy(folder)
 
     def updates(self, rows: int) -> int:
-        """Return the number of updates on a release with `rows` rows."""
         wanted = math.ceil(self.epochs * math.ceil(rows / self.batch))
         most = wanted if self.max_updates is None else min(wanted, self.max_updates)
         return self.frozen_explorer_updates or most
@@ -84,3 +84,54 @@ class HuggingFaceRecipe(RecipeSpec):
         from trajmill.stages.training.hugging_face.launch import launch_training
 
         return launch_training(self, parent, release, seed, folder, progress)
+
+
+class TrlSftSpec(HuggingFaceRecipe):
+    """Supervised training with TRL's `SFTTrainer` on correct trajectories, in the dialect of the policy's family.
+
+    Only replies are learned, each with its loss weight. The presets `rft`, `coda-generalist`, `online-rejection` and
+    `role-rejection` are this recipe on the rows of a derived kind.
+    """
+
+    trainer: ClassVar[str] = "trajmill.stages.training.trl_sft.train:train_supervised"
+    needs: ClassVar[tuple[str, ...]] = ("trl", "accelerate")
+
+    kind: Literal["trl-sft"] = "trl-sft"
+    """Supervised training with TRL."""
+    derived_kind: str = ""
+    """The derived kind whose rows are learned, which each round derives before its release, with the models of
+    `[derive]` if it asks any. Empty for the steps of judged attempts."""
+    only_newest_round: bool = False
+    """Whether only the rows of the release's newest round are learned from; else those of all rounds."""
+
+    @property
+    def learns_kind(self) -> str:
+        return self.derived_kind
+
+    @property
+    def takes(self) -> TrainerFormat:
+        """TRL's format without repeated rows, because the loss uses the weights."""
+        from trajmill.stages.export.formats.trl import TrlFormat
+
+        return TrlFormat(weights_as_rows=False)
+
+
+class TrpoSpec(HuggingFaceRecipe):
+    """Trajectory-level RL of a vision-language model on its stored replies (paper 3.1.2, equation 3)."""
+
+    learns_from: ClassVar[Literal["examples", "rl_steps"]] = "rl_steps"
+    trainer: ClassVar[str] = "trajmill.stages.training.hugging_face.trpo:train_on_trajectories"
+    needs: ClassVar[tuple[str, ...]] = ("accelerate",)
+    kind: Literal["trpo"] = "trpo"
+    """Trajectory-level RL on stored replies."""
+    batch: PositiveInt = 256
+    """Steps in one update, of all devices together."""
+    learning_rate: LearningRate = 1e-6
+    """Peak learning rate; LoRA needs about ten times as much."""
+    clip_ratio: PositiveFloat = 0.2
+    """Epsilon of the paper's equation 3."""
+    old_log_probs: Literal["stored", "recomputed"] = "stored"
+    """The old probabilities of the ratio: those that the server gave with each reply, or those of the policy before the
+    first update, computed once; successes of earlier rounds then count as its own replies."""
+    divergence: NonNegativeFloat = 0.0
+    """Weight of the divergence from the policy before the first update; 0 in the paper's objective."""

@@ -17,28 +17,20 @@ from trajmill.stages.training.hugging_face.launch import PROGRESS, TrainingJob
 
 
 def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
-    """Do a training in this process; a lack of memory becomes an error of one line.
-
-    Raises:
-        BadInputError: the model or the rows cannot be used.
-        TrainingFailedError: the training made no policy.
-    """
+    """Do a training in this process; a lack of memory becomes a TrainingFailedError of one line."""
     module, function = type(job.recipe).trainer.split(":")
     try:
         trained: TrainingReport = getattr(importlib.import_module(module), function)(job, processes, progress)
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-        if not _is_memory(error):
+        said = str(error).lower()
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not (known or "out of memory" in said or "alloc" in said):
             raise
         raise TrainingFailedError(
             f"memory ran out with {job.recipe.rows_at_once} rows at once: lower train.rows_at_once, or set "
             "train.gradient_checkpointing or train.lora_rank"
         ) from error
     return trained
-
-
-def _is_memory(error: BaseException) -> bool:
-    said = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "out of memory" in said or "alloc" in said
 
 
 def main(job_file: Path, outcome: Path) -> None:

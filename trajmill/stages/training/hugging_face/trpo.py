@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,26 +11,17 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch import Tensor
-from transformers import Trainer, TrainingArguments, set_seed
+from transformers import Trainer
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.training.base import Progress, TrainingReport
 from trajmill.stages.training.hugging_face.encoding import REFERENCE, ReplyBatch, ReplyCollator, reply_logits
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.loading import load_trained
+from trajmill.stages.training.hugging_face.loading import TrainedModel
 from trajmill.stages.training.hugging_face.losses import clipped_sum, clipped_tokens, divergence_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import rl_files, rl_reply, rl_rows
-from trajmill.stages.training.hugging_face.run import (
-    ROWS,
-    TrainingWatch,
-    WholeUpdateLoss,
-    begin,
-    finish,
-    moved,
-    trainer_settings,
-    use_one_device,
-)
-from trajmill.stages.training.trpo.spec import TrpoSpec
+from trajmill.stages.training.hugging_face.run import WholeUpdateLoss, moved, run_training
+from trajmill.stages.training.hugging_face.spec import TrpoSpec
 
 
 class TrajectoryTrainer(WholeUpdateLoss, Trainer):  # type: ignore[misc]
@@ -40,7 +33,6 @@ class TrajectoryTrainer(WholeUpdateLoss, Trainer):  # type: ignore[misc]
         self._clipped = self._divergence = self._tokens = 0.0
 
     def batch_sum(self, model: Any, batch: ReplyBatch) -> Tensor:
-        """The sum over the tokens of a batch."""
         recipe = self._recipe
         now = token_log_probs(reply_logits(model, batch), batch.tokens)
         old = batch.old if recipe.old_log_probs == "stored" else batch.reference
@@ -68,42 +60,34 @@ class TrajectoryTrainer(WholeUpdateLoss, Trainer):  # type: ignore[misc]
 
 
 def train_on_trajectories(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
-    """Train on the RL rows of a release.
-
-    Raises:
-        BadInputError: the model or the rows cannot be used, or the rows lack log probabilities that the recipe needs.
-        TrainingFailedError: the training made no policy.
-    """
+    """Train on the RL rows of a release; raises BadInputError if they lack log probabilities that the recipe needs."""
     recipe = job.recipe
     assert isinstance(recipe, TrpoSpec)
-    files = rl_files(job.release)
-    version = begin(job, files)
-    rows = rl_rows(files, job.folder / ROWS)
-    if recipe.old_log_probs == "stored":
-        _check_log_probs(rows)
-    settings = TrainingArguments(**trainer_settings(recipe, len(rows), job.seed, job.folder, processes))
-    use_one_device(settings)
-    set_seed(settings.seed)
-    model = load_trained(recipe, job.parent, settings.seed)
-    collate = ReplyCollator(model.tokenizer, model.reader, model.context, rl_reply)
-    if recipe.divergence or recipe.old_log_probs == "recomputed":
-        network = model.network.to(settings.device)
-        rows = rows.add_column(REFERENCE, reference_log_probs(network, rows, collate, recipe.rows_at_once))
-    trainer = TrajectoryTrainer(
-        recipe,
-        model=model.network,
-        args=settings,
-        train_dataset=rows,
-        data_collator=collate,
-        processing_class=model.tokenizer,
-        callbacks=[TrainingWatch(progress)],
-    )
-    return finish(job, trainer, model, len(rows), version)
+
+    def read(files: Sequence[Path], cache: Path) -> Dataset:
+        rows = rl_rows(files, cache)
+        pairs = zip(rows["response_token_ids"], rows["old_logprobs"], strict=True)
+        missing = sum(not tokens or len(tokens) != len(log_probs or ()) for tokens, log_probs in pairs)
+        if missing and recipe.old_log_probs == "stored":
+            raise BadInputError(
+                f"{missing} of {len(rows)} RL rows have no log probabilities of their replies' tokens: serve the "
+                "policy so that it gives them (vLLM, rl.tokens = true), or set train.old_log_probs = 'recomputed'"
+            )
+        return rows
+
+    def trainer_of(rows: Dataset, model: TrainedModel, given: dict[str, Any]) -> TrajectoryTrainer:
+        collate = ReplyCollator(model.tokenizer, model.reader, model.context, rl_reply)
+        if recipe.divergence or recipe.old_log_probs == "recomputed":
+            network = model.network.to(given["args"].device)
+            rows = rows.add_column(REFERENCE, reference_log_probs(network, rows, collate, recipe.rows_at_once))
+        return TrajectoryTrainer(recipe, model=model.network, train_dataset=rows, data_collator=collate, **given)
+
+    return run_training(job, processes, progress, rl_files(job.release), read, trainer_of)
 
 
 @torch.no_grad()
 def reference_log_probs(network: Any, rows: Dataset, collate: ReplyCollator, at_once: int) -> list[list[float]]:
-    """For each row, the log probabilities of its reply under the present network; processes share the work."""
+    """Return for each row the log probabilities of its reply under the present network; processes share the work."""
     network.eval()
     found: list[list[float]] = []
     with PartialState().split_between_processes(list(range(len(rows)))) as own:
@@ -114,14 +98,3 @@ def reference_log_probs(network: Any, rows: Dataset, collate: ReplyCollator, at_
             found.extend(row[mask.bool()].tolist() for row, mask in zip(log_probs, made["mask"], strict=True))
     gathered: list[list[float]] = gather_object(found)
     return gathered
-
-
-def _check_log_probs(rows: Dataset) -> None:
-    """Raises BadInputError if a row has no log probabilities of its reply's tokens."""
-    pairs = zip(rows["response_token_ids"], rows["old_logprobs"], strict=True)
-    missing = sum(not tokens or len(tokens) != len(log_probs or ()) for tokens, log_probs in pairs)
-    if missing:
-        raise BadInputError(
-            f"{missing} of {len(rows)} RL rows have no log probabilities of their replies' tokens: serve the policy so "
-            "that it gives them (vLLM, rl.tokens = true), or set train.old_log_probs = 'recomputed'"
-        )

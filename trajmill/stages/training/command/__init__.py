@@ -1,1 +1,0 @@
-"""Training with the user's own command."""
