@@ -46,11 +46,9 @@ class CesRows(KindDeriver[CesDataSpec]):
     """Derives rows of CES with the prompts of the agent `ces`; needs no model."""
 
     def unusable(self, episode: Episode) -> str | None:
-        """Also refuse attempts that were not accepted, and walks."""
         return unaccepted(episode) or (WALK_WORDS if is_walk(episode) else None)
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect a Coordinator's row for each good step, and a State Tracker's for each step after a good one."""
         harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
         contexts, said = dict[int, str](), list[str]()
         for step in episode.steps:

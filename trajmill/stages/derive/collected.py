@@ -133,7 +133,6 @@ class Collected:
         self._refused[_Reason(variant, index, screen_id, reason, " ".join(detail.split()))] += 1
 
     def fail(self, error: StageError, step: Step | None = None) -> None:
-        """Record a failure in place of an example."""
         place = "" if step is None else f"step {step.index}: "
         failure = Failure(
             stage=f"derive {self._maker.kind}",
@@ -146,7 +145,6 @@ class Collected:
         self._failures.append(failure)
 
     def rows(self) -> DerivedRows:
-        """Return all rows so far."""
         kind, trajectory_id = self._maker.kind, self._episode.trajectory.trajectory_id
         refusals: Iterable[Refusal] = (
             Refusal(kind=kind, trajectory_id=trajectory_id, count=count, **why._asdict(), **self._common)

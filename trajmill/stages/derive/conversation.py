@@ -89,7 +89,6 @@ def _written(step: Step, dialect: Dialect, frame: CoordinateFrame) -> tuple[str,
 
 
 def dialogue(system: str, user: str, reply: str) -> tuple[Message, Message, Message]:
-    """Return the three messages of a question and its answer."""
     return (
         Message(role="system", content=system),
         Message(role="user", content=user),

@@ -112,7 +112,6 @@ class Reasoning(KindDeriver[ReasoningSpec]):
         self._merging = None if tools.writer is None else PromptedModel(tools.writer, prompts["merge"])
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect the accepted thoughts of each step; a model's failure is one of its step."""
         selected = select_steps(episode, StepDataSpec(failed=False), self.tools.screens)
         if isinstance(selected, str) or is_walk(episode):
             collected.refuse(selected if isinstance(selected, str) else WALK_WORDS)
@@ -184,7 +183,6 @@ class Reasoning(KindDeriver[ReasoningSpec]):
         return _Thought("", "", "", unfit or "other_action")
 
     def _tries(self, step: Step) -> Iterator[tuple[str, str, str]]:
-        """Yield the style, the variant and the hint of each try."""
         styles = self.spec.styles
         for number in range(self.spec.tries):
             place = (step.index + number) % len(styles)

@@ -23,7 +23,6 @@ class TrajectoryReward(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Accuracy plus format."""
         return self.accuracy + self.format
 
 
@@ -40,12 +39,10 @@ class RewardMoments(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """The population standard deviation of the rewards."""
         return math.sqrt(max(0.0, self.mean_square - self.mean**2))
 
     @property
     def have_spread(self) -> bool:
-        """Whether any two of the rewards differ."""
         return self.deviation >= _EPSILON
 
     def advantage(self, reward: float) -> float:
@@ -54,7 +51,6 @@ class RewardMoments(NamedTuple):
 
 
 def moments(rewards: Sequence[float]) -> RewardMoments:
-    """Return the moments of at least one reward."""
     return RewardMoments(math.fsum(rewards) / len(rewards), math.fsum(r * r for r in rewards) / len(rewards))
 
 

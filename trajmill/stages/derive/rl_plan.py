@@ -42,7 +42,6 @@ class RLAttempt(NamedTuple):
 
     @property
     def reward(self) -> TrajectoryReward:
-        """Its reward; that of a failure without a judgement."""
         return reward_of(bool(self.correct), self.malformed, self.steps)
 
     def unfit(self, purposes: frozenset[Purpose]) -> str | None:
@@ -61,7 +60,6 @@ class Group(NamedTuple):
 
     @property
     def moments(self) -> RewardMoments:
-        """The moments of its rewards."""
         return moments([member.reward.total for member in self.members])
 
     @property

@@ -73,14 +73,12 @@ class RoleRows(KindDeriver[RolesSpec]):
     """Derives one example for each kept call of a role, which is its variant; needs no model."""
 
     def unusable(self, episode: Episode) -> str | None:
-        """Also refuse trajectories without calls of the roles."""
         return unfit(episode) or (None if self._calls(episode) else "no_role_calls")
 
     def _calls(self, episode: Episode) -> list[ModelCall]:
         return [call for call in episode.calls if is_of_role(call) and call.role in (self.spec.only or (call.role,))]
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect the calls; those of a Reflector by its outcomes, the others of accepted steps."""
         steps = {step.index: step for step in episode.steps}
         harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
         # The step after a reflection has its outcome.
@@ -134,7 +132,6 @@ class CodaRows(KindDeriver[CodaDataSpec]):
         return None if any(call.role == PLANNER for call in episode.calls) else "no_planner"
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect one example for each thought of a Planner."""
         planned = [call for call in episode.calls if call.role == PLANNER]
         # A step has two calls if the Planner was retried after a malformed reply.
         calls = {call.step_index: call for call in sorted(planned, key=lambda call: call.malformed is None)}

@@ -61,7 +61,6 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
             )
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect the action and the effect of each step; a failed replay is a failure of the episode."""
         try:
             captions = replay(episode, self._screens)
         except StageError as error:
@@ -78,7 +77,6 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
                 await self._add_effect(episode, step, caption, collected)
 
     def _unclear(self, step: Step) -> str | None:
-        """Return why the screens of a step do not show its action."""
         if step.action is None:
             return "unparsed"
         action = action_from_json(step.action)

@@ -145,7 +145,6 @@ class RftRows(KindDeriver[RftDataSpec]):
         return "low_process_reward" if reward is not None and reward < self.spec.least_reward else unfit(episode)
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect the steps of a correct trajectory, as step data has them."""
         collect_steps(episode, StepDataSpec(failed=False), self.tools.screens, collected)
 
 

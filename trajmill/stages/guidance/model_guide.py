@@ -80,7 +80,6 @@ class ModelDescriber:
 
     @property
     def version(self) -> str:
-        """Prompt and model."""
         return PromptedModel(self.model, self.prompt).version
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
@@ -129,7 +128,6 @@ class ModelGuidanceWriter:
 
     @property
     def version(self) -> str:
-        """Prompt and model."""
         return PromptedModel(self.model, self.prompt).version
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:

@@ -74,7 +74,6 @@ def instruction_for(action: ElementAction) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return the text on one line, without quotes, shortened."""
     line = " ".join(text.split()).replace('"', "'")
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 

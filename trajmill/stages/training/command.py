@@ -83,11 +83,9 @@ class CommandSpec(RecipeSpec):
 
     @property
     def takes(self) -> TrainerFormat | None:
-        """The format of the configuration."""
         return _export_format(self.format)
 
     def trains(self, folder: Path) -> bool:
-        """Return whether the folder has a model in Hugging Face's layout that is not the embedded policy."""
         from trajmill.stages.models.embedded.model import is_embedded_policy
 
         return (folder / _CONFIG).is_file() and not is_embedded_policy(folder)

@@ -42,12 +42,10 @@ def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], s
 
 
 def version_of(source: Mapping[str, Any]) -> str:
-    """Return the version of a policy with these sources."""
     return f"{source['kind']}-{content_id(source)[:16]}"
 
 
 def kind_of(recipe: RecipeSpec) -> str:
-    """Return the kind of a recipe in a configuration."""
     return str(type(recipe).model_fields["kind"].default)
 
 
@@ -72,7 +70,6 @@ def write_metrics(folder: Path, report: TrainingReport, history: Sequence[Mappin
 
 
 def tail_mean(losses: Sequence[float]) -> float:
-    """Return the mean of the last tenth; 0 without losses."""
     tail = losses[-max(1, len(losses) // 10) :]
     return sum(tail) / len(tail) if tail else 0.0
 

@@ -28,11 +28,9 @@ class QueryGroup(NamedTuple):
     query_ids: Collection[str]
 
     def scored(self, outcomes: Outcomes) -> int:
-        """Return how many of its queries have an outcome."""
         return sum(query in outcomes for query in self.query_ids)
 
     def successes(self, outcomes: Outcomes) -> int:
-        """Return how many of its queries were achieved."""
         return sum(outcomes.get(query, False) for query in self.query_ids)
 
 

@@ -19,7 +19,6 @@ def overlap(box: Box, others: Iterable[Box]) -> float:
 
 
 def holds(outer: Box, inner: Box) -> bool:
-    """Return whether a box lies in another one as a whole."""
     return (
         outer.left <= inner.left
         and outer.top <= inner.top
@@ -29,7 +28,6 @@ def holds(outer: Box, inner: Box) -> bool:
 
 
 def around(boxes: Iterable[Box]) -> Box:
-    """Return the smallest box that holds all of some boxes."""
     left, top, right, bottom = zip(*boxes, strict=True)
     return Box(min(left), min(top), max(right), max(bottom))
 
@@ -41,5 +39,4 @@ def relative(box: Box, origin: Box) -> Box:
 
 
 def is_large(box: Box, smallest: int) -> bool:
-    """Return whether width and height are at least `smallest`."""
     return box.right - box.left >= smallest and box.bottom - box.top >= smallest

@@ -131,7 +131,6 @@ def _sampled(pixels: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _shown(pixels: NDArray[np.int32], basics: Iterable[str]) -> Mapping[str, NDArray[np.bool_]]:
-    """For each basic colour, where it may be seen."""
     colours, places = _distinct(pixels.reshape(-1, 3))
     possible = [{basic for name in _possible_names(*colour) for basic in _basics(name)} for colour in colours.tolist()]
     return {
@@ -146,7 +145,6 @@ def _is_alone(shown: NDArray[np.bool_], box: Box) -> bool:
 
 
 def _basics(name: str) -> tuple[str, ...]:
-    """What people may call a colour, without `light` or `dark`."""
     basic = name.rpartition(" ")[2]
     return _ALSO.get(basic, (basic,))
 

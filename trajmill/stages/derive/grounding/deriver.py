@@ -71,7 +71,6 @@ class Grounding(KindDeriver[GroundingSpec]):
         self._writer = None if tools.writer is None else PromptedModel(tools.writer, tools.prompts["rephrase"])
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect the examples of the screens before some steps."""
         for step in episode.steps:
             if only is None or step.index in only:
                 try:

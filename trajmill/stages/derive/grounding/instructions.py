@@ -177,7 +177,6 @@ def noun(element: UIElement) -> str:
 
 
 def _unambiguous(made: Sequence[ElementInstruction | NoInstruction]) -> list[ElementInstruction | NoInstruction]:
-    """Refuse instructions that fit several elements."""
     texts = Counter(one.text for one in made if isinstance(one, ElementInstruction))
     return [
         NoInstruction(one.target, one.variant, "ambiguous")

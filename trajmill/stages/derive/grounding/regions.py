@@ -76,7 +76,6 @@ def _split(boxes: list[Box], most: int) -> list[list[Box]]:
 
 
 def _gaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return width and middle of each gap between spans."""
     found, end = [], None
     for low, high in sorted(spans):
         if end is not None and low > end:

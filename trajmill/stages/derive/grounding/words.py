@@ -45,7 +45,6 @@ class ReadLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return "".join(letter.text for letter in self.letters)
 
 

@@ -73,7 +73,6 @@ class Planning(KindDeriver[PlanningSpec]):
             self._planner = PromptedModel(tools.writer, tools.prompts["plan"]) if spec.distil else None
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect the manual of the task of an episode."""
         try:
             draft = await self._draft(episode)
         except StageError as error:

@@ -52,7 +52,6 @@ def with_names(text: str, slots: Iterable[Slot]) -> str:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return all names in braces."""
     return frozenset(_NAMED.findall(text))
 
 

@@ -29,12 +29,10 @@ class TriedManual(NamedTuple):
 
     @property
     def helped(self) -> bool:
-        """Whether it raised success."""
         return self.with_manual > self.without
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether no attempt was scored, or all succeeded without it."""
         return not self.queries or self.without >= 1.0
 
 

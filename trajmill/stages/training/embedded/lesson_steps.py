@@ -52,7 +52,6 @@ class LessonStep(NamedTuple):
 
 
 def lesson_steps(turns: Iterable[Turn], screens: Mapping[str, SeenScreen], reader: InputReader) -> list[LessonStep]:
-    """Return the steps whose action is a candidate of their screen."""
     found = []
     for turn in turns:
         screen = screens.get(turn.screen_id)

@@ -59,7 +59,6 @@ def train_policy(
 def train_network(
     network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRecipe, seed: int, progress: Progress | None = None
 ) -> TrainingReport:
-    """Train a network in place."""
     if not len(lessons):
         return TrainingReport(0, lessons.skipped, 0, 0.0)
     draw = torch.Generator().manual_seed(seed)

@@ -138,7 +138,6 @@ class SampledBatches(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], Tensor | int | None]:
-        """Return the batches of one update: the replies to its tasks."""
         fetched, count = super().get_batch_samples(epoch_iterator, num_batches, device)
         batches = [self._rewarded([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in fetched]
         groups = [group for batch in batches for group in batch]
@@ -151,7 +150,6 @@ class SampledBatches(Trainer):
         return [self._batch(batch) for batch in batches], count
 
     def _rewarded(self, tasks: list[FeedbackTask]) -> list[list[RewardedReply]]:
-        """Return for each task its sampled replies with their rewards."""
         recipe, network = self._recipe, self.accelerator.unwrap_model(self.model)
         seed = f"{self.args.seed}/{self.state.global_step}"
         samples = sample_replies(recipe, network, self._trained, tasks, seed)
@@ -193,7 +191,6 @@ class FeedbackTrainer(WholeUpdateLoss, SampledBatches):  # type: ignore[misc]
         return total
 
     def divisor(self, batch: ReplyBatch) -> Tensor:
-        """Return the number of replies."""
         return torch.tensor(float(len(batch.weights)))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

@@ -74,7 +74,6 @@ def _freeze_vision(network: torch.nn.Module) -> None:
 
 
 def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> Any:
-    """The model with its parent's adapter, or with a new one."""
     if parent.adapter is not None:
         return with_adapter(network, parent.adapter, is_trainable=True)
     try:

@@ -117,8 +117,6 @@ def rl_reply(row: Mapping[str, Any]) -> LearnedReply:
 
 
 def shown_screens(row: Mapping[str, Any]) -> list[ScreenHandle]:
-    """Return the images of a row, in order."""
-
     def screen(screen_id: str, data: bytes) -> ScreenHandle:
         with Picture.open(io.BytesIO(data)) as picture:
             return ScreenHandle(screen_id, Size(*picture.size), lambda: data)

@@ -173,7 +173,6 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
 
 
 def moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Move the fields of a `ReplyBatch` to a device."""
     return {
         name: moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
     }
@@ -191,15 +190,12 @@ class WholeUpdateLoss:
     accelerator: Any
 
     def batch_of(self, inputs: dict[str, Any]) -> Any:
-        """Return the argument of `batch_sum` and `divisor` from the output of the collator."""
         return ReplyBatch(**inputs)
 
     def batch_sum(self, model: Any, batch: Any) -> Tensor:
-        """Return the sum of the objective over a batch."""
         raise NotImplementedError
 
     def divisor(self, batch: Any) -> Tensor:
-        """Return the part of a batch in the divisor of its update."""
         raise NotImplementedError
 
     def get_batch_samples(
@@ -220,7 +216,6 @@ class WholeUpdateLoss:
         return_outputs: bool = False,
         num_items_in_batch: Tensor | None = None,
     ) -> Tensor:
-        """Return the share of a batch in the loss of its update."""
         assert num_items_in_batch is not None
         loss = self.batch_sum(model, self.batch_of(inputs)) / num_items_in_batch
         # The devices average gradients, but their sum is needed.

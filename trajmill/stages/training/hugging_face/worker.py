@@ -34,7 +34,6 @@ def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progre
 
 
 def main(job_file: Path, outcome: Path) -> None:
-    """Train, and write the report or the error of one line."""
     from accelerate import PartialState
 
     state = PartialState()

@@ -35,7 +35,6 @@ class WeightedSftTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
 
 
 def train_supervised(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
-    """Train on the supervised rows of a release."""
     recipe = job.recipe
     assert isinstance(recipe, TrlSftSpec)
 

@@ -45,7 +45,6 @@ class WeightedSFTTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
         self.data_collator = _WeightedCollator(self.data_collator)
 
     def batch_of(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return the output of TRL's collator with the weights."""
         return inputs
 
     def batch_sum(self, model: Any, batch: dict[str, Any]) -> Tensor:
@@ -59,7 +58,6 @@ class WeightedSFTTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
         return supervised_sum(token_log_probs(logits, tokens), mask, batch[WEIGHT])
 
     def divisor(self, batch: dict[str, Any]) -> Tensor:
-        """Return the weight of the learned tokens."""
         weight: Tensor = ((batch["labels"] != _IGNORED) * batch[WEIGHT][:, None]).sum()
         return weight
 
