@@ -84,13 +84,6 @@ def test_the_step_limit_ends_an_episode_without_reward() -> None:
     assert (trajectory.reward, trajectory.status, trajectory.steps) == (0.0, "finished", 4)
 
 
-def test_an_environment_that_crashes_gives_no_reward_but_a_failure() -> None:
-    rollout = roll(ToyAgent(press_and_finish), ToyEnvironment(crashes=True))
-    trajectory = rollout.episode.trajectory
-    assert (trajectory.reward, trajectory.status) == (None, "failed")
-    assert rollout.failure is not None and rollout.failure.failure_class is FailureClass.ENVIRONMENT
-
-
 def test_a_model_failure_is_not_an_environment_failure() -> None:
     class Broken(ToyAgent):
         async def act(self, episode: EpisodeView) -> Decision:
@@ -107,13 +100,8 @@ def test_the_time_limit_ends_a_hanging_episode() -> None:
 
 def test_a_reply_that_is_no_action_is_a_step_without_effect() -> None:
     def script(step: int) -> Action | None:
-        return None if step == 0 else Terminate(status="success")
+        return (None, Wait(), Terminate(status="success"))[step]
 
-    steps = roll(ToyAgent(script), ToyEnvironment()).episode.steps
-    assert (steps[0].action, steps[0].action_kind) == (None, "unparsed")
-    assert steps[0].screen_before == steps[0].screen_after
-
-
-def test_waiting_touches_no_element() -> None:
-    steps = roll(ToyAgent(lambda step: Wait()), ToyEnvironment()).episode.steps
-    assert steps[0].target is None
+    first, waited, _ = roll(ToyAgent(script), ToyEnvironment()).episode.steps
+    assert (first.action, first.action_kind) == (None, "unparsed")
+    assert first.screen_before == first.screen_after and waited.target is None

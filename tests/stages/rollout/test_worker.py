@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
-from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
@@ -26,25 +25,6 @@ def test_every_attempt_is_recorded_once_with_few_environments() -> None:
     done = work(factory, attempts=20, concurrency=4)
     assert len({rollout.episode.trajectory.trajectory_id for rollout in done}) == len(done) == 20
     assert len(factory.made) <= 4 and all(environment.closed for environment in factory.made)
-
-
-def test_a_crash_is_retried_on_a_fresh_environment() -> None:
-    broken = ToyEnvironment(crashes=True)
-    done = work(ToyFactory(kinds=[broken]), attempts=3, concurrency=1)
-    assert [rollout.episode.trajectory.reward for rollout in done] == [1.0, 1.0, 1.0]
-    assert broken.closed
-
-
-def test_an_environment_that_keeps_crashing_leaves_a_counted_failure() -> None:
-    factory = ToyFactory(kinds=[ToyEnvironment(crashes=True) for _ in range(3)])
-    (rollout,) = work(factory, attempts=1, concurrency=1)
-    assert rollout.failure is not None and rollout.failure.attempts == 3
-    assert rollout.episode.trajectory.reward is None
-
-
-def test_environments_that_do_not_start_are_setup_failures() -> None:
-    (rollout,) = work(ToyFactory(refuses=True), attempts=1, concurrency=1)
-    assert rollout.failure is not None and rollout.failure.failure_class is FailureClass.SETUP
 
 
 def test_an_environment_that_hung_is_not_used_again() -> None:
