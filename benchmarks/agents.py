@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.models import Endpoint
+from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Platform, Query, Split

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.pipelines.reading.examples import supervised
 from trajmill.schemas.tables.screen import IMAGE
+from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.sft import LINEAGE
 from trajmill.stages.export.write import export_release
@@ -36,7 +37,7 @@ from trajmill.warehouse.read import read_batches
 from trajmill.warehouse.screens import WarehouseScreens
 
 _ROWS = 64
-_KIND = supervised(1).bounds
+_KIND = supervised(1).where
 
 
 class Given(NamedTuple):
@@ -49,7 +50,7 @@ class Given(NamedTuple):
     @property
     def examples(self) -> list[str]:
         """The files of the rows; with `screens` all that the other ways know of the warehouse."""
-        return [str(path) for path in committed_files(self.warehouse, "examples", rounds=self.rounds, between=_KIND)]
+        return [str(path) for path in committed_files(self.warehouse, "examples", rounds=self.rounds, where=_KIND)]
 
     @property
     def screens(self) -> list[str]:
@@ -106,8 +107,8 @@ def _ours(given: Given) -> Work:
     exporters = [exporter_spec("trl")]
 
     def work() -> Path:
-        rows = read_batches(given.warehouse, "examples", rounds=given.rounds, between=_KIND)
-        ids = read_batches(given.warehouse, "examples", ["screens"], rounds=given.rounds, between=_KIND)
+        rows = read_batches(given.warehouse, "examples", rounds=given.rounds, where=_KIND)
+        ids = read_batches(given.warehouse, "examples", ["screens"], rounds=given.rounds, where=_KIND)
         shown = {screen for batch in ids for screen in batch["screens"].flatten().unique().to_pylist()}
         screens = WarehouseScreens(given.warehouse)
         [file, _] = export_release(given.folder, exporters, {"examples": rows}, screens, shown=shown)
@@ -126,7 +127,7 @@ def _copy(given: Given) -> Work:
                 {", ".join(f"example.{name}" for name in LINEAGE)}
             FROM read_parquet({given.examples}) AS example
             JOIN read_parquet({given.screens}) AS screen ON screen.screen_id = example.screens[1]
-            WHERE example.round IN {(*given.rounds, -1)} AND example.kind = '{_KIND.least}'
+            WHERE example.round IN {(*given.rounds, -1)} AND example.kind = '{END_TO_END}'
         ) TO '{path}' (FORMAT parquet, COMPRESSION zstd)
     """
 

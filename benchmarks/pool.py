@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.pipelines.agents import ActingAgent
+from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Box, Size

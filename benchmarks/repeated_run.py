@@ -22,12 +22,11 @@ from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.pipelines.fan_out import MOST_IN_SHARD
 from trajmill.schemas.record import Origin, content_id
-from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import file_schema, write_shard
 from trajmill.warehouse.staging import mark_done, stage_key
 
 _ONCE = ("queries", "screens", "guidance", "models", "rounds")

@@ -21,10 +21,9 @@ from time import perf_counter
 from benchmarks.process_tree import peak_mib
 from benchmarks.repeated_run import fill_one_round, newest_round
 from trajmill.flows.cli.app import give_memory_back
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, stored_place
-from trajmill.pipelines.executors.beam import BeamSettings
+from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round, stored_place
 from trajmill.pipelines.export import ExportRequest, export_release_to
-from trajmill.pipelines.fan_out import WrittenFiles, divide, fan_out
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, divide, fan_out
 from trajmill.pipelines.release import ReleaseRequest, make_release
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.record import Origin

@@ -29,7 +29,7 @@ from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.upkeep.compact import compact
+from trajmill.warehouse.upkeep import compact
 from trajmill.warehouse.views import READY_MADE
 
 _AN_ID = """

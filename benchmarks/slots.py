@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 from benchmarks.pool import ORIGIN, SleepingEnvironment, attempt_at
 from benchmarks.process_tree import tree_cpu_seconds
-from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.executors.beam import BeamSettings
-from trajmill.pipelines.fan_out import split_evenly
+from trajmill.pipelines.fan_out import BeamSettings, split_evenly
+from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.actions import Action, Click, Terminate, ends_episode
 from trajmill.schemas.observation import Observation

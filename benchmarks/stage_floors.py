@@ -34,8 +34,7 @@ from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.executors.beam import BeamSettings
-from trajmill.pipelines.fan_out import ShardWork, divide, fan_out
+from trajmill.pipelines.fan_out import BeamSettings, ShardWork, divide, fan_out
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
@@ -48,11 +47,11 @@ from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table, table_of
 from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.shards import file_schema
 
 R = TypeVar("R", bound=Row)
 WAYS = ("plain", "1", "2")

@@ -45,7 +45,7 @@ from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.staged_screens import stored_screen_journal, write_screens
-from trajmill.warehouse.upkeep.compact import compact
+from trajmill.warehouse.upkeep import compact
 
 _RUN = "benchmark"
 _STEPS = 8
@@ -143,7 +143,7 @@ def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
             yield Line(f"release of round {number}, all rows written", seconds)
     yield Line("all releases, all rows written", None, _megabytes(whole))
     for number, rows in enumerate(chosen, 1):
-        stored = partial(StoredExamples, warehouse, _RUN, supervised(1).bounds)
+        stored = partial(StoredExamples, warehouse, _RUN, supervised(1).where)
         seconds = _cpu(partial(_share, warehouse, SharedRelease(_RUN, number, digests_of(rows), stored), exporters))
         if number in (1, len(chosen)):
             yield Line(f"release of round {number}, rows shared", seconds)

@@ -24,13 +24,12 @@ from starlette.testclient import TestClient
 
 from trajmill.flows.terminal.show import find_trajectory
 from trajmill.flows.viewer.app import viewer_app
-from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.upkeep.compact import compact
+from trajmill.warehouse.shards import file_schema, write_shard
+from trajmill.warehouse.upkeep import compact
 
 _TABLES = ("queries", "trajectories", "steps", "step_verdicts", "trajectory_verdicts", "judgements", "guidance")
 _LISTS = ("trajectories", "trajectories?after=20000&app=mail", "trajectories?text=order", "facets", "facets?text=order")

@@ -98,9 +98,9 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit is lowered as its packages shrink, and never raised.
-    Budget(("schemas",), 4_060),
-    Budget(("warehouse",), 4_770),
-    Budget(("pipelines",), 4_740),
+    Budget(("schemas",), 3_850),
+    Budget(("warehouse",), 4_260),
+    Budget(("pipelines",), 3_830),
     Budget(("flows",), 12_010),
     Budget(("stages/environments",), 14_306),
     Budget(("stages/queries",), 5_530),

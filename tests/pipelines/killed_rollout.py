@@ -11,9 +11,8 @@ from unittest.mock import patch
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.pipelines import drawing
-from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.executors.beam import BeamSettings
-from trajmill.pipelines.fan_out import WrittenFiles
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles
+from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.actions import Action
 from trajmill.schemas.observation import Observation

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.models import Endpoint
+from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, failure, query, step, success
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round
+from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.fan_out import split_evenly
 from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
-from trajmill.pipelines.reading.verdicts import look_up_rl_attempts, read_rl_attempts
+from trajmill.pipelines.reading.verdicts import read_rl_attempts
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
@@ -66,7 +66,6 @@ def test_trajectories_that_are_looked_up_are_those_that_are_read_with_their_roun
     read = read_episodes(warehouse, RUN, rounds_of, with_verdicts=True)
     assert read_episodes_of_rounds(warehouse, RUN, rounds_of, with_verdicts=True) == read and len(read) == 4
     attempts = read_rl_attempts(warehouse, RUN, rounds_of, (1, ROUND), ROUND)
-    assert sorted(look_up_rl_attempts(warehouse, RUN, rounds_of, ROUND)) == sorted(attempts)
     assert {attempt.correct for attempt in attempts} == {True, False}
 
 

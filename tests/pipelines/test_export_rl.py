@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.test_derive_rl import ATTEMPTS, EARLIER, ROUND, RUN, compared, stored
-from trajmill.pipelines.derive_rl import DeriveRLSteps, plan_round
+from trajmill.pipelines.derive import DeriveRLSteps, plan_round
 from trajmill.pipelines.export import Exporting, compared_trajectories, rl_steps
 from trajmill.pipelines.fan_out import split_evenly
 from trajmill.schemas.dialects.families import ANY

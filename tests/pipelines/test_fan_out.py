@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.pipelines.executors.beam import BeamSettings
-from trajmill.pipelines.fan_out import WrittenFiles, divide, fan_out, split_evenly
+from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, divide, fan_out, split_evenly
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.warehouse.commit import commit_stage
@@ -116,16 +115,6 @@ def test_progress_counts_the_items_of_the_shards(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="bad"):
         fan_out(warehouse, AT, [["a", "b"], ["bad"]], work, BeamSettings())
     assert progress_of(AT.staging(warehouse)) == Progress(2, 3)
-
-
-def test_without_payloads_there_is_nothing(tmp_path: Path) -> None:
-    warehouse = create_warehouse(tmp_path / "warehouse")
-    assert fan_out(warehouse, AT, [], WriteNames(warehouse, tmp_path / "calls"), BeamSettings()).files == {}
-
-
-@pytest.mark.parametrize(("items", "shards", "lengths"), [(5, 2, [3, 2]), (1, 4, [1]), (0, 3, [])])
-def test_items_are_distributed_evenly(items: int, shards: int, lengths: list[int]) -> None:
-    assert [len(part) for part in split_evenly(list(range(items)), shards)] == lengths
 
 
 def test_worker_processes_do_the_same(tmp_path: Path) -> None:

@@ -164,12 +164,6 @@ def test_the_users_prompts_are_used_and_recorded(stored: Stored, tmp_path: Path)
     assert prompts.describe.version.startswith("see-") and prompts.synthesise.version.startswith("tell-")
 
 
-def test_one_model_may_do_both(stored: Stored) -> None:
-    with running_server(models=("both",), writes=writes) as server:
-        made = guided(stored, GuideSpec(spec(server, "both"), spec(server, "both")))
-    assert len(made.guidance) == TRAJECTORIES and {call.made_by for call in made.calls} == {"both"}
-
-
 def test_without_models_nothing_is_called(stored: Stored) -> None:
     made = guided(stored, GuideSpec())
     assert (len(made.guidance), made.calls, made.failures) == (TRAJECTORIES, [], [])

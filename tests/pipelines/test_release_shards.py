@@ -23,7 +23,7 @@ from trajmill.stages.export.sft import SFT_FILE
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import MANIFEST, drop_release, named_shards, verify_release, write_release
-from trajmill.warehouse.upkeep.vacuum import vacuum
+from trajmill.warehouse.upkeep import vacuum
 
 SUPERVISED = [each for each in EXPORTERS if each.table == "examples"]
 STORED = examples([3, 2, 4])
@@ -145,7 +145,7 @@ def test_a_manifest_that_comes_while_a_vacuum_looks_keeps_its_shard(
             waiting.rename(manifest)
         return named
 
-    monkeypatch.setattr("trajmill.warehouse.upkeep.vacuum.named_shards", named_a_moment_ago)
+    monkeypatch.setattr("trajmill.warehouse.upkeep.named_shards", named_a_moment_ago)
     vacuum(warehouse, older_than_days=0, now=FAR)
     verify_release(warehouse, "r1")
 

@@ -23,7 +23,6 @@ from trajmill.schemas.actions import (
     Wait,
     action_from_json,
     action_to_json,
-    ends_episode,
     pressed_point,
 )
 
@@ -38,11 +37,6 @@ def test_actions_survive_json(action: Action) -> None:
     assert action_from_json(text) == action
     assert "\n" not in text
     assert set(json.loads(text)) == set(type(action).model_fields), "defaults are written out"
-
-
-def test_every_kind_has_a_name_of_its_own() -> None:
-    names = [kind.model_fields["kind"].default for kind in KINDS]
-    assert len(set(names)) == len(names) == 17
 
 
 @pytest.mark.parametrize(
@@ -80,13 +74,3 @@ def test_what_is_no_action_is_refused(text: str) -> None:
 )
 def test_the_point_that_an_action_presses(action: Action, point: tuple[int, int] | None) -> None:
     assert pressed_point(action) == point
-
-
-@given(ACTIONS)
-def test_only_terminating_and_answering_end_an_episode(action: Action) -> None:
-    assert ends_episode(action) == (action.kind in ("terminate", "answer"))
-
-
-def test_actions_cannot_be_changed() -> None:
-    with pytest.raises(ValidationError):
-        Click(x=1, y=2).x = 3  # type: ignore[misc]

@@ -17,10 +17,6 @@ def test_guidance_is_laid_out_as_task_hints_and_notes() -> None:
     )
 
 
-def test_without_guidance_and_history() -> None:
-    assert read(compose("order a pizza", None, [])) == UserText("order a pizza", (), ())
-
-
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
     assert isinstance(read(text), UserText)

@@ -76,10 +76,3 @@ def test_names_that_could_leave_the_folder_are_refused(name: str) -> None:
         checked_name(name)
     with pytest.raises(BadInputError):
         StageRun(run_id=name, round=1, stage="rollout")
-
-
-def test_stage_runs_have_names_of_their_own(tmp_path: Path) -> None:
-    warehouse = create_warehouse(tmp_path)
-    runs = [StageRun("run", 1, "judge"), StageRun("run", 2, "judge"), StageRun("run", 1, "judge", attempt=1)]
-    assert len({run.shard_name() for run in runs}) == len({run.staging(warehouse) for run in runs}) == 3
-    assert runs[0].shard_name("00007-abc") == "r0001-run-judge-00007-abc.parquet"

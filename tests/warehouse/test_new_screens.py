@@ -73,14 +73,6 @@ def test_a_file_has_an_eighth_of_what_was_written_before(warehouse: Warehouse) -
     assert len(files) < 40 and sum(rows(files)) == 64
 
 
-def test_little_is_one_file(warehouse: Warehouse) -> None:
-    screens = new_ones(warehouse)
-    for shade in range(20):
-        see(warehouse, 0, [shade])
-        screens.write_grown()
-    assert rows(screens.write()) == [20]
-
-
 @pytest.mark.usefixtures("small_files")
 def test_files_that_a_killed_process_has_left_are_written_again(warehouse: Warehouse) -> None:
     killed = new_ones(warehouse)

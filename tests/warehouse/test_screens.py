@@ -15,10 +15,9 @@ from tests.warehouse.samples import SIZE, observation, png, stage_run
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.warehouse.commit import commit, commit_stage
+from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
 
@@ -67,25 +66,6 @@ def test_trees_of_several_files_come_as_one_column_in_the_order_of_the_ids(wareh
         screens.trees(["unknown"])
 
 
-def test_screens_have_the_time_at_which_they_were_written(warehouse: Warehouse) -> None:
-    commit_screens(warehouse, 1, [1, 2])
-    assert read_table(warehouse, "screens")["written_at"].null_count == 0
-
-
-def test_a_screen_that_another_run_commits_in_the_meantime_is_stored_once(warehouse: Warehouse) -> None:
-    runs = [stage_run("rollout", run_id=name) for name in ("run-a", "run-b", "run-c")]
-    files = []
-    for at, shades in zip(runs, ([1, 2], [2, 3], [1]), strict=True):
-        journal_of(journal_path(warehouse, at, "00000"), *shades).close()
-        files.append(write_screens(warehouse, at, ORIGIN, "draw-v1"))
-    for number in (0, 1, 2, 0, 1):
-        commit_stage(warehouse, runs[number], {"screens": [files[number]]})
-    stored = read_table(warehouse, "screens")
-    assert sorted(stored["screen_id"].to_pylist()) == sorted(map(screen_id, (1, 2, 3)))
-    assert stored["written_at"].null_count == 0
-    expect(WarehouseScreens(warehouse), 1, 2, 3)
-
-
 def test_a_journal_keeps_each_screen_once_and_draws_it_once(tmp_path: Path) -> None:
     journal = journal_of(tmp_path / "screens", 1)
 
@@ -109,7 +89,7 @@ def test_a_journal_is_read_while_it_is_written_and_after_reopening(tmp_path: Pat
     reopened = ScreenJournal(path)
     reopened.append(observation(4))
     expect(reopened, 1, 2, 3, 4)
-    assert [reopened.screen(name).image for name in reopened.ids()] == [png(shade) for shade in (1, 2, 3, 4)]
+    assert [reopened.image(name) for name in reopened.ids()] == [png(shade) for shade in (1, 2, 3, 4)]
 
 
 def test_a_torn_screen_is_not_there_wherever_it_is_torn(tmp_path: Path) -> None:

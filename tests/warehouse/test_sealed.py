@@ -6,43 +6,49 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.weights import SUMS, check_sealed, move_sealed
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.weights import SUMS, checked_weights, keep_weights
 
 
 @pytest.fixture
-def sealed(tmp_path: Path) -> Path:
-    fresh = tmp_path / "fresh"
+def warehouse(tmp_path: Path) -> Warehouse:
+    return create_warehouse(tmp_path / "root")
+
+
+@pytest.fixture
+def sealed(warehouse: Warehouse) -> Path:
+    fresh = warehouse.root / "fresh"
     (fresh / "part").mkdir(parents=True)
     (fresh / "model.safetensors").write_bytes(bytes(1000))
     (fresh / "part" / "config.json").write_text("{}")
-    move_sealed(fresh, tmp_path / "model")
+    keep_weights(warehouse, fresh, warehouse.model("v1"))
     assert not fresh.exists()
-    return tmp_path / "model"
+    return warehouse.model("v1")
 
 
-def test_whole_folders_pass_here_and_for_sha256sum(sealed: Path) -> None:
-    check_sealed(sealed)
+def test_whole_folders_pass_here_and_for_sha256sum(warehouse: Warehouse, sealed: Path) -> None:
+    checked_weights(warehouse, sealed)
     subprocess.run(["sha256sum", "--check", "--quiet", SUMS], cwd=sealed, check=True)
 
 
-def test_a_flipped_bit_and_a_missing_file_are_named(sealed: Path) -> None:
+def test_a_flipped_bit_and_a_missing_file_are_named(warehouse: Warehouse, sealed: Path) -> None:
     weights = sealed / "model.safetensors"
     weights.write_bytes(b"\x01" + bytes(999))
     with pytest.raises(BadInputError, match=r"\A[^\n]*model\.safetensors: changed since it was stored[^\n]*\Z"):
-        check_sealed(sealed)
+        checked_weights(warehouse, sealed)
     weights.unlink()
     with pytest.raises(BadInputError, match=r"model\.safetensors: missing"):
-        check_sealed(sealed)
+        checked_weights(warehouse, sealed)
 
 
 @pytest.mark.parametrize("damaged", [b"\xff\x00", b""])
-def test_damaged_hashes_are_named(sealed: Path, damaged: bytes) -> None:
+def test_damaged_hashes_are_named(warehouse: Warehouse, sealed: Path, damaged: bytes) -> None:
     (sealed / SUMS).write_bytes(damaged)
     with pytest.raises(BadInputError, match=SUMS):
-        check_sealed(sealed)
+        checked_weights(warehouse, sealed)
 
 
-def test_a_folder_of_an_earlier_trajmill_passes(sealed: Path) -> None:
+def test_a_folder_of_an_earlier_trajmill_passes(warehouse: Warehouse, sealed: Path) -> None:
     (sealed / SUMS).unlink()
     (sealed / "model.safetensors").write_bytes(b"")
-    check_sealed(sealed)
+    checked_weights(warehouse, sealed)

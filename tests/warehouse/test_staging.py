@@ -39,10 +39,6 @@ def test_a_file_that_is_one_torn_record_is_empty(tmp_path: Path) -> None:
     assert list(journal.read()) == [b"{}"]
 
 
-def test_a_journal_that_does_not_exist_is_empty(tmp_path: Path) -> None:
-    assert list(Journal(tmp_path / "none.jsonl").read()) == []
-
-
 def test_a_record_with_a_line_break_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one line"):
         Journal(tmp_path / "journal.jsonl").append(b"a\nb")
@@ -67,9 +63,3 @@ def test_only_a_finished_stage_is_swept_and_its_marker_stays(warehouse: Warehous
     mark_done(warehouse, folder, "key", {})
     sweep(warehouse, folder)
     assert [path.name for path in folder.iterdir()] == ["done.json"]
-
-
-def test_stage_keys_depend_on_stage_configuration_and_inputs() -> None:
-    keys = {stage_key("a", 1, [1]), stage_key("b", 1, [1]), stage_key("a", 2, [1]), stage_key("a", 1, [2])}
-    assert len(keys) == 4
-    assert stage_key("a", {"x": 1, "y": 2}, []) == stage_key("a", {"y": 2, "x": 1}, [])

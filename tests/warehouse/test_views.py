@@ -26,10 +26,9 @@ from trajmill.schemas.tables.registry import TABLES, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.warehouse.columns import stored_schema
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from trajmill.warehouse.shards import write_shard
+from trajmill.warehouse.shards import stored_schema, write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.views import READY_MADE, connect, duckdb_type, refresh_views
 

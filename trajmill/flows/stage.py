@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from pydantic import ConfigDict
 
 from trajmill.flows.configuration.config import Config
-from trajmill.pipelines.executors.beam import BeamSettings
-from trajmill.pipelines.fan_out import P, ShardWork, WrittenFiles, fan_out
+from trajmill.pipelines.fan_out import BeamSettings, P, ShardWork, WrittenFiles, fan_out
 from trajmill.pipelines.reading.episodes import attemptable, queries_of
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import TrajmillError

@@ -20,7 +20,7 @@ from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_on
 from trajmill.flows.tasks.generate import GENERATE, generate, pathway_source, queries_of, untrained_policy
 from trajmill.flows.tasks.pathways import PATHWAYS, pathways, programs_of
 from trajmill.flows.tasks.rollout import attempt_all
-from trajmill.pipelines.agents import ActingAgent
+from trajmill.pipelines.models import ActingAgent
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.failure import Failure

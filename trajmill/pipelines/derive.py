@@ -1,34 +1,38 @@
-"""Derives the examples of a round, and the rows of further kinds, from judged trajectories, shard by shard."""
+"""Derives the examples of a round, rows of further kinds, and RL rows from judged trajectories, shard by shard."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trajmill.pipelines.fan_out import WrittenFiles
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
-from trajmill.pipelines.reading.episodes import queries_of, read_episodes
+from trajmill.pipelines.reading.episodes import queries_of, read_episodes, read_episodes_of_rounds
+from trajmill.pipelines.reading.verdicts import read_rl_attempts, reward_moments
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.record import Row
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.derive.base import DerivedRows, Deriver, as_trusted
+from trajmill.stages.derive.base import DerivedRows, as_trusted
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec, TaskSources, Tools
+from trajmill.stages.derive.rl_plan import ComparedTrajectory, RLBatch, RLPlan, plan_rl, replayable
+from trajmill.stages.derive.rl_steps import PolicyWords, rl_steps
+from trajmill.stages.derive.spec import RLSpec, StepWeight
 from trajmill.stages.models.prompts import Prompt
-from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staged_screens import ScreenJournal, stored_screen_journal
-from trajmill.warehouse.staging import ShardProgress
 
 
 class DerivedFrom(NamedTuple):
@@ -40,15 +44,13 @@ class DerivedFrom(NamedTuple):
     others: tuple[str, ...] = ()
     """Further successes of its task, for a kind that derives from tasks."""
     lift: GuidanceLift | None = None
-    """How guidance did at its task, for such a kind; None where that was not measured."""
+    """The effect of guidance on its task, for such a kind; None where that was not measured."""
 
 
 @dataclass(frozen=True)
-class DeriveKind:
+class DeriveKind(StageWork):
     """The work of one shard: derives the rows of one kind from trajectories."""
 
-    warehouse: Warehouse
-    at: StageRun
     maker: Maker
     spec: KindSpec
     rounds: tuple[int, ...]
@@ -69,56 +71,46 @@ class DeriveKind:
         """Write the examples of the trajectories, and what was refused or failed."""
         calls: list[ModelCall] = []
         with stored_screen_journal(self.warehouse, self.at, shard) as journal:
-            progress = ShardProgress(self.at.staging(self.warehouse), shard)
-            made = asyncio.run(self._derive(sources, calls.append, journal, progress))
-        rows: dict[str, Sequence[Row]] = {
-            "model_calls": calls,
-            "examples": [row for one in made for row in one.examples],
-            "refusals": [row for one in made for row in one.refusals],
-            "failures": [row for one in made for row in one.failures],
-        }
+            made = asyncio.run(self._derive(shard, sources, calls, journal))
+        refusals = [row for one in made for row in one.refusals]
         dropped: Counter[str] = Counter()
-        for refusal in (row for one in made for row in one.refusals):
+        for refusal in refusals:
             dropped[refusal.reason] += refusal.count
-        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped)
+        examples = [row for one in made for row in one.examples]
+        failures = [row for one in made for row in one.failures]
+        rows: dict[str, Sequence[Row]] = {"model_calls": calls, "examples": examples}
+        return self.written(shard, rows | {"refusals": refusals, "failures": failures}, dropped)
 
     async def _derive(
-        self,
-        sources: Sequence[DerivedFrom],
-        sink: Callable[[ModelCall], None],
-        journal: ScreenJournal,
-        progress: ShardProgress,
+        self, shard: str, sources: Sequence[DerivedFrom], calls: list[ModelCall], journal: ScreenJournal
     ) -> list[DerivedRows]:
-        wanted = {source.trajectory_id: source.steps for source in sources}
+        steps_of = {source.trajectory_id: source.steps for source in sources}
         read = read_episodes(
             self.warehouse,
             self.at.run_id,
-            {*wanted, *(other for source in sources for other in source.others)},
+            {*steps_of, *(other for source in sources for other in source.others)},
             rounds=self.rounds,
             with_verdicts=True,
             with_guidance=True,
             with_calls=self.spec.with_calls,
         )
-        episodes = [episode for episode in read if episode.trajectory.trajectory_id in wanted]
+        screens, progress = WarehouseScreens(self.warehouse), self.progress(shard)
         of_tasks = self._of_tasks(sources, read) if self.spec.once_per_task else None
         free = asyncio.Semaphore(self.concurrency)
-        async with OpenEndpoints(self.maker.origin, sink) as endpoints:
-            deriver = self._opened(endpoints, journal, of_tasks)
+        async with OpenEndpoints(self.maker.origin, calls.append) as endpoints:
+            writer = None if self.writer is None else endpoints.model(self.writer)
+            describer = None if self.describer is None else endpoints.model(self.describer)
+            tools = Tools(self.maker, screens, journal.append, self.prompts, writer, describer, of_tasks)
+            deriver = self.spec.open(tools)
 
-            async def derived(position: int) -> DerivedRows:
-                steps = wanted[episodes[position].trajectory.trajectory_id]
+            async def derived(episode: Episode) -> DerivedRows:
+                steps = steps_of[episode.trajectory.trajectory_id]
                 async with free:
-                    rows = await deriver.derive(episodes[position], None if steps is None else frozenset(steps))
+                    rows = await deriver.derive(episode, None if steps is None else frozenset(steps))
                 progress.add()
                 return rows
 
-            return await side_by_side(derived(position) for position in range(len(episodes)))
-
-    def _opened(self, endpoints: OpenEndpoints, journal: ScreenJournal, of_tasks: TaskSources | None) -> Deriver:
-        writer = None if self.writer is None else endpoints.model(self.writer)
-        describer = None if self.describer is None else endpoints.model(self.describer)
-        screens = WarehouseScreens(self.warehouse)
-        return self.spec.open(Tools(self.maker, screens, journal.append, self.prompts, writer, describer, of_tasks))
+            return await side_by_side(derived(one) for one in read if one.trajectory.trajectory_id in steps_of)
 
     def _of_tasks(self, sources: Sequence[DerivedFrom], read: Sequence[Episode]) -> TaskSources:
         episodes = {episode.trajectory.trajectory_id: episode for episode in read}
@@ -130,12 +122,9 @@ class DeriveKind:
 
 
 @dataclass(frozen=True)
-class DeriveExamples:
+class DeriveExamples(StageWork):
     """The work of one shard: derives supervised examples from judged trajectories, given by id."""
 
-    warehouse: Warehouse
-    at: StageRun
-    origin: Origin
     rounds: tuple[int, ...]
     """The rounds of the trajectories."""
     trust_judge: bool
@@ -151,18 +140,12 @@ class DeriveExamples:
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Write the examples of the trajectories."""
-        episodes = read_episodes(
-            self.warehouse,
-            self.at.run_id,
-            trajectory_ids,
-            rounds=self.rounds,
-            with_verdicts=True,
-            with_guidance=True,
-        )
+        run_id, ids = self.at.run_id, trajectory_ids
+        read = read_episodes(self.warehouse, run_id, ids, self.rounds, with_verdicts=True, with_guidance=True)
         screens = WarehouseScreens(self.warehouse)
         rows: list[Example] = []
         dropped: Counter[str] = Counter()
-        for episode in ShardProgress(self.at.staging(self.warehouse), shard).counted(episodes):
+        for episode in self.progress(shard).counted(read):
             trusted = as_trusted(episode, self.trust_judge, self.trust_step_critic)
             curated = curated_episode(trusted, self.curate, screens)
             dropped.update(one.reason for one in curated.dropped)
@@ -170,4 +153,78 @@ class DeriveExamples:
                 made = end_to_end_examples(curated.episode, screens.size, self.origin)
                 rows.extend(made.examples)
                 dropped.update(one.reason for one in made.dropped)
-        return WrittenFiles(write_tables(self.warehouse, self.at, {"examples": rows}, shard), dropped)
+        return self.written(shard, {"examples": rows}, dropped)
+
+
+class RLRound(NamedTuple):
+    """The attempts of a round whose rewards are compared."""
+
+    run_id: str
+    round: int
+    trajectory_ids: Sequence[str]
+    """The round's unguided attempts, and the groups of earlier rounds that waited for a judgement."""
+    rounds: Sequence[int]
+    """The rounds of these trajectories."""
+    remembered: Mapping[str, str]
+    """By query id, the trajectory of a success of an earlier round."""
+    remembered_in: Mapping[str, int]
+    """By trajectory id, the round of these successes."""
+    may_be_judged: frozenset[str]
+    """Trajectories that a later round judges if they have no judgement yet."""
+    stale: frozenset[str]
+    """Policy versions that lie too far behind the trained one."""
+
+
+def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int) -> RLPlan:
+    """Decide which attempts of a round give RL rows, and with what advantage; reads columns without texts.
+
+    `spec` says how rewards are normalised and what is replayed and kept; `seed` decides which failed attempts are
+    replaced.
+    """
+    run_id, ids = compared.run_id, compared.trajectory_ids
+    attempts = read_rl_attempts(warehouse, run_id, ids, compared.rounds, compared.round)
+    wanted = replayable(attempts, compared.may_be_judged) if spec.replay else ()
+    names = {compared.remembered[query] for query in wanted if query in compared.remembered}
+    rounds_of = {name: compared.remembered_in[name] for name in sorted(names)}
+    earlier_rounds = sorted(set(rounds_of.values()))
+    remembered = read_rl_attempts(warehouse, run_id, rounds_of, earlier_rounds, compared.round)
+    earlier = reward_moments(warehouse, run_id, compared.round, frozenset(ids)) if spec.normalise == "batch" else []
+    by_query = {attempt.query_id: attempt for attempt in remembered}
+    return plan_rl(RLBatch(attempts, by_query, earlier, compared.may_be_judged, compared.stale), spec, seed)
+
+
+@dataclass(frozen=True)
+class DeriveRLSteps(StageWork):
+    """The work of one shard: makes the RL rows of some trajectories of a plan."""
+
+    step_weight: StepWeight
+    family: Family = ANY
+    """The policy's family."""
+    with_tokens: bool = False
+    """Whether the tokens of the policy's replies were requested."""
+    temperature: float = 1.0
+    """At which its replies were sampled."""
+
+    def identity(self, compared: Sequence[ComparedTrajectory]) -> object:
+        """The trajectories with what their comparison has decided, and how rows are made."""
+        return [compared, self.step_weight, self.family.name, self.with_tokens, self.temperature]
+
+    def __call__(self, shard: str, compared: Sequence[ComparedTrajectory]) -> WrittenFiles:
+        """Write the RL rows of the trajectories, in their order."""
+        rounds_of = {one.trajectory_id: one.round for one in compared}
+        found = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_guidance=True)
+        episodes = {episode.trajectory.trajectory_id: episode for episode in found}
+        sizes = WarehouseScreens(self.warehouse).size
+        words = PolicyWords(self.family, sizes, self.with_tokens, self.temperature)
+        rows: list[RLStep] = []
+        dropped: Counter[str] = Counter()
+        for one in self.progress(shard).counted(compared):
+            made = rl_steps(episodes[one.trajectory_id], one, self.step_weight, words, self.origin)
+            rows.extend(made.rows)
+            dropped.update(step.reason for step in made.dropped)
+        return self.written(shard, {"rl_steps": rows}, dropped)
+
+
+def stored_place(one: ComparedTrajectory) -> tuple[int, str]:
+    """Sort key of a trajectory's place in the tables: by round, then by id."""
+    return one.round, one.trajectory_id

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 
@@ -29,11 +29,8 @@ _LOOK_SECONDS = 0.5
 @contextmanager
 def screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -> Iterator[ScreenWriter]:
     """A writer to the shard's journal of screens; with `draws`, other processes draw the pixels."""
-    journal = ScreenJournal(journal_path(warehouse, at, shard))
-    try:
+    with closing(ScreenJournal(journal_path(warehouse, at, shard))) as journal:
         yield ScreenWriter(journal, WarehouseScreens(warehouse), drawing_processes() if draws else None)
-    finally:
-        journal.close()
 
 
 @contextmanager
@@ -49,9 +46,8 @@ def stored_screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: 
 def drawing_processes() -> Executor:
     """The processes that draw, one per core up to four; they start once and end with this process."""
     context = children_context(["trajmill.stages.environments.simulated.drawing.draw"])
-    return ProcessPoolExecutor(
-        min(os.cpu_count() or 1, _MOST_PROCESSES), context, initializer=end_with, initargs=(os.getpid(),)
-    )
+    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    return ProcessPoolExecutor(processes, context, initializer=end_with, initargs=(os.getpid(),))
 
 
 class ScreenWriter:
@@ -75,15 +71,16 @@ class ScreenWriter:
         screen_id = observation.screen.screen_id
         if screen_id in self._journal.ids():
             return
+
+        async def draw() -> None:
+            image = await asyncio.get_running_loop().run_in_executor(executor, observation.screen.encode)
+            self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
+
         task = self._running.get(screen_id)
         if task is None:
-            task = self._running[screen_id] = asyncio.create_task(self._draw(observation, executor))
+            task = self._running[screen_id] = asyncio.create_task(draw())
             task.add_done_callback(lambda _: self._running.pop(screen_id, None))
         await task
-
-    async def _draw(self, observation: Observation, executor: Executor) -> None:
-        image = await asyncio.get_running_loop().run_in_executor(executor, observation.screen.encode)
-        self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Final, Generic, NamedTuple, TypeVar
+from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +47,6 @@ _ROWS_AT_ONCE = 2000
 _LICENCE = "apache-2.0"
 _COLUMNS = ("example_id", "trajectory_id", "step_index", "loss_weight")
 _BY_TRAJECTORY = [("trajectory_id", "ascending"), ("group", "ascending"), ("step_index", "ascending")]
-
-T = TypeVar("T")
-K = TypeVar("K", int, tuple[str, str, int])
 
 
 class ExportRequest(NamedTuple):
@@ -107,41 +104,32 @@ class Exporting(NamedTuple):
         return rounds_of(self.warehouse, self.release.run_id, trajectory_ids, range(self.release.round + 1))
 
     def episodes(self, trajectory_ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
-        """The episodes of some trajectories by id, with their verdicts and guidance.
-
-        Args:
-            trajectory_ids: those that were stored side by side are read together; others are looked up one by one.
-            stored: the rounds of trajectories; one that is missing here has no episode.
-        """
+        """The episodes of the trajectories whose rounds are in `stored`, by id, with their verdicts and guidance."""
         chosen = {name: stored[name] for name in trajectory_ids if name in stored}
+        run_id, until = self.release.run_id, self.release.round
         read = read_episodes_of_rounds(
-            self.warehouse,
-            self.release.run_id,
-            chosen,
-            with_verdicts=True,
-            with_guidance=True,
-            judged_until=self.release.round,
+            self.warehouse, run_id, chosen, with_verdicts=True, with_guidance=True, judged_until=until
         )
         return {episode.trajectory.trajectory_id: episode for episode in read}
 
 
-class _SortedSpill(Generic[K, T]):
+class _SortedSpill:
     """Sorts rows through a temporary file; memory holds a key for each part.
 
-    Rows are read fast in the order in which the warehouse stores them, and written in the order of the release. DuckDB
-    could sort nothing but these pickles.
+    Rows are read fast in the order in which the warehouse stores them, and written in the order of the release. They
+    are records of Python: DuckDB could sort nothing but these pickles.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._parts: list[tuple[K, int]] = []
+        self._parts: list[tuple[Any, int]] = []
 
-    def add(self, key: K, rows: Sequence[T]) -> None:
+    def add(self, key: Any, rows: Sequence[object]) -> None:
         """Add rows that stay together, in their order; they must be picklable."""
         self._parts.append((key, self._file.tell()))
         pickle.dump(rows, self._file, pickle.HIGHEST_PROTOCOL)
 
-    def sorted(self) -> Iterator[T]:
+    def sorted(self) -> Iterator[Any]:
         """Yield all rows in the order of their keys."""
         for _, offset in sorted(self._parts):
             self._file.seek(offset)
@@ -151,8 +139,7 @@ class _SortedSpill(Generic[K, T]):
 def supervised_steps(exporting: Exporting) -> Iterator[StepExample | LeftOutStep]:
     """The examples in the order of the release; each trajectory is read once, with those that are stored beside it.
 
-    Raises:
-        BadInputError: the release has no supervised rows.
+    Raises BadInputError if the release has no supervised rows.
     """
     release = exporting.release
     folder = exporting.warehouse.release(release.name)
@@ -170,52 +157,29 @@ def _sorted_steps(exporting: Exporting, rows: Sequence[ReleasedStep]) -> Iterato
     stored = exporting.rounds_of(set(names))
     places = iter(sorted(range(len(names)), key=lambda place: (stored.get(names[place], 0), names[place])))
     with TemporaryFile(dir=exporting.folder) as file:
-        made = _SortedSpill[int, StepExample | LeftOutStep](file)
-        while chunk := {place: trajectories[place] for place in islice(places, TRAJECTORIES_AT_ONCE)}:
-            _add_steps(made, exporting, chunk, stored)
+        made = _SortedSpill(file)
+        while chunk := list(islice(places, TRAJECTORIES_AT_ONCE)):
+            episodes = exporting.episodes({names[place] for place in chunk}, stored)
+            for place in chunk:
+                episode = episodes.get(names[place])
+                examples = [
+                    step_example(exporting.family, episode, row, exporting.screens)
+                    if episode is not None
+                    else LeftOutStep("no_trajectory")
+                    for row in trajectories[place]
+                ]
+                made.add(place, examples)
+            # Released before the next ones are read.
+            del episodes, episode
         yield from made.sorted()
-
-
-def _add_steps(
-    made: _SortedSpill[int, StepExample | LeftOutStep],
-    exporting: Exporting,
-    chunk: Mapping[int, Sequence[ReleasedStep]],
-    stored: Mapping[str, int],
-) -> None:
-    """Separate function: releases the episodes before the next ones are read."""
-    episodes = exporting.episodes({rows[0].trajectory_id for rows in chunk.values()}, stored)
-    for place, rows in chunk.items():
-        made.add(place, [_example(exporting, episodes, row) for row in rows])
-
-
-def _example(exporting: Exporting, episodes: Mapping[str, Episode], row: ReleasedStep) -> StepExample | LeftOutStep:
-    episode = episodes.get(row.trajectory_id)
-    if episode is None:
-        return LeftOutStep("no_trajectory")
-    return step_example(exporting.family, episode, row, exporting.screens)
 
 
 def kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iterator[StepExample | LeftOutStep]:
     """The examples of a kind in a family's words, in the order of their table.
 
     A format for RL compares replies with a target action, so it takes no reply that is plain text.
-
-    Raises:
-        BadInputError: the release has no such kind.
+    Raises BadInputError if the release has no such kind.
     """
-    return _examples(exporting, _released(exporting, kind), form)
-
-
-class _Released(NamedTuple):
-    """The rows of a kind in a release."""
-
-    weights: Mapping[str, float]
-    """By example id."""
-    rounds_of: Mapping[str, int]
-    """The rounds of their trajectories."""
-
-
-def _released(exporting: Exporting, kind: str) -> _Released:
     release = exporting.release
     folder = exporting.warehouse.release(release.name)
     file = SftExporter(derived_kind=kind).file
@@ -228,11 +192,13 @@ def _released(exporting: Exporting, kind: str) -> _Released:
         )
     rows = released_rows(folder / kind, file, ["example_id", "loss_weight", "trajectory_id"])
     weights = dict(zip(*(rows[name].to_pylist() for name in ("example_id", "loss_weight")), strict=True))
-    return _Released(weights, exporting.rounds_of(rows["trajectory_id"].unique().to_pylist()))
+    return _examples(exporting, weights, exporting.rounds_of(rows["trajectory_id"].unique().to_pylist()), form)
 
 
-def _examples(exporting: Exporting, released: _Released, form: TrainerFormat) -> Iterator[StepExample | LeftOutStep]:
-    release, weights = exporting.release, released.weights
+def _examples(
+    exporting: Exporting, weights: Mapping[str, float], stored: Mapping[str, int], form: TrainerFormat
+) -> Iterator[StepExample | LeftOutStep]:
+    release = exporting.release
     wanted = pa.array(sorted(weights), pa.string())
     seen: set[str] = set()
     rounds = range(release.round + 1)
@@ -242,7 +208,7 @@ def _examples(exporting: Exporting, released: _Released, form: TrainerFormat) ->
             rows = rows_from_arrow("examples", chosen.slice(start, _ROWS_AT_ONCE))
             examples = [row for row in rows if isinstance(row, Example) and row.example_id not in seen]
             seen.update(row.example_id for row in examples)
-            episodes = exporting.episodes({row.trajectory_id for row in examples}, released.rounds_of)
+            episodes = exporting.episodes({row.trajectory_id for row in examples}, stored)
             for row in examples:
                 episode, weight = episodes[row.trajectory_id], weights[row.example_id]
                 made = kind_example(exporting.family, episode, row, weight, exporting.screens)
@@ -254,8 +220,7 @@ def _examples(exporting: Exporting, released: _Released, form: TrainerFormat) ->
 def compared_trajectories(warehouse: Warehouse, release: Release) -> list[str]:
     """The ids of the trajectories in the groups of the release's round.
 
-    Raises:
-        BadInputError: no group has attempts to compare.
+    Raises BadInputError if no group has attempts to compare.
     """
     columns = ["group", "trajectory_id"]
     batches = read_batches(warehouse, "rl_steps", columns, rounds=[release.round], run_id=release.run_id)
@@ -275,48 +240,34 @@ def rl_steps(exporting: Exporting, trajectory_ids: Collection[str]) -> Iterator[
         return
     stored = exporting.rounds_of(trajectory_ids)
     with TemporaryFile(dir=exporting.folder) as file:
-        made = _SortedSpill[tuple[str, str, int], RLStepExample | LeftOutStep](file)
+        made = _SortedSpill(file)
         for rows in _stored_rows(exporting):
-            _add_rl_steps(made, exporting, rows, stored)
-            # Release them before the next ones are read.
-            del rows
+            episodes = exporting.episodes({row.trajectory_id for row in rows}, stored)
+            for (name, group), of_one in groupby(rows, key=lambda row: (row.trajectory_id, row.group)):
+                steps, episode = list(of_one), episodes.get(name)
+                examples = [
+                    rl_step_example(exporting.family, episode, row, exporting.screens.size)
+                    if episode is not None
+                    else LeftOutStep("no_trajectory")
+                    for row in steps
+                ]
+                made.add((group, name, steps[0].step_index), examples)
+            # Released before the next ones are read.
+            del rows, episodes, episode, steps
         yield from made.sorted()
-
-
-def _add_rl_steps(
-    made: _SortedSpill[tuple[str, str, int], RLStepExample | LeftOutStep],
-    exporting: Exporting,
-    rows: Sequence[RLStep],
-    stored: Mapping[str, int],
-) -> None:
-    """Separate function: releases the episodes before the next ones are read."""
-    episodes = exporting.episodes({row.trajectory_id for row in rows}, stored)
-    for (name, group), of_one in groupby(rows, key=lambda row: (row.trajectory_id, row.group)):
-        steps = list(of_one)
-        made.add((group, name, steps[0].step_index), [_rl_example(exporting, episodes, row) for row in steps])
-
-
-def _rl_example(exporting: Exporting, episodes: Mapping[str, Episode], row: RLStep) -> RLStepExample | LeftOutStep:
-    episode = episodes.get(row.trajectory_id)
-    if episode is None:
-        return LeftOutStep("no_trajectory")
-    return rl_step_example(exporting.family, episode, row, exporting.screens.size)
 
 
 def _stored_rows(exporting: Exporting) -> Iterator[list[RLStep]]:
     """The rows of some trajectories at a time; rows of one that lie in two row groups come in two parts."""
     release = exporting.release
-    batches = read_batches(exporting.warehouse, "rl_steps", rounds=[release.round], run_id=release.run_id)
-    for batch in batches:
+    for batch in read_batches(exporting.warehouse, "rl_steps", rounds=[release.round], run_id=release.run_id):
         stored = pa.Table.from_batches([batch]).sort_by(_BY_TRAJECTORY)
         del batch
-        if stored.num_rows:
-            yield from _parts(stored)
-
-
-def _parts(stored: pa.Table) -> Iterator[list[RLStep]]:
-    names = stored["trajectory_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    cuts = [*np.searchsorted(names, np.arange(0, names[-1] + 1, TRAJECTORIES_AT_ONCE)).tolist(), len(names)]
-    for start, end in pairwise(cuts):
-        rows = stored.slice(start, end - start)
-        yield [row for row in rows_from_arrow("rl_steps", rows) if isinstance(row, RLStep)]
+        if not stored.num_rows:
+            continue
+        names = stored["trajectory_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+        cuts = [*np.searchsorted(names, np.arange(0, names[-1] + 1, TRAJECTORIES_AT_ONCE)).tolist(), len(names)]
+        for start, end in pairwise(cuts):
+            rows = rows_from_arrow("rl_steps", stored.slice(start, end - start))
+            yield [row for row in rows if isinstance(row, RLStep)]
+            del rows

@@ -1,26 +1,25 @@
-"""Does the work of a stage in shards. A shard is written once; its name hashes its work.
+"""Does the work of a stage in shards, in processes of this machine or as a Beam pipeline on others.
 
-An executor may do a shard again after a failure, and a killed run may continue with another number of workers. A
-finished shard of the same name is kept; all others are done. Shards of another split have other names.
+A shard's name hashes its work, and a finished shard is kept: a stage that was killed, or is done with another number of
+workers, does only what is missing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from trajmill.pipelines.executors.base import Executor, Shard
-from trajmill.pipelines.executors.beam import BeamExecutor, BeamSettings
-from trajmill.pipelines.executors.processes import ProcessExecutor
+from trajmill.pipelines.executors.processes import side_by_side
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.record import content_id
+from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.shards import DataFile, write_tables
+from trajmill.warehouse.staged_screens import write_screens
 from trajmill.warehouse.staging import ShardProgress, mark_done, plan_items, read_marker
 
 P = TypeVar("P", contravariant=True)
@@ -28,6 +27,25 @@ T = TypeVar("T")
 
 MOST_IN_SHARD = 1000
 """Most trajectories in a shard: a worker holds its rows in memory, and a killed stage loses unfinished shards."""
+_LOCAL_RUNNERS = frozenset({"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner"})
+
+
+@dataclass(frozen=True)
+class BeamSettings:
+    """Where shards are done: on this machine, or by a Beam runner on others."""
+
+    runner: str = "FnApiRunner"
+    options: tuple[str, ...] = ()
+    """Further Beam options, e.g. `--flink_master=...`."""
+    restarts: int = 5
+    """How often a stage is started again after its workers were lost."""
+    silent_seconds: float = 300.0
+    """Seconds without a heartbeat after which workers are taken for lost; 0 waits for ever."""
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether the runner is one of Beam's in-process runners, which processes of our own replace."""
+        return self.runner.rpartition(".")[2] in _LOCAL_RUNNERS
 
 
 @dataclass(frozen=True)
@@ -57,25 +75,60 @@ class ShardWork(Protocol[P]):
 
 
 @dataclass(frozen=True)
-class _Shards(Generic[P]):
-    """Does shards of a stage and marks them; implements `DoShard`."""
+class StageWork:
+    """What the work of every stage has; subclasses are a `ShardWork`."""
+
+    warehouse: Warehouse
+    at: StageRun
+    origin: Origin
+
+    def written(
+        self, shard: str, rows: Mapping[str, Sequence[Row]], dropped: Mapping[str, int] | None = None
+    ) -> WrittenFiles:
+        """Write the rows of a shard, by table."""
+        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped or {})
+
+    def progress(self, shard: str) -> ShardProgress:
+        """Counts the finished items of a shard."""
+        return ShardProgress(self.at.staging(self.warehouse), shard)
+
+    def with_screens(self, made: WrittenFiles, made_by: str) -> WrittenFiles:
+        """Add the screens in the journals of the stage, each of which is written once; the committing process does."""
+        screens = write_screens(self.warehouse, self.at, self.origin, made_by=made_by)
+        return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
+
+
+class Shard(NamedTuple):
+    """A part of a stage's work; picklable."""
+
+    name: str
+    payload: Any
+
+
+@dataclass(frozen=True)
+class DoShard(Generic[P]):
+    """Does the shards of a stage and marks them; picklable. Doing a shard twice does no harm."""
 
     warehouse: Warehouse
     at: StageRun
     work: ShardWork[P]
 
     def __call__(self, shard: Shard, attempt: str = "") -> Mapping[str, int]:
+        """Do a shard unless it is done, and return the rows written, by table.
+
+        `attempt` is added to the names of its files: it keeps executions apart that may overlap.
+        """
         made = None
         if self.read(shard.name) is None:
             made = self.work(f"{shard.name}{attempt}", shard.payload)
             files = {table: [list(file) for file in written] for table, written in made.files.items()}
             result = {"files": files, "dropped": dict(made.dropped)}
             mark_done(self.warehouse, self._folder(shard.name), shard.name, result)
-        ShardProgress(self.at.staging(self.warehouse), shard.name).fill(items_of(shard.payload))
+        ShardProgress(self.at.staging(self.warehouse), shard.name).fill(_items_of(shard.payload))
         return {table: made.rows(table) for table in made.files} if made else {}
 
     def read(self, shard: str) -> WrittenFiles | None:
-        """What a finished shard has written; None if it is not finished."""
+        """The files of a finished shard; None if it is not finished."""
         result = read_marker(self.warehouse, self._folder(shard), shard)
         if result is None:
             return None
@@ -96,34 +149,41 @@ def fan_out(
 ) -> WrittenFiles:
     """Do `work` on every payload, each a shard of the stage, and return the files in the order of the payloads.
 
-    A shard that an earlier call has finished with the same payload and work is kept.
-
-    Args:
-        warehouse: where the shards are written.
-        at: the stage.
-        payloads: picklable; `divide` makes them of items.
-        work: done on each payload.
-        settings: the Beam runner.
-        workers: worker processes. With several, processes of our own replace Beam's in-process runner, which has one;
-            other runners bring their workers.
+    `payloads` are picklable; `divide` makes them of items. `workers` is the number of processes on this machine; a
+    runner on other machines has its own.
 
     Raises:
-        TrajmillError: `work` raised it, workers on other machines were lost too often, or a worker has written to a
-            folder that this process does not see.
+        TrajmillError: `work` raised it, workers were lost too often, or a worker has written to a folder that this
+            process does not see.
     """
     # The number in the name keeps the files of a stage in the order of its payloads.
     names = [f"{number:05d}-{content_id('shard', work.identity(payload))}" for number, payload in enumerate(payloads)]
     shards = [Shard(name, payload) for name, payload in zip(names, payloads, strict=True)]
-    plan_items(at.staging(warehouse), sum(map(items_of, payloads)))
-    do = _Shards(warehouse, at, work)
-    if shards:
-        in_processes = workers > 1 and len(shards) > 1 and settings.on_this_machine
-        executor: Executor = ProcessExecutor(workers) if in_processes else BeamExecutor(settings)
-        executor.run(do, shards)
-    return _joined(_finished(do, name) for name in names)
+    plan_items(at.staging(warehouse), sum(map(_items_of, payloads)))
+    do = DoShard(warehouse, at, work)
+    if not settings.on_this_machine and shards:
+        # Beam takes seconds to import.
+        from trajmill.pipelines.executors.beam import run_on_machines
+
+        run_on_machines(do, shards, settings)
+    elif workers > 1 and len(shards) > 1:
+        side_by_side(do, shards, workers)
+    else:
+        for shard in shards:
+            do(shard)
+    files: dict[str, list[DataFile]] = defaultdict(list)
+    dropped: Counter[str] = Counter()
+    for name in names:
+        made = do.read(name)
+        if made is None:
+            raise TrajmillError(f"{warehouse.address}: shard {name} is not there; all workers must see this folder")
+        dropped.update(made.dropped)
+        for table, written in made.files.items():
+            files[table].extend(written)
+    return WrittenFiles(dict(files), dict(dropped))
 
 
-def items_of(payload: object) -> int:
+def _items_of(payload: object) -> int:
     """The items of a payload, as progress counts them: those of a list, else one."""
     return len(payload) if isinstance(payload, Sequence) and not isinstance(payload, str | tuple) else 1
 
@@ -149,20 +209,3 @@ def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
     count = min(shards, len(items))
     ends = [-(-len(items) * number // count) for number in range(count + 1)] if count else []
     return [items[start:end] for start, end in pairwise(ends)]
-
-
-def _finished(shards: _Shards[Any], name: str) -> WrittenFiles:
-    written = shards.read(name)
-    if written is None:
-        raise TrajmillError(f"{shards.warehouse.address}: shard {name} is not there; all workers must see this folder")
-    return written
-
-
-def _joined(shards: Iterable[WrittenFiles]) -> WrittenFiles:
-    files: dict[str, list[DataFile]] = defaultdict(list)
-    dropped: Counter[str] = Counter()
-    for shard in shards:
-        dropped.update(shard.dropped)
-        for table, written in shard.files.items():
-            files[table].extend(written)
-    return WrittenFiles(dict(files), dict(dropped))

@@ -7,20 +7,18 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from trajmill.pipelines.fan_out import WrittenFiles
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
 from trajmill.stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
 from trajmill.stages.guidance.write import Guide, LineWriter, TreeDescriber, guide_episodes
-from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import write_tables
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,7 @@ class GuideSpec:
     async def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> AsyncIterator[Guide]:
         """The guide with its models connected until the end; `sink` gets a row for each call.
 
-        Raises:
-            BadInputError: a model cannot be connected.
+        Raises BadInputError if a model cannot be connected.
         """
         async with OpenEndpoints(origin, sink) as endpoints:
             describer: StepDescriber = TreeDescriber()
@@ -51,12 +48,9 @@ class GuideSpec:
 
 
 @dataclass(frozen=True)
-class WriteGuidance:
+class WriteGuidance(StageWork):
     """The work of one shard: writes guidance from trajectories, given by id."""
 
-    warehouse: Warehouse
-    at: StageRun
-    origin: Origin
     references: frozenset[str]
     """Ids of the trajectories that walk the annotated path; the others are successes of the policy."""
     rounds_of: Mapping[str, int]
@@ -73,19 +67,17 @@ class WriteGuidance:
         """Write guidance, its model calls, and a failure for each trajectory that gives no guidance."""
         calls: list[ModelCall] = []
         written = asyncio.run(self._write(trajectory_ids, calls))
-        rows: dict[str, Sequence[Row]] = {
-            "model_calls": calls,
-            "guidance": [row for row in written if isinstance(row, Guidance)],
-            "failures": [row for row in written if isinstance(row, Failure)],
-        }
-        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard))
+        guidance = [row for row in written if isinstance(row, Guidance)]
+        failures = [row for row in written if isinstance(row, Failure)]
+        return self.written(shard, {"model_calls": calls, "guidance": guidance, "failures": failures})
 
     async def _write(self, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> list[Guidance | Failure]:
-        screens = WarehouseScreens(self.warehouse)
         rounds_of = {name: self.rounds_of[name] for name in trajectory_ids}
         episodes = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_verdicts=True)
-        async with self.guide.open(self.origin, calls.append) as guide:
-            return await guide_episodes(episodes, screens, self.origin, self._source_of, guide, self.concurrency)
 
-    def _source_of(self, episode: Episode) -> str:
-        return REFERENCE_PATH if episode.trajectory.trajectory_id in self.references else OWN_SUCCESS
+        def source_of(episode: Episode) -> str:
+            return REFERENCE_PATH if episode.trajectory.trajectory_id in self.references else OWN_SUCCESS
+
+        async with self.guide.open(self.origin, calls.append) as guide:
+            screens = WarehouseScreens(self.warehouse)
+            return await guide_episodes(episodes, screens, self.origin, source_of, guide, self.concurrency)

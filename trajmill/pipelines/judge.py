@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from trajmill.pipelines.fan_out import WrittenFiles
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
@@ -19,10 +19,7 @@ from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt, JudgeAttempt
-from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staging import ShardProgress
 
 R = TypeVar("R", bound=Row)
 
@@ -40,25 +37,17 @@ class RejudgeIdentity:
     judge_id: str
     """Hash of everything that decides its verdicts."""
 
-    @property
-    def stage(self) -> str:
-        """Name of the stage on its failures."""
-        return f"{AGAIN}:{self.name}"
-
     def stamped(self, row: R) -> R:
         """The same row with the name and id of this judge."""
         if isinstance(row, Failure):
-            return row.model_copy(update={"stage": self.stage})
+            return row.model_copy(update={"stage": f"{AGAIN}:{self.name}"})
         return row.model_copy(update={"judge": self.name, "judge_id": self.judge_id})
 
 
 @dataclass(frozen=True)
-class JudgeTrajectories:
+class JudgeTrajectories(StageWork):
     """The work of one shard: judges trajectories of a run, given by id."""
 
-    warehouse: Warehouse
-    at: StageRun
-    origin: Origin
     judge: JudgeSpec
     critics: CriticModels
     rounds: tuple[int, ...]
@@ -75,9 +64,7 @@ class JudgeTrajectories:
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
         calls: list[ModelCall] = []
-        episodes = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds)
-        progress = ShardProgress(self.at.staging(self.warehouse), shard)
-        judged = asyncio.run(self._judge(episodes, calls.append, progress))
+        judged = asyncio.run(self._judge(shard, trajectory_ids, calls))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "step_verdicts": [verdict for episode in judged.episodes for verdict in episode.step_verdicts],
@@ -85,23 +72,19 @@ class JudgeTrajectories:
             "judgements": [episode.judgement for episode in judged.episodes if episode.judgement],
             "failures": judged.failures,
         }
-        stamped = {table: self._stamped(records) for table, records in rows.items()}
-        return WrittenFiles(write_tables(self.warehouse, self.at, stamped, shard))
+        if self.rejudge is not None:
+            rows = {table: [self.rejudge.stamped(row) for row in records] for table, records in rows.items()}
+        return self.written(shard, rows)
 
-    def _stamped(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return rows if self.rejudge is None else [self.rejudge.stamped(row) for row in rows]
-
-    async def _judge(
-        self, episodes: Sequence[Episode], sink: Callable[[ModelCall], None], progress: ShardProgress
-    ) -> Judged:
-        screens, judged = WarehouseScreens(self.warehouse), Judged([], [])
+    async def _judge(self, shard: str, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> Judged:
+        screens, judged, progress = WarehouseScreens(self.warehouse), Judged([], []), self.progress(shard)
         by_tries: dict[int, list[Episode]] = defaultdict(list)
-        for episode in episodes:
+        for episode in read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds):
             by_tries[self.tried.get(episode.trajectory.trajectory_id, 0)].append(episode)
         for tried, same_tries in by_tries.items():
             # Each try has another seed; otherwise the request cache would give the same invalid answer again.
             critics = replace(self.critics, seed=self.critics.seed + tried * _SEED_STRIDE)
-            async with self.judge.open(critics, self.origin, sink) as judge:
+            async with self.judge.open(critics, self.origin, calls.append) as judge:
                 async for one in judge_each(same_tries, judge, screens, self.origin, self.judge.concurrency):
                     judged.add(one)
                     progress.add()
@@ -112,19 +95,15 @@ class JudgeTrajectories:
 async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> AsyncIterator[JudgeAttempt]:
     """A judge of single attempts; its models are connected until the context ends.
 
-    Raises:
-        BadInputError: a model cannot be connected.
+    Raises BadInputError if a model cannot be connected.
     """
     calls: dict[str | None, list[ModelCall]] = defaultdict(list)
 
-    def keep(call: ModelCall) -> None:
-        calls[call.trajectory_id].append(call)
-
-    async with spec.open(critics, origin, keep) as judge:
+    async with spec.open(critics, origin, lambda call: calls[call.trajectory_id].append(call)) as judge:
 
         async def judge_attempt(made: FinishedAttempt) -> AttemptVerdicts:
             judged = await judge_episodes([made.episode], judge, ObservedScreens(made.screens), origin)
-            asked = calls.pop(made.episode.trajectory.trajectory_id, [])
-            return AttemptVerdicts(judged.episodes[0], tuple(asked), tuple(judged.failures))
+            own = calls.pop(made.episode.trajectory.trajectory_id, [])
+            return AttemptVerdicts(judged.episodes[0], tuple(own), tuple(judged.failures))
 
         yield judge_attempt

@@ -1,19 +1,20 @@
-"""Gives workers their models: a spec describes each model, and a worker opens it once."""
+"""Gives workers their models and agents: a spec describes each, and a worker opens it once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.stages.agents.base import AgentMaker, AgentModel
+from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.models.base import ChatModel, ContextBudget
 from trajmill.stages.models.spec import ModelSpec
 
@@ -40,51 +41,87 @@ class Endpoint:
     def connect(self) -> ChatModel:
         """The model; weights are loaded once into this process.
 
-        Raises:
-            BadInputError: the variable of the key is not set, or the model cannot be loaded.
+        Raises BadInputError if the variable of the key is not set, or the model cannot be loaded.
         """
         return self.spec.open(os.environ, self.request_cache, version=self.version)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        """The model, with a row for each call given to `sink`."""
+        """The model, with a row for each call given to `sink`. Raises BadInputError if it cannot be connected."""
         from trajmill.stages.models.wrapped import Accounting
 
         return self.spec.open(os.environ, self.request_cache, Accounting(origin, sink))
 
 
-class OpenEndpoints:
-    """Opens each endpoint once, records its calls, and closes all endpoints at the end."""
+class OpenEndpoints(AsyncExitStack):
+    """Opens each endpoint once, gives `sink` a row for each call, and closes all endpoints at the end."""
 
     def __init__(self, origin: Origin, sink: Callable[[ModelCall], None]) -> None:
-        """Open endpoints as they are asked for.
-
-        Args:
-            origin: the common columns of the rows of model calls.
-            sink: gets a row for each call to a model.
-        """
-        self._origin = origin
-        self._sink = sink
+        super().__init__()
+        self._origin, self._sink = origin, sink
         self._open: list[tuple[Endpoint, ChatModel]] = []
-        self._closing = AsyncExitStack()
 
     def model(self, endpoint: Endpoint) -> ChatModel:
-        """The model of an endpoint.
-
-        Raises:
-            BadInputError: it cannot be connected.
-        """
+        """The model of an endpoint. Raises BadInputError if it cannot be connected."""
         known = next((model for other, model in self._open if other == endpoint), None)
         if known is not None:
             return known
         model = endpoint.open(self._origin, self._sink)
         self._open.append((endpoint, model))
-        self._closing.push_async_callback(model.close)
+        self.push_async_callback(model.close)
         return model
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._closing.__aexit__(kind, error, trace)
+def check_agent(spec: AgentSpec) -> None:
+    """Read the files that the roles of an agent need, so that a mistake in them ends a run before any request.
+
+    Raises BadInputError if a prompt or the folder of documents is wrong.
+    """
+    from trajmill.stages.agents.roles import EmbeddedRole
+
+    if spec.roles():
+        spec.open(AgentModel(EmbeddedRole("unused", lambda _: ""), ANY, temperature=0.0))
+
+
+@dataclass(frozen=True)
+class ActingAgent:
+    """Which agent acts, and with which model."""
+
+    spec: AgentSpec
+    endpoint: Endpoint | None = None
+    """Its model; None for an agent without a model."""
+    temperature: float = 1.0
+    with_tokens: bool = False
+    """Whether the tokens of the model's replies are requested."""
+    roles: Mapping[str, Endpoint] = field(default_factory=dict)
+    """The models of its further roles; a role of the spec that is missing here has none."""
+
+    def identity(self) -> object:
+        """Everything that decides its steps; a path counts by its last name, a hash, the same on every machine."""
+        fields, version, named = None, None, self.spec.roles()
+        if self.endpoint is not None:
+            paths = {name: value.name for name, value in self.endpoint.spec if isinstance(value, Path)}
+            fields, version = {**self.endpoint.spec.model_dump(mode="json"), **paths}, self.endpoint.version
+        roles = {role: self.roles[role].spec.identity() if role in self.roles else named[role] for role in named}
+        return [self.spec.identity(), fields, version, self.temperature, self.with_tokens, *([roles] if roles else [])]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[AgentMaker]:
+        """Give a function that makes the agent for a query; all agents share the models, which are closed at the end.
+
+        Raises BadInputError if a model cannot be connected, or the agent lacks a file.
+        """
+        if self.endpoint is None:
+            yield self.spec.open(None)
+            return
+        async with AsyncExitStack() as closing:
+
+            def connected(endpoint: Endpoint) -> ChatModel:
+                model = endpoint.connect()
+                closing.push_async_callback(model.close)
+                return model
+
+            policy = connected(self.endpoint)
+            roles = {role: connected(endpoint) for role, endpoint in self.roles.items()}
+            family = self.endpoint.spec.vision_family
+            families = {role: endpoint.spec.vision_family for role, endpoint in self.roles.items()}
+            yield self.spec.open(AgentModel(policy, family, self.temperature, self.with_tokens, roles, families))

@@ -51,13 +51,7 @@ class OnlineRecorder:
     """Writes the rows of one server; only one server at a time writes online rows of the run."""
 
     def __init__(self, warehouse: Warehouse, origin: Origin, environment: str) -> None:
-        """Commit the episodes that an earlier server has not committed.
-
-        Args:
-            warehouse: where to write.
-            origin: common columns of the rows.
-            environment: kind of the environment, stored on screens.
-        """
+        """Commit the episodes that an earlier server has not committed; `environment` is stored on screens."""
         self._warehouse = warehouse
         self._origin = origin
         self._environment = environment
@@ -79,8 +73,7 @@ class OnlineRecorder:
     async def record(self, made: FinishedAttempt, judged: AttemptVerdicts | None) -> None:
         """Store an attempt; a full batch is committed. A commit that fails is tried again later.
 
-        Raises:
-            TrajmillError: the disk is full.
+        Raises TrajmillError if the disk is full.
         """
         async with self._busy:
             batch = self._batch
@@ -102,8 +95,7 @@ class OnlineRecorder:
     async def commit(self) -> None:
         """Commit the stored attempts.
 
-        Raises:
-            Exception: a batch cannot be committed; its episodes stay on disk for the next server.
+        Raises Exception if a batch cannot be committed; its episodes stay on disk for the next server.
         """
         async with self._busy:
             await asyncio.to_thread(self._commit)

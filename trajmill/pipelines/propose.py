@@ -1,24 +1,23 @@
 """Proposes new training tasks: resets environments to their start states, asks the writer model, refuses leaks.
 
-Where it is asked for, each proposed task is then tried once, and its row says whether it is feasible.
+A proposed task may then be tried once, and its row says whether it is feasible.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
-from trajmill.pipelines.executors.beam import BeamSettings
-from trajmill.pipelines.fan_out import WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out, split_evenly
 from trajmill.pipelines.journaled import Journaled, JournaledAttempt
 from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.episodes import queries_of
 from trajmill.pipelines.rollout import AttemptJudge, RunAttempts
-from trajmill.schemas.record import Origin, Row, content_id
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
@@ -35,9 +34,6 @@ from trajmill.stages.queries.proposals.propose import (
 )
 from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn, start_screens
 from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
-from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged_screens import write_screens
 
 
 class ProposalCounts(NamedTuple):
@@ -50,12 +46,9 @@ class ProposalCounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProposeTasks:
+class ProposeTasks(StageWork):
     """The work of one round; its only shard gets the starting points of the example tasks."""
 
-    warehouse: Warehouse
-    at: StageRun
-    origin: Origin
     environment: EnvironmentSpec
     writer: Endpoint
     prompts: ProposalPrompts
@@ -78,70 +71,52 @@ class ProposeTasks:
     def __call__(self, shard: str, starts: Sequence[StartingPoint]) -> WrittenFiles:
         """Write the proposed queries, their model calls, and a failure for each refused proposal.
 
-        Raises:
-            BadInputError: the model cannot be connected.
+        Raises BadInputError if the model cannot be connected.
         """
         existing = (*queries_of(self.warehouse, self.at.run_id).values(), *self.untried)
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
-            made = asyncio.run(self._propose(starts, existing, screens, calls.append))
+            made = asyncio.run(self._propose(starts, existing, screens, calls))
         made = without_leaks(made, existing, self.heldout_apps, self.origin)
-        rows: dict[str, Sequence[Row]] = {"queries": made.queries, "failures": made.failures, "model_calls": calls}
-        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard))
+        return self.written(shard, {"queries": made.queries, "failures": made.failures, "model_calls": calls})
 
     async def _propose(
         self,
         starts: Sequence[StartingPoint],
         existing: Sequence[Query],
         screens: ScreenWriter,
-        sink: Callable[[ModelCall], None],
+        calls: list[ModelCall],
     ) -> NewQueries:
         curriculum = in_turn(starts, self.wanted.curriculum, self.at.round)
         screenshot = in_turn(starts, self.wanted.screenshot, self.at.round)
         started = await start_screens(
             list(dict.fromkeys((*curriculum, *screenshot))),
             self.environment.factory,
-            self._seed,
+            lambda start: episode_seed(self.run_seed, self.at.round, start.id, Purpose.TRAIN, 0),
             self.limits,
             self.origin,
             self.environments,
         )
         with_screen = [start for start in screenshot if start.id in started.screens]
         await screens.write(started.screens[start.id] for start in with_screen)
-        model = self.writer.open(self.origin, sink)
-
-        async def ask(of_starts: Sequence[StartingPoint], known: Sequence[Query], wanted: int) -> NewQueries:
-            seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
-            return await propose_tasks(
-                TaskProposer(model, self.prompts),
-                of_starts,
-                known,
-                wanted,
-                seed,
-                self.origin,
-                self.heldout_apps,
-                self.in_flight,
-            )
-
+        model = self.writer.open(self.origin, calls.append)
+        proposer = TaskProposer(model, self.prompts)
+        seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
+        bounds = (seed, self.origin, self.heldout_apps, self.in_flight)
         try:
             reachable = [start for start in curriculum if start.id in started.screens]
-            from_curriculum = await ask(reachable, existing, self.wanted.curriculum)
-            with_screens = [start._replace(screen=started.screens[start.id]) for start in with_screen]
-            from_screens = await ask(with_screens, (*existing, *from_curriculum.queries), self.wanted.screenshot)
+            told = await propose_tasks(proposer, reachable, existing, self.wanted.curriculum, *bounds)
+            shown = [start._replace(screen=started.screens[start.id]) for start in with_screen]
+            known = (*existing, *told.queries)
+            seen = await propose_tasks(proposer, shown, known, self.wanted.screenshot, *bounds)
         finally:
             await model.close()
-        failures = (*started.failures, *from_curriculum.failures, *from_screens.failures)
-        return NewQueries((*from_curriculum.queries, *from_screens.queries), failures)
-
-    def _seed(self, start: StartingPoint) -> int:
-        return episode_seed(self.run_seed, self.at.round, start.id, Purpose.TRAIN, 0)
+        return NewQueries((*told.queries, *seen.queries), (*started.failures, *told.failures, *seen.failures))
 
 
 def propose_new_tasks(work: ProposeTasks, starts: Sequence[StartingPoint], beam: BeamSettings) -> WrittenFiles:
     """Propose the tasks of a round and return the files; a second call does nothing more."""
-    made = fan_out(work.warehouse, work.at, [starts], work, beam)
-    screens = write_screens(work.warehouse, work.at, work.origin, made_by=work.environment.kind)
-    return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
+    return work.with_screens(fan_out(work.warehouse, work.at, [starts], work, beam), work.environment.kind)
 
 
 @dataclass(frozen=True)
@@ -180,13 +155,11 @@ class TryProposals:
             "failures": [*refusals, *failures],
             "model_calls": [*rows["model_calls"], *left["model_calls"]],
         }
-        files = write_tables(self.attempts.warehouse, self.attempts.at, rows, shard)
-        return WrittenFiles(files, Counter(refused=len(refusals), undecided=len(undecided)))
+        return self.attempts.written(shard, rows, Counter(refused=len(refusals), undecided=len(undecided)))
 
 
 def try_in_shards(work: TryProposals, attempts: Sequence[Attempt], shards: int, beam: BeamSettings) -> WrittenFiles:
     """Try proposed tasks in `shards` shards and return the files; finished attempts of an earlier call are kept."""
     of = work.attempts
     made = fan_out(of.warehouse, of.at, split_evenly(attempts, shards), work, beam)
-    screens = write_screens(of.warehouse, of.at, of.origin, made_by=of.environment.kind)
-    return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
+    return of.with_screens(made, of.environment.kind)

@@ -1,4 +1,4 @@
-"""Makes a release of the training rows of all rounds so far."""
+"""Makes a release of the training rows of all rounds so far: the supervised rows, derived kinds, and RL rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import hints_of
-from trajmill.pipelines.reading.examples import StoredExamples, leaks_of, read_candidates, shown_screens, supervised
-from trajmill.pipelines.release_kinds import (
-    KindRows,
-    ReleasedKind,
-    authors_of,
-    derived_rows,
-    write_kinds,
+from trajmill.pipelines.reading.examples import (
+    StoredExamples,
+    derived,
+    leaks_of,
+    read_candidates,
+    shown_screens,
+    supervised,
 )
 from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
@@ -27,13 +29,20 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leaks import LeakCheck, without_leaks, without_rows
 from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.curate.training_set import Alike, TrainingSet, training_set
+from trajmill.stages.curate.training_set import (
+    Alike,
+    TrainingSet,
+    training_set,
+    with_equal_reflections,
+    without_duplicates,
+)
 from trajmill.stages.derive.rl_steps import compares_members
-from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, dataset_card
+from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, LeftOutRows, dataset_card
 from trajmill.stages.export.check import check_release
 from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.rl import RL_FILE
 from trajmill.stages.export.selection import write_selection
+from trajmill.stages.export.sft import SftExporter
 from trajmill.stages.export.write import ExportedFile, RowsWritten, export_release
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
@@ -43,7 +52,7 @@ from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.staging import ShardProgress, plan_items
 
 _RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
-NO_GROUPS = (
+_NO_GROUPS = (
     "There are no RL rows: no group of the round has two rollouts of one query with different rewards to compare "
     "(`rollout.group_size`, `rl.keep_without_spread`)."
 )
@@ -85,96 +94,118 @@ class Released(NamedTuple):
     """By reason, how many trajectories, steps and rows are not in it."""
 
 
+class _Rows(NamedTuple):
+    """Rows of table `examples` that a release may take: the supervised ones, or those of a derived kind."""
+
+    kind: str
+    """Empty for the supervised rows."""
+    rows: pa.Table
+    """In the schema `CANDIDATES`."""
+    where: Mapping[str, list[str]]
+    """The filter that finds the rows in their table."""
+    exporters: Sequence[Exporter]
+    left_out: Mapping[str, int] = {}
+    """By reason, rows that leak, repeat others, or that one side of a Reflector has too many of."""
+
+
 def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], staging: Path) -> Released:
     """Curate, check for leaks, export, and write the manifest of a release; `staging` is where progress is counted.
 
-    Raises:
-        TrajmillError: held-out data is in the training rows, or a written file has mistakes; nothing is released.
+    Raises TrajmillError if held-out data is in the training rows, or a written file has mistakes; nothing is released.
     """
-    origin = request.origin
-    versions = _versions(warehouse, request.name)
+    origin, name, is_made = request.origin, request.name, request.name in release_names(warehouse)
+    # Other runs commit rows too, so that a release which is there keeps the versions in its manifest.
+    versions = read_release(warehouse, name).tables if is_made else table_versions(warehouse)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
     sort = supervised(request.keep_per_query)
     candidates = read_candidates(warehouse, origin, sort, check)
-    chosen = training_set(
-        candidates.rows,
-        request.averages,
-        request.keep_per_query,
-        request.keep_per_reply,
-        _alike(queries, request.curate, warehouse),
-    )
+    alike = _alike(queries, request.curate, warehouse)
+    limits = (request.averages, request.keep_per_query, request.keep_per_reply)
+    chosen = training_set(candidates.rows, *limits, alike)
     clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
     longer = candidates.offered - candidates.rows.num_rows + chosen.longer_success
     curated = chosen._replace(examples=clean.rows, longer_success=longer)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
-    kinds = derived_rows(warehouse, origin, request.kinds, check)
-    folder = _emptied(warehouse, request.name)
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in request.formats if is_rl or each.table != "rl_steps"]
-    progress = ShardProgress(staging, ONLY_SHARD)
-    for_examples = [each for each in exporters if each.table == "examples"]
     for_rl = [each for each in exporters if each.table == "rl_steps"]
-    rows = curated.examples.num_rows * len(for_examples) + rl_steps.rows.num_rows * len(for_rl)
-    plan_items(staging, rows + sum(kind.rows.num_rows for kind in kinds))
-    of_round = _write_of_round(warehouse, origin, folder, for_rl, rl_steps.leaking, progress.add)
-    stored = partial(StoredExamples, warehouse, origin.run_id, sort.bounds)
-    shown = partial(shown_screens, warehouse, origin.run_id, sort.bounds)
-    wanted = SharedRelease(origin.run_id, origin.round, curated.examples, stored, shown=shown)
-    shared = _write_supervised(warehouse, folder, origin, wanted, for_examples, progress.add)
-    released = _write_kinds(warehouse, folder, origin, kinds, progress.add) if shared.files else []
-    files = [*of_round, *shared.exported(warehouse, folder)]
-    files += [file for kind in released for file in kind.shared.exported(warehouse, folder)]
+    own = _Rows("", curated.examples, sort.where, [each for each in exporters if each.table == "examples"])
+    kinds = _kinds(warehouse, origin, request.kinds, check)
+    folder = warehouse.release(name)
+    if not is_made:
+        # A killed process may have left something in it.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    progress = ShardProgress(staging, ONLY_SHARD)
+    in_shards = sum(each.rows.num_rows * len(each.exporters) for each in (own, *kinds))
+    plan_items(staging, in_shards + rl_steps.rows.num_rows * len(for_rl))
+    files = _write_rl(warehouse, origin, folder, for_rl, rl_steps.leaking, progress.add)
+    shared = _write(warehouse, folder, origin, own, progress.add) if own.exporters else NO_SHARED_ROWS
+    left_out = {each.name: LeftOutRows(shared.left_out, shared.left_out_rows) for each in exporters}
+    written = [(own, shared)]
+    for each in kinds if shared.files else ():
+        of_kind = _write(warehouse, folder, origin, each, progress.add)
+        left_out[each.exporters[0].name] = LeftOutRows(of_kind.left_out, of_kind.left_out_rows)
+        written.append((each, of_kind))
+    files += [file for _, shard in written for file in shard.exported(warehouse, folder)]
     leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
-    for kind in kinds:
-        leaking.update({f"{why} ({kind.kind})": rows for why, rows in kind.left_out.items()})
+    for each in kinds:
+        leaking.update({f"{why} ({each.kind})": rows for why, rows in each.left_out.items()})
     contents = _card_contents(request, curated, leaking, versions)._replace(
-        notes=() if is_rl else (NO_GROUPS,),
-        left_out=_left_out_rows([*exporters, *(kind.exporter for kind in released)], shared, released),
-        authors=authors_of(curated.examples, kinds),
+        notes=() if is_rl else (_NO_GROUPS,), left_out=left_out, authors=_authors(curated.examples, kinds)
     )
-    card = dataset_card(contents, [*exporters, *(kind.exporter for kind in released)], files)
+    of_kinds = [exporter for each, _ in written[1:] for exporter in each.exporters]
+    card = dataset_card(contents, [*exporters, *of_kinds], files)
     (folder / "README.md").write_text(card, encoding="utf-8")
     write_release(
         warehouse,
-        request.name,
+        name,
         tables=versions,
         run_id=origin.run_id,
         round=origin.round,
         code_version=origin.code_version,
         created_at=request.created_at,
         previous=request.previous,
-        shards={*shared.files, *(file for kind in released for file in kind.shared.files)},
+        shards={file for _, shard in written for file in shard.files},
     )
-    left_out = {dropped.reason: dropped.rows for dropped in contents.dropped if dropped.rows}
-    return Released(candidates.offered, curated.examples.num_rows, _rows_of(files, RL_FILE), left_out)
+    rl_rows = next((file.rows for file in files if file.path == RL_FILE), 0)
+    dropped = {dropped.reason: dropped.rows for dropped in contents.dropped if dropped.rows}
+    return Released(candidates.offered, curated.examples.num_rows, rl_rows, dropped)
 
 
 def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> Alike:
     """Return the near-duplicate queries and screens that count as one, if configured."""
     instructions = {query.query_id: query.instruction for query in queries}
-    return Alike(
-        alike_queries(instructions, spec.near_queries) if spec.near_queries else {},
-        partial(without_alike_screens, screens=WarehouseScreens(warehouse), bits=spec.near_screens)
-        if spec.near_screens
-        else None,
-    )
+    same_queries = alike_queries(instructions, spec.near_queries) if spec.near_queries else {}
+    if not spec.near_screens:
+        return Alike(same_queries, None)
+    screens = WarehouseScreens(warehouse)
+    return Alike(same_queries, partial(without_alike_screens, screens=screens, bits=spec.near_screens))
 
 
-def _versions(warehouse: Warehouse, name: str) -> Mapping[str, int]:
-    """The tables' versions; those of the manifest if there is one, because other runs commit rows too."""
-    return read_release(warehouse, name).tables if name in release_names(warehouse) else table_versions(warehouse)
+def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[_Rows]:
+    """The rows of the derived kinds up to a round, by kind; `versions` are `made_by` of the rows to take.
+
+    Raises TrajmillError if held-out data is in the rows.
+    """
+    by = ["query_id", "trajectory_id", "step_index", "example_id"]
+    found = []
+    for wanted in map(derived, sorted(versions)):
+        candidates = read_candidates(warehouse, origin, wanted, check).rows
+        for kind in candidates["kind"].unique().to_pylist():
+            rows = candidates.filter(pc.equal(candidates["kind"], kind))
+            distinct = without_duplicates(rows.sort_by([(column, "ascending") for column in by]))
+            clean = without_leaks(distinct, "example_id", leaks_of(distinct))
+            balanced = with_equal_reflections(clean.rows)
+            left_out = Counter(clean.left_out) + Counter(
+                duplicate=rows.num_rows - distinct.num_rows,
+                unequal_reflections=clean.rows.num_rows - balanced.num_rows,
+            )
+            found.append(_Rows(kind, balanced, wanted.where, [SftExporter(derived_kind=kind)], left_out))
+    return sorted(found, key=lambda each: each.kind)
 
 
-def _emptied(warehouse: Warehouse, name: str) -> Path:
-    """The folder of a release, without what a killed process left in it."""
-    folder = warehouse.release(name)
-    if name not in release_names(warehouse):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-    return folder
-
-
-def _write_of_round(
+def _write_rl(
     warehouse: Warehouse,
     origin: Origin,
     folder: Path,
@@ -192,53 +223,25 @@ def _write_of_round(
     return files
 
 
-def _write_supervised(
-    warehouse: Warehouse,
-    folder: Path,
-    origin: Origin,
-    wanted: SharedRelease,
-    exporters: Sequence[Exporter],
-    written: RowsWritten,
-) -> SharedRows:
-    """Write the supervised rows that no earlier release has, and which of all rows the release takes."""
-    if not exporters:
-        return NO_SHARED_ROWS
-    shared = share_rows(warehouse, wanted, exporters, written)
+def _write(warehouse: Warehouse, release: Path, origin: Origin, wanted: _Rows, written: RowsWritten) -> SharedRows:
+    """Write and check the rows that no earlier release has, and write which of all rows the release takes."""
+    folder = release / wanted.kind
+    stored = partial(StoredExamples, warehouse, origin.run_id, wanted.where)
+    shown = partial(shown_screens, warehouse, origin.run_id, wanted.where)
+    up = len(folder.relative_to(warehouse.root).parts)
+    request = SharedRelease(origin.run_id, origin.round, wanted.rows, stored, up, shown)
+    shared = share_rows(warehouse, request, wanted.exporters, written)
     if shared.new is not None:
-        _refuse_problems(warehouse, origin, shared.new, exporters)
+        _refuse_problems(warehouse, origin, shared.new, wanted.exporters)
     write_selection(folder, shared.selected)
     return shared
 
 
-def _write_kinds(
-    warehouse: Warehouse,
-    folder: Path,
-    origin: Origin,
-    kinds: Sequence[KindRows],
-    written: RowsWritten,
-) -> list[ReleasedKind]:
-    """Write the derived kinds, and check the rows that no earlier release has."""
-    released = list(write_kinds(warehouse, folder, origin, kinds, written))
-    for kind in released:
-        if kind.shared.new is not None:
-            _refuse_problems(warehouse, origin, kind.shared.new, [kind.exporter])
-    return released
-
-
-def _left_out_rows(
-    exporters: Sequence[Exporter], shared: SharedRows, released: Sequence[ReleasedKind]
-) -> dict[str, LeftOutRows]:
-    """By configuration, the rows of its shards that the release does not take."""
-    supervised = (each.name for each in exporters if each.name not in {kind.exporter.name for kind in released})
-    found = {name: LeftOutRows(shared.left_out, shared.left_out_rows) for name in supervised}
-    return found | {
-        kind.exporter.name: LeftOutRows(kind.shared.left_out, kind.shared.left_out_rows) for kind in released
-    }
-
-
 def _refuse_problems(warehouse: Warehouse, origin: Origin, folder: Path, exporters: Sequence[Exporter]) -> None:
     """Check a sample of the written rows; a release of 15,000 rows takes a quarter of a second."""
-    guidance = _hints(warehouse, origin, folder, exporters)
+    columns = [pq.read_table(folder / each.file, columns=["trajectory_id"]).column(0) for each in exporters]
+    ids = {trajectory_id for column in columns for trajectory_id in column.unique().to_pylist()}
+    guidance = hints_of(warehouse, origin.run_id, ids)
     problems = check_release(folder, exporters, guidance, _IMAGES_EVERY, _GROUPS_EVERY).problems
     if problems:
         first = problems[0]
@@ -248,11 +251,15 @@ def _refuse_problems(warehouse: Warehouse, origin: Origin, folder: Path, exporte
         )
 
 
-def _hints(warehouse: Warehouse, origin: Origin, folder: Path, exporters: Sequence[Exporter]) -> Mapping[str, str]:
-    """By trajectory id, the hints that the run gave the trajectories of exported rows."""
-    columns = [pq.read_table(folder / each.file, columns=["trajectory_id"]).column(0) for each in exporters]
-    ids = {trajectory_id for column in columns for trajectory_id in column.unique().to_pylist()}
-    return hints_of(warehouse, origin.run_id, ids)
+def _authors(examples: pa.Table, kinds: Sequence[_Rows]) -> list[AuthoredRows]:
+    """The authors of what is learned, for each sort of row; the text of an example of a round is its agent's."""
+    counts: Counter[tuple[str, str, str]] = Counter(
+        ("sft", "", policy or "") for policy in examples["written_by"].to_pylist()
+    )
+    for each in kinds:
+        values = zip(each.rows["variant"].to_pylist(), each.rows["written_by"].to_pylist(), strict=True)
+        counts.update((each.kind, variant, author) for variant, author in values)
+    return [AuthoredRows(*key, rows) for key, rows in sorted(counts.items())]
 
 
 def _card_contents(
@@ -279,7 +286,3 @@ def _card_contents(
             *(DroppedRows(reason, rows) for reason, rows in sorted(leaking.items())),
         ),
     )
-
-
-def _rows_of(files: Sequence[ExportedFile], path: str) -> int:
-    return next((file.rows for file in files if file.path == path), 0)

@@ -59,12 +59,6 @@ NO_SHARED_ROWS = SharedRows((), None, (), {}, 0)
 """What a release without supervised rows has."""
 
 
-class _Shard(NamedTuple):
-    folder: Path
-    keys: pa.Table
-    """The ids of its rows and their trajectories."""
-
-
 class SharedRelease(NamedTuple):
     """What is to be released."""
 
@@ -88,16 +82,11 @@ def share_rows(
 ) -> SharedRows:
     """Write the rows of a release that no shard of the run has, and find the places of all its rows.
 
-    Args:
-        warehouse: where the shards are.
-        wanted: what is to be released.
-        exporters: the formats of the supervised rows.
-        written: is told of the rows that are there already, and of those that are written.
-
-    Raises:
-        BadInputError: a file of a shard that a release names is missing or damaged.
+    `exporters` are the formats of the supervised rows; `written` is called for the rows that are there already, too.
+    Raises BadInputError if a file of a shard that a release names is missing or damaged.
     """
     ids = wanted.chosen["example_id"].combine_chunks()
+    # By folder, the ids of a shard's rows and their trajectories.
     shards = _shards(warehouse, wanted.run_id, exporters)
     missing = ids.filter(pc.invert(pc.is_in(ids, _ids(shards))))
     written((len(ids) - len(missing)) * len(exporters))
@@ -108,12 +97,25 @@ def share_rows(
         rows = wanted.chosen.take(pc.index_in(missing, ids))
         screens = WarehouseScreens(warehouse)
         export_release(new, exporters, {"examples": wanted.stored(rows)}, screens, written, wanted.shown(rows))
-        shards = [*shards, _Shard(new, rows.select(_KEYS.names).cast(_KEYS))]
+        shards[new] = rows.select(_KEYS.names).cast(_KEYS)
+    places = pc.index_in(ids, _ids(shards)).to_numpy()
+    folders, starts = list(shards), [0, *accumulate(keys.num_rows for keys in shards.values())]
+    numbers = np.searchsorted(starts, places, side="right") - 1
+    up = "../" * wanted.folders_up
+    relative = [f"{up}{folder.relative_to(warehouse.root).as_posix()}" for folder in folders]
     weights = wanted.chosen["loss_weight"].to_pylist()
-    return _selected(warehouse, wanted.folders_up, shards, ids, weights, exporters)._replace(new=new)
+    selected = [
+        SelectedRow(example_id, weight, relative[number], int(place) - starts[number])
+        for example_id, weight, number, place in zip(ids.to_pylist(), weights, numbers, places, strict=True)
+    ]
+    used = {folders[number]: shards[folders[number]] for number in sorted(set(numbers.tolist()))}
+    names = (*(each.file for each in exporters), SCREENS_FILE)
+    files = [folder / name for folder in used for name in names]
+    left_out_rows = sum(keys.num_rows for keys in used.values()) - len(selected)
+    return SharedRows(selected, new, files, _left_out(list(used.values()), ids), left_out_rows)
 
 
-def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) -> list[_Shard]:
+def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) -> dict[Path, pa.Table]:
     """The shards of a run that releases name and that have all formats, in the order of their names.
 
     Raises:
@@ -124,16 +126,14 @@ def _shards(warehouse: Warehouse, run_id: str, exporters: Sequence[Exporter]) ->
     names = sorted({path.relative_to(place).parts[0] for path in named if path.is_relative_to(place)})
     found = [place / name for name in names]
     folders = [folder for folder in found if all(folder / each.file in named for each in exporters)]
+    for path in (folder / each.file for folder in folders for each in exporters):
+        _fetched(warehouse, path)
+    shards = {}
     for folder in folders:
-        for each in exporters:
-            _fetched(warehouse, folder / each.file)
-    tables = [_keys_in(warehouse, folder / exporters[0].file) for folder in folders]
-    return [_Shard(folder, keys) for folder, keys in zip(folders, tables, strict=True)]
-
-
-def _keys_in(warehouse: Warehouse, path: Path) -> pa.Table:
-    with damage_as_error(warehouse.store.uri(warehouse.name(path))):
-        return pq.read_table(path, columns=_KEYS.names).cast(_KEYS)
+        path = folder / exporters[0].file
+        with damage_as_error(warehouse.store.uri(warehouse.name(path))):
+            shards[folder] = pq.read_table(path, columns=_KEYS.names).cast(_KEYS)
+    return shards
 
 
 def _fetched(warehouse: Warehouse, path: Path) -> None:
@@ -150,44 +150,16 @@ def _fetched(warehouse: Warehouse, path: Path) -> None:
         ) from None
 
 
-def _ids(shards: Sequence[_Shard]) -> pa.Array:
-    columns = [chunk for shard in shards for chunk in shard.keys["example_id"].chunks]
+def _ids(shards: Mapping[Path, pa.Table]) -> pa.Array:
+    columns = [chunk for keys in shards.values() for chunk in keys["example_id"].chunks]
     return pa.concat_arrays(columns) if columns else pa.array([], pa.string())
 
 
-def _selected(
-    warehouse: Warehouse,
-    folders_up: int,
-    shards: Sequence[_Shard],
-    ids: pa.Array,
-    weights: Sequence[float],
-    exporters: Sequence[Exporter],
-) -> SharedRows:
-    places = pc.index_in(ids, _ids(shards)).to_numpy()
-    starts = [0, *accumulate(shard.keys.num_rows for shard in shards)]
-    numbers = np.searchsorted(starts, places, side="right") - 1
-    up = "../" * folders_up
-    relative = [f"{up}{shard.folder.relative_to(warehouse.root).as_posix()}" for shard in shards]
-    selected = [
-        SelectedRow(example_id, weight, relative[number], int(place) - starts[number])
-        for example_id, weight, number, place in zip(ids.to_pylist(), weights, numbers, places, strict=True)
-    ]
-    used = [shards[number] for number in sorted(set(numbers.tolist()))]
-    left_out = _left_out(used, ids)
-    return SharedRows(
-        selected,
-        None,
-        [shard.folder / name for shard in used for name in (*(each.file for each in exporters), SCREENS_FILE)],
-        left_out,
-        sum(shard.keys.num_rows for shard in used) - len(selected),
-    )
-
-
-def _left_out(used: Sequence[_Shard], ids: pa.Array) -> dict[str, list[str]]:
+def _left_out(used: Sequence[pa.Table], ids: pa.Array) -> dict[str, list[str]]:
     """Return filters for the rows that the release leaves out: whole trajectories where possible, which are fewer."""
     if not used:
         return {}
-    keys = pa.concat_tables([shard.keys for shard in used])
+    keys = pa.concat_tables(used)
     taken = pc.is_in(keys["example_id"], ids)
     trajectories = keys.filter(taken)["trajectory_id"].unique()
     others = keys.filter(pc.invert(taken))

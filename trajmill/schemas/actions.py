@@ -182,8 +182,7 @@ _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 def action_from_json(text: str) -> Action:
     """Read a stored action.
 
-    Raises:
-        pydantic.ValidationError: the text is not an action as `action_to_json` writes it.
+    Raises pydantic.ValidationError if the text is not an action as `action_to_json` writes it.
     """
     return _ADAPTER.validate_json(text)
 

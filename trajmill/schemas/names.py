@@ -38,11 +38,7 @@ def instead_of(name: str, known: Iterable[str]) -> str:
 
 
 def known_by(look_up: Callable[[str], object]) -> AfterValidator:
-    """A pydantic annotation of a text field, or a tuple of texts: only names that `look_up` finds are valid.
-
-    Args:
-        look_up: raises `BadInputError` for an unknown name.
-    """
+    """A pydantic annotation of texts: a name is valid unless `look_up` raises BadInputError."""
 
     def known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
         for name in (names,) if isinstance(names, str) else names:

@@ -19,8 +19,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`; the file written there becomes `path` if the block raises nothing.
 
-    Raises:
-        TrajmillError: the disk is full; `path` is unchanged.
+    Raises TrajmillError if the disk is full; `path` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
@@ -37,14 +36,12 @@ def replacing(path: Path) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield an empty temporary folder next to `path`, which becomes `path` when the block ends well.
 
-    Raises:
-        BadInputError: something is at `path` that is no empty folder, or the folder above it cannot be written.
+    Raises BadInputError if something is at `path` that is no empty folder, or the folder above it cannot be written.
     """
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise BadInputError(f"{path}: is there already and is no empty folder; name a new one")
     temporary = path.parent / f".{path.name}.unfinished"
     try:
-        # What a killed process has left is of no use to anybody.
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
     except OSError as error:

@@ -14,12 +14,11 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.columns import stored_schema
-from trajmill.warehouse.delta_log import delta_table, make_log_durable, newest_table, share_table
+from trajmill.warehouse.delta_log import delta_table, make_log_durable
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed
-from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.shards import DataFile, stored_schema
 from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
 
 _KEEP_FOREVER = "interval 36500 days"
@@ -28,6 +27,7 @@ _TABLE_SETTINGS = {
     "delta.deletedFileRetentionDuration": _KEEP_FOREVER,
     "delta.checkpointInterval": "10",
 }
+_KEEP_LOG = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequence[DataFile]]) -> dict[str, int]:
@@ -35,8 +35,8 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
 
     After a crash between two tables, the same call completes the commit. Rows that others refer to are committed first
     (`screens`, then in the order of `trajmill.schemas.tables.registry.TABLES`). Screens that another run has committed
-    in the meantime are left out. The DuckDB views are not refreshed here, because this costs as much as all tables of a
-    stage together; every reader in trajmill refreshes them first.
+    in the meantime are left out. The DuckDB views are not refreshed: that costs as much as all tables of a stage
+    together, and every reader in trajmill refreshes them first.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
     versions = {}
@@ -64,11 +64,27 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
 
 def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:
     with disk_full_as_error(warehouse.table(table)), warehouse.store.one_line(f"tables/{table}"):
-        delta = newest_table(warehouse, table) or _create(warehouse, table)
+        delta = delta_table(warehouse, table) or DeltaTable.create(
+            warehouse.store.uri(f"tables/{table}"),
+            schema=stored_schema(table),
+            mode="ignore",
+            configuration=_TABLE_SETTINGS,
+            storage_options=DELTA_RETRIES,
+        )
         if not _is_committed(delta, at):
-            _add_missing_columns(delta, table)
+            known = {field.name for field in delta.schema().fields}
+            # Existing rows have no value in a new column: it is nullable, even if the record requires a value.
+            missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
+            if missing:
+                delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
             try:
-                _add(delta, files, at)
+                delta.create_write_transaction(
+                    [_add_action(file) for file in files if file.rows],
+                    mode="append",
+                    schema=delta.schema(),
+                    commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
+                    post_commithook_properties=_KEEP_LOG,
+                )
             except (DeltaError, OSError):
                 # The reply to a commit that was made may have been lost.
                 again = None if warehouse.store.is_local else delta_table(warehouse, table)
@@ -77,37 +93,22 @@ def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: 
             delta.update_incremental()
         # Also where it was committed before: that process may have been killed before it came to this.
         make_log_durable(warehouse, table)
-        share_table(warehouse, table, delta)
         return int(delta.version())
 
 
-def _add(delta: DeltaTable, files: Sequence[DataFile], at: StageRun) -> None:
-    delta.create_write_transaction(
-        [_add_action(file) for file in files if file.rows],
-        mode="append",
-        schema=delta.schema(),
-        commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
-        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
-    )
-
-
 def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int], joined: Sequence[DataFile]) -> None:
-    """Commit files with the same rows in place of others, and write a checkpoint; the caller holds the table's lock.
+    """Commit `joined` in place of files with the same rows (by name, their sizes in bytes), and write a checkpoint.
 
-    Args:
-        warehouse: where the table is.
-        table: its name.
-        replaced: names of committed files with their sizes in bytes.
-        joined: the new files.
+    The caller holds the table's lock.
     """
-    delta, now = newest_table(warehouse, table), int(time.time() * 1000)
+    delta, now = delta_table(warehouse, table), int(time.time() * 1000)
     assert delta is not None, "it has files"
     removed = [RemoveAction(name, False, now, size, {}) for name, size in replaced.items()]
     delta.create_write_transaction(
         [*removed, *(_add_action(file, changes=False) for file in joined)],
         mode="append",
         schema=delta.schema(),
-        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+        post_commithook_properties=_KEEP_LOG,
     )
     delta.update_incremental()
     # Otherwise every reader goes through the entries that added the small files.
@@ -117,7 +118,7 @@ def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int],
 
 def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
     """The highest attempt at a stage run that any table has, whichever `at` is; -1 if there is none."""
-    tables = (newest_table(warehouse, table) for table in TABLES)
+    tables = (delta_table(warehouse, table) for table in TABLES)
     attempts = (None if delta is None else delta.transaction_version(at.name) for delta in tables)
     return max((attempt for attempt in attempts if attempt is not None), default=-1)
 
@@ -125,24 +126,6 @@ def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
 def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
     last = delta.transaction_version(at.name)
     return last is not None and last >= at.attempt
-
-
-def _create(warehouse: Warehouse, table: str) -> DeltaTable:
-    return DeltaTable.create(
-        warehouse.store.uri(f"tables/{table}"),
-        schema=stored_schema(table),
-        mode="ignore",
-        configuration=_TABLE_SETTINGS,
-        storage_options=DELTA_RETRIES,
-    )
-
-
-def _add_missing_columns(delta: DeltaTable, table: str) -> None:
-    known = {field.name for field in delta.schema().fields}
-    # Existing rows have no value in a new column, so Delta gets it as nullable, even if the record requires a value.
-    missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
-    if missing:
-        delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
 
 
 def _add_action(file: DataFile, changes: bool = True) -> AddAction:

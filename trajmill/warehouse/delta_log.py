@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -27,20 +27,12 @@ from deltalake.exceptions import DeltaError
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.store.connection import DELTA_RETRIES, CredentialsKey, ask_again, credentials_key
+from trajmill.warehouse.store.base import StoredFile
+from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again, credentials_key
 
-_LOG = "_delta_log"
 _SIZES = "_log_sizes.json"
 """Delta's own tools leave files alone whose names begin with `_`."""
 _ENTRY = re.compile(r"\d{20}\.json")
-
-
-class Between(NamedTuple):
-    """Bounds of a text column, both included."""
-
-    column: str
-    least: str
-    greatest: str
 
 
 class Snapshot(NamedTuple):
@@ -55,58 +47,39 @@ class Snapshot(NamedTuple):
     """Whether columns were added since the first commit, so that some files may lack them."""
 
 
-class LogEntry(NamedTuple):
-    """One entry of the log of a table; each is one version."""
-
-    name: str
-    size: int
-    """Bytes."""
-    modified: float
-    """When it was stored, in seconds since the epoch."""
-
-
-def log_entries(warehouse: Warehouse, table: str) -> list[LogEntry]:
+def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
     """The entries of the log of a table, oldest first; empty if nothing was committed.
 
-    Raises:
-        BadInputError: an entry is missing, empty, or has another size than when it was committed.
+    Raises BadInputError if an entry is missing, empty, or has another size than when it was committed.
     """
-    entries = _listed(warehouse, table)
-    if _damage(warehouse, table, entries, _sizes(warehouse, table)):
-        # Another process may have committed while the folder was listed.
-        entries = _listed(warehouse, table)
-        if damage := _damage(warehouse, table, entries, _sizes(warehouse, table)):
-            raise BadInputError(f"{damage}; restore the file from a copy")
-    return entries
+    damage = ""
+    # Another process may have committed while the folder was listed, so damage is looked for twice.
+    for _ in range(2):
+        files = warehouse.store.files(_log(table))
+        entries = [file for file in files if _ENTRY.fullmatch(PurePosixPath(file.name).name)]
+        damage = _damage(warehouse, table, entries, _sizes(warehouse, table))
+        if not damage:
+            return entries
+    raise BadInputError(f"{damage}; restore the file from a copy")
 
 
 def make_log_durable(warehouse: Warehouse, table: str) -> None:
     """Bring the entries that were added since the last call to the disk, and store the sizes of all.
 
-    Raises:
-        BadInputError: see `log_entries`.
+    Raises BadInputError as `log_entries` does.
     """
     store, entries = warehouse.store, log_entries(warehouse, table)
-    fresh = {Path(entry.name).stem for entry in entries[len(_sizes(warehouse, table)) :]}
+    fresh = {PurePosixPath(entry.name).stem for entry in entries[len(_sizes(warehouse, table)) :]}
     if not fresh:
         return
     # What a bucket has is durable. A checkpoint of an entry has its number.
     names = [file.name for file in store.files(_log(table))] if store.is_local else []
-    store.sync([name for name in names if _last(name).partition(".")[0] in fresh or _last(name) == "_last_checkpoint"])
+    store.sync([name for name in names if PurePosixPath(name).name.partition(".")[0] in {*fresh, "_last_checkpoint"}])
     store.put(f"tables/{table}/{_SIZES}", (json.dumps([entry.size for entry in entries]) + "\n").encode())
 
 
 def _log(table: str) -> str:
-    return f"tables/{table}/{_LOG}"
-
-
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]
-
-
-def _listed(warehouse: Warehouse, table: str) -> list[LogEntry]:
-    files = (LogEntry(_last(file.name), file.size, file.modified) for file in warehouse.store.files(_log(table)))
-    return sorted(entry for entry in files if _ENTRY.fullmatch(entry.name))
+    return f"tables/{table}/_delta_log"
 
 
 def _sizes(warehouse: Warehouse, table: str) -> list[int]:
@@ -123,16 +96,16 @@ def _sizes(warehouse: Warehouse, table: str) -> list[int]:
     return sizes
 
 
-def _damage(warehouse: Warehouse, table: str, entries: Sequence[LogEntry], known: Sequence[int]) -> str:
+def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile], known: Sequence[int]) -> str:
     """The oldest entry that is missing or damaged, and how; empty without one. `known` are the committed sizes."""
-    found = [entry.size for entry in entries]
-    newest = int(Path(entries[-1].name).stem) if entries else -1
+    sizes = {entry.name: entry.size for entry in entries}
+    newest = int(PurePosixPath(entries[-1].name).stem) if entries else -1
+    found = list(sizes.values())
     if newest == len(found) - 1 and all(found) and found[: len(known)] == known:
         return ""
-    sizes = {entry.name: entry.size for entry in entries}
     for version in range(max(len(known), newest + 1)):
-        name = f"{version:020d}.json"
-        size, path = sizes.get(name), warehouse.store.uri(f"{_log(table)}/{name}")
+        name = f"{_log(table)}/{version:020d}.json"
+        size, path = sizes.get(name), warehouse.store.uri(name)
         if not size:
             return f"{path}: {'missing' if size is None else 'empty'}; its rows would not be read"
         if version < len(known) and size != known[version]:
@@ -145,39 +118,20 @@ class _SharedTable:
     """A Delta table that all callers of this process share: opening one is several requests to a bucket."""
 
     delta: DeltaTable | None = None
-    entries: tuple[LogEntry, ...] = ()
+    entries: tuple[StoredFile, ...] = ()
     """The log when it was last read."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @lru_cache(maxsize=4 * len(TABLES))
-def _shared(warehouse: Warehouse, table: str, credentials: CredentialsKey) -> _SharedTable:
+def _shared(warehouse: Warehouse, table: str, credentials: str) -> _SharedTable:
     return _SharedTable()
 
 
-def _open(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable:
-    return DeltaTable(warehouse.store.uri(f"tables/{table}"), version=version, storage_options=DELTA_RETRIES)
-
-
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
-    """The Delta table at a version (None: the newest); None if nothing was committed to it.
+    """The Delta table at a version, or at its newest; None if nothing was committed to it.
 
-    Raises:
-        BadInputError: entries of its log are missing or damaged.
-        StoreError: the store does not answer.
-    """
-    if not log_entries(warehouse, table):
-        return None
-
-    def opened() -> DeltaTable:
-        with _damage_named(warehouse, table):
-            return _open(warehouse, table, version)
-
-    return ask_again(warehouse.store, opened)
-
-
-def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
-    """The Delta table at its newest version; callers share the object, which moves on to newer versions.
+    Callers share the object of the newest version, which moves on to newer ones.
 
     Raises:
         BadInputError: entries of its log are missing or damaged.
@@ -187,51 +141,45 @@ def newest_table(warehouse: Warehouse, table: str) -> DeltaTable | None:
     if not entries:
         return None
 
+    def opened(at: int | None = None) -> DeltaTable:
+        return DeltaTable(warehouse.store.uri(f"tables/{table}"), version=at, storage_options=DELTA_RETRIES)
+
     def newest() -> DeltaTable:
+        shared = _shared(warehouse, table, credentials_key())
+        with shared.lock:
+            delta = shared.delta
+            # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
+            if delta is None or tuple(entries[: len(shared.entries)]) != shared.entries:
+                delta = shared.delta = opened()
+            elif int(delta.version()) < len(entries) - 1:
+                delta.update_incremental()
+            shared.entries = tuple(entries)
+            return delta
+
+    def named() -> DeltaTable:
         with _damage_named(warehouse, table):
-            shared = _shared(warehouse, table, credentials_key())
-            with shared.lock:
-                delta = shared.delta
-                # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
-                if delta is None or tuple(entries[: len(shared.entries)]) != shared.entries:
-                    delta = shared.delta = _open(warehouse, table)
-                elif int(delta.version()) < len(entries) - 1:
-                    delta.update_incremental()
-                shared.entries = tuple(entries)
-                return delta
+            return newest() if version is None else opened(version)
 
-    return ask_again(warehouse.store, newest)
-
-
-def share_table(warehouse: Warehouse, table: str, delta: DeltaTable) -> None:
-    """Let later callers of `newest_table` use a table that this process has committed to."""
-    shared = _shared(warehouse, table, credentials_key())
-    with shared.lock:
-        shared.delta, shared.entries = delta, ()
+    return ask_again(warehouse.store, named)
 
 
 @contextmanager
 def _damage_named(warehouse: Warehouse, table: str) -> Iterator[None]:
-    """Turn an error of Delta about the log into one line that names the damaged entry."""
+    """Turn an error of Delta about the log into one line that names the oldest entry that is not JSON."""
     with warehouse.store.one_line(f"tables/{table}"):
         try:
             yield
         except DeltaError as error:
-            path = _unreadable_entry(warehouse, table) or warehouse.store.uri(_log(table))
+            path = warehouse.store.uri(_log(table))
+            for entry in log_entries(warehouse, table):
+                try:
+                    for line in (warehouse.store.get(entry.name) or b"").splitlines():
+                        json.loads(line)
+                except ValueError:
+                    path = warehouse.store.uri(entry.name)
+                    break
             reason = str(error).splitlines()[0]
             raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
-
-
-def _unreadable_entry(warehouse: Warehouse, table: str) -> str | None:
-    """The path of the oldest entry that is not JSON; None if all are."""
-    for entry in log_entries(warehouse, table):
-        name = f"{_log(table)}/{entry.name}"
-        try:
-            for line in (warehouse.store.get(name) or b"").splitlines():
-                json.loads(line)
-        except ValueError:
-            return warehouse.store.uri(name)
-    return None
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
@@ -245,28 +193,22 @@ def committed_files(
     version: int | None = None,
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
-    between: Between | None = None,
+    where: Mapping[str, Collection[str]] | None = None,
 ) -> list[Path]:
     """Paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
-    With `rounds`, `run_id` or `between`, files without such rows are left out by the log's statistics; the others may
-    still have other rows.
+    With `rounds`, `run_id` or `where` (by column, the values of the wanted rows), files without such rows are left out
+    by the log's statistics; the others may still have other rows.
     """
-    delta = newest_table(warehouse, table) if version is None else delta_table(warehouse, table, version)
-    if delta is None:
+    delta = delta_table(warehouse, table, version)
+    if delta is None or (rounds is not None and not rounds) or not all((where or {}).values()):
         return []
-    conditions: list[tuple[str, str, Any]] = []
-    if rounds is not None:
-        conditions.append(("round", "in", list(rounds)))
-    if run_id is not None:
-        conditions.append(("run_id", "=", run_id))
-    if between is not None:
-        conditions += [(between.column, ">=", between.least), (between.column, "<=", between.greatest)]
-    if not conditions:
-        names = logged_names(delta)
-    elif rounds is not None and not rounds:
-        names = []
-    else:
+    conditions: list[tuple[str, str, Any]] = [] if rounds is None else [("round", "in", list(rounds))]
+    conditions += [] if run_id is None else [("run_id", "=", run_id)]
+    for column, values in (where or {}).items():
+        conditions += [(column, ">=", min(values)), (column, "<=", max(values))]
+    names = logged_names(delta)
+    if conditions:
         uris = delta.file_uris(file_pruning_predicate=conditions)
         names = sorted(unquote(uri.rpartition("/")[2]) for uri in uris)
     return [warehouse.table(table) / name for name in names]
@@ -276,9 +218,7 @@ def newest_log_entry(warehouse: Warehouse, table: str) -> str:
     """Identify the newest entry of a table's log; empty without any commit, and equal as long as nothing changes.
 
     Its size and time belong to it: a warehouse that was made anew at the same address has entries of the same names.
-
-    Raises:
-        BadInputError: entries of its log are missing or damaged.
+    Raises BadInputError if entries of its log are missing or damaged.
     """
     entries = log_entries(warehouse, table)
     return " ".join(map(str, entries[-1])) if entries else ""
@@ -288,22 +228,17 @@ def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
     """The committed state of a table."""
     # The entry is read before the table: after a commit in between it is too old, so that the reader looks again.
     entry = newest_log_entry(warehouse, table)
-    delta = newest_table(warehouse, table)
+    delta = delta_table(warehouse, table)
     if delta is None:
         return Snapshot("", [], [], False)
     columns = [field.name for field in delta.schema().fields]
-    mixed = len(columns) > _first_column_count(warehouse, table)
-    return Snapshot(entry, logged_names(delta), columns, mixed)
+    # The first entry is parsed here, because opening a second DeltaTable takes longer than everything else.
+    actions = map(json.loads, (warehouse.store.get(f"{_log(table)}/{0:020d}.json") or b"").splitlines())
+    [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
+    return Snapshot(entry, logged_names(delta), columns, len(columns) > len(json.loads(schema)["fields"]))
 
 
 def table_versions(warehouse: Warehouse) -> dict[str, int]:
     """The newest version of every table to which something was committed."""
-    found = {table: newest_table(warehouse, table) for table in TABLES}
+    found = {table: delta_table(warehouse, table) for table in TABLES}
     return {table: int(delta.version()) for table, delta in found.items() if delta is not None}
-
-
-def _first_column_count(warehouse: Warehouse, table: str) -> int:
-    # The first entry is parsed here, because opening a second DeltaTable takes longer than everything else.
-    actions = map(json.loads, (warehouse.store.get(f"{_log(table)}/{0:020d}.json") or b"").splitlines())
-    [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
-    return len(json.loads(schema)["fields"])

@@ -23,8 +23,7 @@ ONLY_SHARD = "00000"
 class Warehouse:
     """A warehouse in a folder or a bucket; made by `create_warehouse` or `open_warehouse`.
 
-    Its paths are those of a folder on this machine. For a warehouse in a bucket this has copies of files, and work that
-    is not stored yet; `name` gives what the store calls a path.
+    Its paths lie on this machine. For a bucket, they hold copies of files and work that is not stored yet.
     """
 
     store: FileStore
@@ -38,7 +37,7 @@ class Warehouse:
 
     @property
     def address(self) -> str:
-        """What the user calls it: the path of its folder, or its URL."""
+        """The path of its folder, or its URL."""
         return self.store.address
 
     def name(self, path: Path) -> str:
@@ -110,8 +109,7 @@ class StageRun:
 def create_warehouse(root: Path | str) -> Warehouse:
     """Open the warehouse at `root`; make it if there is none.
 
-    Raises:
-        BadInputError: see `open_warehouse`; or `root` is a file or cannot be made.
+    Raises BadInputError as `open_warehouse` does, or if `root` is a file or cannot be made.
     """
     warehouse = Warehouse(store_at(root))
     try:
@@ -130,8 +128,7 @@ def create_warehouse(root: Path | str) -> Warehouse:
 def open_warehouse(root: Path | str) -> Warehouse:
     """Open an existing warehouse.
 
-    Raises:
-        BadInputError: there is no warehouse at `root`, or one of a newer schema version.
+    Raises BadInputError if there is no warehouse at `root`, or one of a newer schema version.
     """
     warehouse = Warehouse(store_at(root))
     if _version(warehouse) is None:
@@ -144,11 +141,7 @@ def open_warehouse(root: Path | str) -> Warehouse:
 
 
 def checked_name(name: str) -> str:
-    """The name itself if it is safe as part of a file name.
-
-    Raises:
-        BadInputError: it is not.
-    """
+    """Return a name that is safe as part of a file name. Raises BadInputError for another."""
     if not _NAME.fullmatch(name):
         raise BadInputError(
             f"name {name[:40]!r} cannot be part of a file name; use letters, digits, '.', '_' and '-', at most 100"
@@ -163,7 +156,7 @@ def _make_folders(warehouse: Warehouse) -> None:
 
 def _version(warehouse: Warehouse) -> int | None:
     """The schema version; None if there is no warehouse."""
-    # Whoever begins with an address at which there is nobody is told at once.
+    # An address without a server fails at once.
     written, where = warehouse.store.impatient().get(VERSION_FILE), warehouse.store.uri(VERSION_FILE)
     if written is None:
         return None

@@ -17,7 +17,7 @@ _LOCK = "lock"
 _UPKEEP = " (upkeep)"
 """After the name of a process that only deletes what a run does not need."""
 _UPKEEP_SECONDS = 900.0
-"""Seconds for which a run waits for upkeep at most; `vacuum` looks at all files while it has the locks."""
+"""Most seconds that a run waits for upkeep; `vacuum` looks at all files while it has the locks."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
@@ -31,35 +31,30 @@ class RunInUpkeepError(RunInUseError):
 
 @contextmanager
 def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
-    """Lock a run, so that no other process works on it; who only does upkeep is waited for, with a line in the log.
+    """Lock a run, so that no other process works on it; upkeep is waited for, with a line in the log.
 
     Raises:
         RunInUseError: another process works on it, or its upkeep has not ended in time.
         LeaseLostError: this process stood still for so long that another works on it.
     """
+    until = 0.0
     with ExitStack() as stack:
-        try:
-            stack.enter_context(_locked(warehouse, run_id))
-        except RunInUpkeepError as error:
-            _LOG.warning("%s (this process waits, %.0f minutes at most)", error, _UPKEEP_SECONDS / 60)
-            _enter_after_upkeep(stack, warehouse, run_id)
+        while True:
+            try:
+                stack.enter_context(_locked(warehouse, run_id))
+                break
+            except RunInUpkeepError as error:
+                if not until:
+                    _LOG.warning("%s (this process waits, %.0f minutes at most)", error, _UPKEEP_SECONDS / 60)
+                    until = time.monotonic() + _UPKEEP_SECONDS
+                elif time.monotonic() >= until:
+                    raise
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
         yield
 
 
-def _enter_after_upkeep(stack: ExitStack, warehouse: Warehouse, run_id: str) -> None:
-    until = time.monotonic() + _UPKEEP_SECONDS
-    while True:
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-        try:
-            stack.enter_context(_locked(warehouse, run_id))
-            return
-        except RunInUpkeepError:
-            if time.monotonic() >= until:
-                raise
-
-
 def sole_keeper(warehouse: Warehouse, run_id: str) -> AbstractContextManager[None]:
-    """Lock a run for a short while to delete what it does not need; who begins to work on it waits.
+    """Lock a run for a short while to delete what it does not need; a process that begins to work on it waits.
 
     Raises:
         RunInUseError: another process works on it; raised immediately.
@@ -69,32 +64,28 @@ def sole_keeper(warehouse: Warehouse, run_id: str) -> AbstractContextManager[Non
 
 
 def worker_of(warehouse: Warehouse, run_id: str) -> str | None:
-    """The process that works on a run, other than for upkeep; None if none does. Nothing is locked by asking."""
+    """The process that works on a run, other than for upkeep; None if none does."""
     process = warehouse.store.holder(warehouse.name(warehouse.staging(run_id) / _LOCK))
     return None if process is None or process.endswith(_UPKEEP) else process
 
 
 @contextmanager
 def _locked(warehouse: Warehouse, run_id: str, purpose: str = "") -> Iterator[None]:
-    folder = warehouse.staging(run_id)
+    folder, run = warehouse.staging(run_id), f"run {run_id} in {warehouse.address}"
     with ExitStack() as stack:
         try:
             stack.enter_context(warehouse.store.hold(warehouse.name(folder / _LOCK), wait=False, purpose=purpose))
         except HeldError as error:
-            raise _in_use(warehouse, run_id, str(error)) from None
+            process = str(error).removesuffix(_UPKEEP)
+            if process != str(error):
+                line = f"{run}: process {process} deletes what it does not need; wait for it to end"
+                raise RunInUpkeepError(line) from None
+            line = f"{run}: process {process} is at work on it; wait for it to end, or stop it"
+            raise RunInUseError(line) from None
         if not warehouse.store.is_local:
             # What an earlier process has left on this machine may not be what others have stored since.
             shutil.rmtree(folder, ignore_errors=True)
         yield
-
-
-def _in_use(warehouse: Warehouse, run_id: str, process: str) -> RunInUseError:
-    run = f"run {run_id} in {warehouse.address}"
-    if process.endswith(_UPKEEP):
-        return RunInUpkeepError(
-            f"{run}: process {process.removesuffix(_UPKEEP)} deletes what it does not need; wait for it to end"
-        )
-    return RunInUseError(f"{run}: process {process} is at work on it; wait for it to end, or stop it")
 
 
 def sole_writer(warehouse: Warehouse, table: str) -> AbstractContextManager[None]:

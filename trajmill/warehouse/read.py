@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow
-from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import Between, committed_files
+from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.shards import DataFile, rows_per_group
+from trajmill.warehouse.shards import DataFile, file_schema, rows_per_group
 from trajmill.warehouse.store.connection import damage_as_error
 
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
 R = TypeVar("R", bound=Row)
+
+
+class _Source(NamedTuple):
+    """What is read."""
+
+    rows: ds.FileSystemDataset
+    condition: ds.Expression
+    """Holds for the rows to read."""
 
 
 def read_table(
@@ -30,7 +36,6 @@ def read_table(
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
     version: int | None = None,
-    between: Between | None = None,
     where: Mapping[str, Collection[str]] | None = None,
     without: Collection[str] = (),
 ) -> pa.Table:
@@ -45,15 +50,15 @@ def read_table(
         rounds: only rows of these rounds.
         run_id: only rows of this run.
         version: the table's version, the newest if None.
-        between: only rows with such values of a column; files and row groups whose bounds exclude them are not read.
-        where: by column, the values that its rows may have; row groups whose bounds exclude them are not read.
+        where: by column, the values that its rows may have; files and row groups whose bounds exclude them are not
+            read.
         without: names of files that are not read.
 
     Raises:
         BadInputError: a committed file or an entry of the table's log is missing or damaged.
     """
-    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        source = _source(warehouse, table, rounds, run_id, version, between, where or {}, without)
+    with _errors(warehouse, table):
+        source = _source(warehouse, table, rounds, run_id, version, where or {}, without)
         return source.rows.to_table(columns=_names(columns), filter=source.condition)
 
 
@@ -65,12 +70,12 @@ def read_batches(
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
     version: int | None = None,
-    between: Between | None = None,
+    where: Mapping[str, Collection[str]] | None = None,
     without: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch; memory holds one row group, and no row is read ahead of its reader."""
-    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
-        source = _source(warehouse, table, rounds, run_id, version, between, {}, without)
+    with _errors(warehouse, table):
+        source = _source(warehouse, table, rounds, run_id, version, where or {}, without)
         # A scan of many files decodes up to two million rows while its reader is at the first ones.
         for fragment in source.rows.get_fragments(source.condition):
             for part in fragment.split_by_row_group(source.condition, source.rows.schema):
@@ -89,6 +94,7 @@ def read_rows(
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
     version: int | None = None,
+    where: Mapping[str, Collection[str]] | None = None,
 ) -> list[R]:
     """Read committed rows as records of their class; arguments as in `read_table`.
 
@@ -98,7 +104,7 @@ def read_rows(
     """
     table = table_of(record)
     columns = arrow_schema(table).names
-    data = read_table(warehouse, table, columns, rounds=rounds, run_id=run_id, version=version)
+    data = read_table(warehouse, table, columns, rounds=rounds, run_id=run_id, version=version, where=where)
     return [row for row in rows_from_arrow(table, data) if isinstance(row, record)]
 
 
@@ -121,12 +127,10 @@ def table_of(record: type[Row]) -> str:
     raise KeyError(record.__name__)
 
 
-class _Source(NamedTuple):
-    """What is read."""
-
-    rows: ds.FileSystemDataset
-    condition: ds.Expression
-    """Holds for the rows to read."""
+@contextmanager
+def _errors(warehouse: Warehouse, table: str) -> Iterator[None]:
+    with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
+        yield
 
 
 def _source(
@@ -135,33 +139,24 @@ def _source(
     rounds: Collection[int] | None,
     run_id: str | None,
     version: int | None,
-    between: Between | None,
     where: Mapping[str, Collection[str]],
     without: Collection[str],
 ) -> _Source:
-    # It takes half a second to import where pandas is installed, too.
-    import pyarrow.dataset as ds
-
     system, before = warehouse.store.arrow_files()
-    committed = committed_files(warehouse, table, version, rounds, run_id, between)
+    committed = committed_files(warehouse, table, version, rounds, run_id, where)
     files = [before + warehouse.name(path) for path in committed if path.name not in without]
     condition = ds.scalar(True)
     if rounds is not None:
         condition = condition & ds.field("round").isin(list(rounds))
     if run_id is not None:
         condition = condition & (ds.field("run_id") == run_id)
-    if between is not None:
-        column = ds.field(between.column)
-        condition = condition & (column >= between.least) & (column <= between.greatest)
     for name, values in where.items():
         [*one], column = values, ds.field(name)
         condition = condition & (column == one[0] if len(one) == 1 else column.isin(pa.array(sorted(one), pa.string())))
     schema = file_schema(table).remove_metadata()
     if files:
-        rows = ds.dataset(files, schema=schema, format="parquet", filesystem=system)
-    else:
-        rows = ds.FileSystemDataset([], schema, ds.ParquetFileFormat())
-    return _Source(rows, condition)
+        return _Source(ds.dataset(files, schema=schema, format="parquet", filesystem=system), condition)
+    return _Source(ds.FileSystemDataset([], schema, ds.ParquetFileFormat()), condition)
 
 
 def _names(columns: Sequence[str] | None) -> list[str] | None:

@@ -74,18 +74,8 @@ def write_release(
 ) -> Release:
     """Make the files that lie in `warehouse.release(name)` a release, by writing its manifest.
 
-    A second call with the same files changes nothing and returns the existing release.
-
-    Args:
-        warehouse: where the release is.
-        name: its name.
-        tables: the versions that its files were made from (`delta_log.table_versions` before exporting).
-        run_id: the run that made it.
-        round: the round that made it.
-        code_version: version of the trajmill code.
-        created_at: ISO 8601.
-        previous: the release before it.
-        shards: files of shards that it takes rows from; those that another release names are not read again.
+    A second call with the same files changes nothing and returns the existing release. Files of `shards` that another
+    release names are not read again; the other arguments are fields of `Release`.
 
     Raises:
         BadInputError: there is a release of this name with other contents; releases never change.
@@ -123,29 +113,25 @@ def write_release(
 
 
 def read_release(warehouse: Warehouse, name: str) -> Release:
-    """The manifest of a release.
-
-    Raises:
-        BadInputError: there is no such release, or its manifest is damaged.
-    """
+    """The manifest of a release. Raises BadInputError if there is no such release, or its manifest is damaged."""
     manifest = warehouse.name(warehouse.release(name) / MANIFEST)
     written, path = warehouse.store.get(manifest), warehouse.store.uri(manifest)
+    restore = f"restore it from a copy, or drop the release (`trajmill releases drop {name}`)"
     if written is None:
-        raise BadInputError(_no_release(warehouse, name))
+        raise _no_release(warehouse, name)
     try:
         release = Release.model_validate_json(written.decode())
     except (ValidationError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}:1: not a release's manifest; {_restore(name)}") from error
+        raise BadInputError(f"{path}:1: not a release's manifest; {restore}") from error
     if release.sha256 is not None and release.sha256 != release.own_hash():
-        raise BadInputError(f"{path}:1: changed since release {name} was made; {_restore(name)}")
+        raise BadInputError(f"{path}:1: changed since release {name} was made; {restore}")
     return release
 
 
 def run_of_release(warehouse: Warehouse, name: str) -> str:
     """The run that made a release; where its manifest is damaged, the one that its name begins with.
 
-    Raises:
-        BadInputError: there is no such release, or its manifest is damaged and its name tells no run.
+    Raises BadInputError if there is no such release, or its manifest is damaged and its name tells no run.
     """
     try:
         return read_release(warehouse, name).run_id
@@ -159,12 +145,11 @@ def run_of_release(warehouse: Warehouse, name: str) -> str:
 def drop_release(warehouse: Warehouse, name: str) -> None:
     """Delete a release; `vacuum` then deletes what only it has named.
 
-    Raises:
-        BadInputError: there is no such release.
+    Raises BadInputError if there is no such release.
     """
     folder = warehouse.release(name)
     if name not in release_names(warehouse):
-        raise BadInputError(_no_release(warehouse, name))
+        raise _no_release(warehouse, name)
     # What is left if this is interrupted is no release, and `vacuum` deletes it.
     warehouse.store.delete(warehouse.name(folder / MANIFEST))
     for file in warehouse.store.files(warehouse.name(folder)):
@@ -193,15 +178,11 @@ def release_names(warehouse: Warehouse) -> list[str]:
     """Names of the finished releases, in alphabetical order, numbers within them by their size."""
     store = warehouse.store
     names = [name for name in store.folders("releases") if store.size(f"releases/{name}/{MANIFEST}") is not None]
-    return sorted(names, key=_with_numbers)
+    return sorted(names, key=lambda name: [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)])
 
 
 def newest_release(warehouse: Warehouse) -> str:
-    """Name of the finished release that was made last.
-
-    Raises:
-        BadInputError: there is none.
-    """
+    """Name of the finished release that was made last. Raises BadInputError if there is none."""
     made = [read_release(warehouse, name) for name in release_names(warehouse)]
     if not made:
         raise BadInputError(f"{warehouse.address}: there is no release yet; `trajmill evolve` makes them")
@@ -212,23 +193,18 @@ def newest_release(warehouse: Warehouse) -> str:
 def verify_release(warehouse: Warehouse, name: str) -> Release:
     """Check that every file of a release is what the manifest says, and return the manifest.
 
-    Raises:
-        BadInputError: there is no such release, or a file is missing or changed.
+    Raises BadInputError if there is no such release, or a file is missing or changed.
     """
     release = read_release(warehouse, name)
-    own = [(warehouse.release(name) / file.path, file) for file in release.files]
-    for path, file in [*own, *((warehouse.root / file.path, file) for file in release.shards)]:
+    for path, file in _paths(warehouse, release):
+        where = warehouse.store.uri(warehouse.name(path))
         try:
-            whole = file_hash(_fetched(warehouse, path)) == file.sha256
             # On this machine there may be a damaged copy of a whole file.
-            whole = whole or file_hash(_fetched(warehouse, path, anew=True)) == file.sha256
+            whole = any(file_hash(_fetched(warehouse, path, anew)) == file.sha256 for anew in (False, True))
         except FileNotFoundError:
-            where = warehouse.store.uri(warehouse.name(path))
-            raise BadInputError(
-                f"{where}: missing, though the manifest of release {name} names it; restore it"
-            ) from None
+            line = f"{where}: missing, though the manifest of release {name} names it; restore it"
+            raise BadInputError(line) from None
         if not whole:
-            where = warehouse.store.uri(warehouse.name(path))
             raise BadInputError(f"{where}: changed since release {name} was made; restore it from a copy")
     return release
 
@@ -236,44 +212,36 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
 def release_folder(warehouse: Warehouse, name: str) -> Path:
     """The folder of a release on this machine, with its files and those of its shards.
 
-    Raises:
-        BadInputError: there is no such release, or a file is missing.
+    Raises BadInputError if there is no such release, or a file is missing.
     """
     release, folder = read_release(warehouse, name), warehouse.release(name)
     if not warehouse.store.is_local:
-        for path in (*(folder / file.path for file in release.files), *_shard_paths(warehouse, release)):
-            try:
+        try:
+            for path, _ in _paths(warehouse, release):
                 _fetched(warehouse, path)
-            except FileNotFoundError as error:
-                raise BadInputError(f"{error}: missing; restore it from a copy") from None
+        except FileNotFoundError as error:
+            raise BadInputError(f"{error}: missing; restore it from a copy") from None
         _fetched(warehouse, folder / MANIFEST)
     return folder
-
-
-def _with_numbers(name: str) -> list[str | int]:
-    """Sorts a round's tenth release after its second."""
-    return [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)]
-
-
-def _shard_paths(warehouse: Warehouse, release: Release) -> list[Path]:
-    return [warehouse.root / file.path for file in release.shards]
 
 
 def _fetched(warehouse: Warehouse, path: Path, anew: bool = False) -> Path:
     return warehouse.store.fetch(warehouse.name(path), anew)
 
 
-def _no_release(warehouse: Warehouse, name: str) -> str:
+def _paths(warehouse: Warehouse, release: Release) -> list[tuple[Path, ReleaseFile]]:
+    """The files of a release and of its shards."""
+    folder = warehouse.release(release.name)
+    own = [(folder / file.path, file) for file in release.files]
+    return [*own, *((warehouse.root / file.path, file) for file in release.shards)]
+
+
+def _no_release(warehouse: Warehouse, name: str) -> BadInputError:
     known = ", ".join(release_names(warehouse)) or "none"
-    return f"release {name}: there is none in {warehouse.address}; there are: {known}"
-
-
-def _restore(name: str) -> str:
-    return f"restore it from a copy, or drop the release (`trajmill releases drop {name}`)"
+    return BadInputError(f"release {name}: there is none in {warehouse.address}; there are: {known}")
 
 
 def _describe(path: Path, folder: Path) -> ReleaseFile:
     rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else None
-    return ReleaseFile(
-        path=path.relative_to(folder).as_posix(), sha256=file_hash(path), rows=rows, bytes=path.stat().st_size
-    )
+    size = path.stat().st_size
+    return ReleaseFile(path=path.relative_to(folder).as_posix(), sha256=file_hash(path), rows=rows, bytes=size)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, groupby
+from functools import cached_property, lru_cache
+from itertools import accumulate, chain, groupby
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,6 @@ from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import DataFile, replace_shard
-from trajmill.warehouse.store.base import FileStore
 from trajmill.warehouse.store.connection import damage_as_error
 
 _DECODED_TREES = 4096
@@ -71,8 +70,7 @@ class WarehouseScreens:
     def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Each id once with its encoded image, as they are stored; each row group is read once, one after the other.
 
-        Raises:
-            KeyError: an id is unknown; no image is given then.
+        Raises KeyError if an id is unknown; no image is given then.
         """
         wanted: dict[_ScreenFile, dict[int, str]] = defaultdict(dict)
         for screen_id in screen_ids:
@@ -94,14 +92,14 @@ class WarehouseScreens:
             wanted[file][place] = row
         if not wanted:
             return pa.array([], pa.list_(ELEMENT))
-        by_file = pa.concat_arrays([file.trees(list(rows.values())) for file, rows in wanted.items()])
+        parts = [file.trees.take(pa.array(list(rows.values()))).combine_chunks() for file, rows in wanted.items()]
         places = np.fromiter(chain.from_iterable(wanted.values()), np.int64, len(screen_ids))
-        return by_file.take(pa.array(np.argsort(places)))
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(places)))
 
     def size(self, screen_id: str) -> Size:
         """Width and height in pixels. Raises KeyError for an unknown id."""
         file, row = self._find(screen_id)
-        return file.size(row)
+        return Size(*(int(column[row]) for column in file.sizes))
 
     def _find(self, screen_id: str) -> tuple[_ScreenFile, int]:
         row = self._rows[screen_id]
@@ -110,7 +108,10 @@ class WarehouseScreens:
 
     def _decode(self, screen_id: str) -> tuple[UIElement, ...]:
         file, row = self._find(screen_id)
-        return file.elements(row)
+        return tuple(
+            UIElement(**element | {"bounds": Box(*element["bounds"]), "states": tuple(element["states"])})
+            for element in file.trees[row].as_py()
+        )
 
 
 def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> list[DataFile]:
@@ -141,79 +142,53 @@ class _ScreenFile:
     """One committed file of screens."""
 
     def __init__(self, warehouse: Warehouse, path: Path) -> None:
-        self.path = path
-        self._warehouse, self._store, self._name = warehouse, warehouse.store, warehouse.name(path)
-        self._where = self._store.uri(self._name)
-        self._fetched = False
-        with self._store.one_line(self._name), damage_as_error(self._where):
-            self.rows = self._footer().num_rows
-        self._sizes: list[npt.NDArray[np.int32]] | None = None
-        self._trees: pa.ChunkedArray | None = None
+        self.path, self._warehouse, self._name = path, warehouse, warehouse.name(path)
+        self._where = warehouse.store.uri(self._name)
+        system, before = warehouse.store.arrow_files()
+        with warehouse.store.one_line(self._name), damage_as_error(self._where):
+            self.rows = pq.read_metadata(before + self._name, filesystem=system).num_rows
 
     def ids(self) -> Sequence[str]:
-        with damage_as_error(self._where):
-            return _ids_in(self._warehouse, self._name, self.path.stat().st_mtime_ns if self.path.exists() else 0)
+        modified = self.path.stat().st_mtime_ns if self.path.exists() else 0
+        return _ids_in(self._warehouse, self._name, modified)
 
-    def size(self, row: int) -> Size:
-        if self._sizes is None:
-            self._sizes = [column.to_numpy() for column in self._read("width", "height").columns]
-        return Size(*(int(column[row]) for column in self._sizes))
+    @cached_property
+    def sizes(self) -> list[npt.NDArray[np.int32]]:
+        """Widths and heights."""
+        return [column.to_numpy() for column in _read(self._warehouse, self._name, "width", "height").columns]
 
-    def elements(self, row: int) -> tuple[UIElement, ...]:
-        return tuple(
-            UIElement(**element | {"bounds": Box(*element["bounds"]), "states": tuple(element["states"])})
-            for element in self._all_trees()[row].as_py()
-        )
+    @cached_property
+    def trees(self) -> pa.ChunkedArray:
+        return _read(self._warehouse, self._name, "elements").column(0)
 
-    def trees(self, rows: Sequence[int]) -> pa.ListArray:
-        return self._all_trees().take(pa.array(rows)).combine_chunks()
-
-    def _all_trees(self) -> pa.ChunkedArray:
-        if self._trees is None:
-            self._trees = self._read("elements").column(0)
-        return self._trees
+    @cached_property
+    def _whole(self) -> Path:
+        """The file on this machine; images are read in no order."""
+        self._warehouse.store.fetch(self._name)
+        return self.path
 
     def images(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         """Sorted rows with their images."""
-        with damage_as_error(self._where), pq.ParquetFile(self._whole()) as file:
+        with damage_as_error(self._where), pq.ParquetFile(self._whole) as file:
             ends = _group_ends(file.metadata)
             for group, of_group in groupby(rows, key=lambda row: bisect_right(ends, row)):
                 first = ends[group - 1] if group else 0
                 images = file.read_row_group(group, columns=["image.bytes"]).column(0).combine_chunks().field("bytes")
                 yield from ((row, images[row - first].as_py()) for row in of_group)
 
-    def _read(self, *columns: str) -> pa.Table:
-        with damage_as_error(self._where):
-            return _read(self._store, self._name, columns)
 
-    def _footer(self) -> pq.FileMetaData:
-        system, before = self._store.arrow_files()
-        return pq.read_metadata(before + self._name, filesystem=system)
-
-    def _whole(self) -> Path:
-        """The file on this machine; images are read in no order."""
-        if not self._fetched:
-            self._store.fetch(self._name)
-            self._fetched = True
-        return self.path
-
-
-def _read(store: FileStore, name: str, columns: Sequence[str]) -> pa.Table:
+def _read(warehouse: Warehouse, name: str, *columns: str) -> pa.Table:
     """Read columns, of a file in a bucket without fetching the rest of it."""
-    system, before = store.arrow_files()
-    with store.one_line(name):
+    system, before = warehouse.store.arrow_files()
+    with damage_as_error(warehouse.store.uri(name)), warehouse.store.one_line(name):
         return pq.read_table(before + name, columns=list(columns), filesystem=system, partitioning=None)
 
 
 @lru_cache(maxsize=1024)
 def _ids_in(warehouse: Warehouse, name: str, modified: int) -> tuple[str, ...]:
     """The ids of a committed file, read once in a process: all shards of a stage look for screens in the same files."""
-    return tuple(_read(warehouse.store, name, ["screen_id"]).column(0).to_pylist())
+    return tuple(_read(warehouse, name, "screen_id").column(0).to_pylist())
 
 
 def _group_ends(footer: pq.FileMetaData) -> list[int]:
-    ends, total = [], 0
-    for group in range(footer.num_row_groups):
-        total += footer.row_group(group).num_rows
-        ends.append(total)
-    return ends
+    return list(accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups)))

@@ -12,21 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.warehouse.atomic import replacing
-from trajmill.warehouse.columns import WRITTEN_AT, file_schema
-from trajmill.warehouse.delta_log import logged_names, newest_table
+from trajmill.warehouse.delta_log import delta_table, logged_names
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 from trajmill.warehouse.weights import file_hash
 
+WRITTEN_AT = pa.field("written_at", pa.timestamp("us", tz="UTC"))
+"""When the row's file was written; null in files of an earlier trajmill.
+
+Records have no such field, so that no time can decide an id, a seed or a policy.
+"""
+_HUGGING_FACE = {b"huggingface": json.dumps({"info": {"features": {"image": {"_type": "Image"}}}}).encode()}
 _ROWS_PER_GROUP = 16_384
 _SCREENS_PER_GROUP = 64
 _LONGEST_STATISTIC = 64
-
-
-def rows_per_group(table: str) -> int:
-    """Most rows in a row group of the table's files."""
-    return _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP
 
 
 class DataFile(NamedTuple):
@@ -42,13 +42,35 @@ class DataFile(NamedTuple):
     """Row count, minima, maxima and null counts in Delta's JSON, from the Parquet footer."""
 
 
+def stored_schema(table: str) -> pa.Schema:
+    """All columns of a table. Raises KeyError for an unknown table."""
+    return arrow_schema(table).append(WRITTEN_AT)
+
+
+def file_schema(table: str) -> pa.Schema:
+    """The schema that the table's files are written with.
+
+    For `screens` it carries the Hugging Face features, and the image is nullable: `datasets` ignores the features of
+    a column whose nullability differs from its own.
+    """
+    schema = stored_schema(table)
+    if table != "screens":
+        return schema
+    image = schema.get_field_index("image")
+    return schema.set(image, schema.field(image).with_nullable(True)).with_metadata(_HUGGING_FACE)
+
+
+def rows_per_group(table: str) -> int:
+    """Most rows in a row group of the table's files."""
+    return _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP
+
+
 def write_tables(
     warehouse: Warehouse, at: StageRun, rows: Mapping[str, Sequence[Row]], shard: str = ONLY_SHARD
 ) -> dict[str, list[DataFile]]:
     """Write the rows of each table as one shard and return the files by table; a table without rows has none.
 
-    Raises:
-        TrajmillError: the disk is full.
+    Raises TrajmillError if the disk is full.
     """
     return {
         table: [write_shard(warehouse, table, at, rows_to_arrow(table, records), shard)]
@@ -75,32 +97,47 @@ def write_shard(
         KeyError: no such table, or a column is missing.
     """
     path = warehouse.table(table) / at.shard_name(shard)
-    if warehouse.store.is_local and path.exists() and _is_committed(warehouse, table, path.name):
-        return describe(path)
-    return replace_shard(warehouse, path, table, _timed(_batches(data)))
+    if warehouse.store.is_local and path.exists():
+        delta = delta_table(warehouse, table)
+        if delta is not None and path.name in logged_names(delta):
+            return describe(path)
+    now = pa.scalar(datetime.now(UTC), WRITTEN_AT.type)
+    tables = [data] if isinstance(data, pa.Table) else (pa.Table.from_batches([batch]) for batch in data)
+    timed = (
+        rows if WRITTEN_AT.name in rows.column_names else rows.append_column(WRITTEN_AT, pa.repeat(now, rows.num_rows))
+        for rows in tables
+    )
+    return replace_shard(warehouse, path, table, timed)
 
 
 def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[pa.Table]) -> DataFile:
     """Write rows with all columns of a table to a path; without rows, remove what is there.
 
     In a bucket a hash of its bytes is added to the file's name, so that a worker that stood still and comes back
-    replaces nothing that others have written and committed since.
-
-    Raises:
-        TrajmillError: the disk is full.
+    replaces nothing that others have written and committed since. Raises TrajmillError if the disk is full.
     """
     schema = file_schema(table)
-    groups = _row_groups(iter(data), schema, rows_per_group(table))
+    groups = _row_groups(data, schema, rows_per_group(table))
     first = next(groups, None)
     if first is None:
         path.unlink(missing_ok=True)
         return DataFile(path.name, 0, 0, "")
-    with replacing(path) as temporary:
-        _write(temporary, schema, first, groups)
-    if warehouse.store.is_local:
-        return describe(path)
-    path = path.rename(path.with_stem(f"{path.stem}.{file_hash(path)[:12]}"))
-    warehouse.store.publish(warehouse.name(path))
+    leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+    small = [leaf for leaf in leaves if leaf != "image.bytes"]
+    # Statistics of images would put two whole images per row group into the footer; PNG does not compress.
+    compression = {leaf: "NONE" if leaf == "image.bytes" else "ZSTD" for leaf in leaves}
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(
+            temporary, schema, compression=compression, use_dictionary=small, write_statistics=small
+        ) as writer,
+    ):
+        writer.write_table(first)
+        for group in groups:
+            writer.write_table(group)
+    if not warehouse.store.is_local:
+        path = path.rename(path.with_stem(f"{path.stem}.{file_hash(path)[:12]}"))
+        warehouse.store.publish(warehouse.name(path))
     return describe(path)
 
 
@@ -110,40 +147,7 @@ def describe(path: Path) -> DataFile:
     return DataFile(path.name, footer.num_rows, path.stat().st_size, json.dumps(_statistics(footer)))
 
 
-def _write(path: Path, schema: pa.Schema, first: pa.Table, rest: Iterator[pa.Table]) -> None:
-    leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
-    small = [leaf for leaf in leaves if leaf != "image.bytes"]
-    # Statistics of images would put two whole images per row group into the footer; PNG does not compress.
-    with pq.ParquetWriter(
-        path,
-        schema,
-        compression={leaf: "NONE" if leaf == "image.bytes" else "ZSTD" for leaf in leaves},
-        use_dictionary=small,
-        write_statistics=small,
-    ) as writer:
-        writer.write_table(first)
-        for group in rest:
-            writer.write_table(group)
-
-
-def _batches(data: pa.Table | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    if isinstance(data, pa.Table):
-        yield data
-    else:
-        for batch in data:
-            yield pa.Table.from_batches([batch])
-
-
-def _timed(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    now = pa.scalar(datetime.now(UTC), WRITTEN_AT.type)
-    for table in tables:
-        if WRITTEN_AT.name in table.column_names:
-            yield table
-        else:
-            yield table.append_column(WRITTEN_AT, pa.repeat(now, table.num_rows))
-
-
-def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     count = 0
     for table in tables:
@@ -167,11 +171,6 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
         yield path
 
 
-def _is_committed(warehouse: Warehouse, table: str, name: str) -> bool:
-    delta = newest_table(warehouse, table)
-    return delta is not None and name in logged_names(delta)
-
-
 def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -185,7 +184,7 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
             continue
         nulls[column.name] = sum(part.null_count for part in parts)
         limits = [limit for part in parts if part.has_min_max for limit in (part.min, part.max)]
-        if limits and len(limits) == 2 * len(parts) and all(_fits(limit) for limit in limits):
+        if limits and len(limits) == 2 * len(parts) and all(map(_fits, limits)):
             low[column.name], high[column.name] = min(limits), max(limits)
     return {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
 

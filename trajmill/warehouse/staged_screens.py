@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -40,46 +40,7 @@ _LEAST_SHARE = 8
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-class StagedScreen(NamedTuple):
-    """One screen in a journal."""
-
-    screen_id: str
-    size: Size
-    image: bytes
-    elements: list[tuple[Any, ...]]
-    """As tuples of plain values: most are only written again, so that no `UIElement` is made of them."""
-
-
-def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
-    """Path of the journal of screens of a shard."""
-    return at.staging(warehouse) / f"{shard}{_SUFFIX}"
-
-
-def journal_paths(warehouse: Warehouse, at: StageRun) -> list[Path]:
-    """Paths of the journals of screens of a stage, including those of an earlier division into shards."""
-    return stored_journals(warehouse, at, f"*{_SUFFIX}")
-
-
-class _Record(NamedTuple):
-    """A screen as it is written."""
-
-    name: bytes
-    tree: bytes
-    image: bytes
-    size: Size
-
-    @classmethod
-    def of(cls, seen: Observation) -> Self:
-        screen = seen.screen
-        return cls(screen.screen_id.encode(), _tree_to_json(seen.elements or ()), screen.encode(), screen.size)
-
-    @property
-    def parts(self) -> tuple[bytes, ...]:
-        header = _HEADER.pack(len(self.name), len(self.tree), len(self.image), self.size.width, self.size.height)
-        return header, self.name, self.tree, self.image
-
-
-class _RecordSpan(NamedTuple):
+class _Span(NamedTuple):
     """The positions of the parts of a record in the file, in bytes."""
 
     tree: int
@@ -88,13 +49,17 @@ class _RecordSpan(NamedTuple):
     size: Size
 
 
+def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
+    """Path of the journal of screens of a shard."""
+    return at.staging(warehouse) / f"{shard}{_SUFFIX}"
+
+
 class ScreenJournal:
     """An append-only file of screens, written by one process at a time; also reads them by id."""
 
     def __init__(self, path: Path) -> None:
-        """Use the journal at `path` and find its complete records; the first `append` makes the file if missing."""
         self.path = path
-        self._spans: dict[str, _RecordSpan] = {}
+        self._spans: dict[str, _Span] = {}
         self._complete_bytes = 0
         self._writer: int | None = None
         self._reader: int | None = None
@@ -102,35 +67,43 @@ class ScreenJournal:
 
     def refresh(self) -> None:
         """Find the records that the writer of the file has completed since."""
-        if self.path.exists():
-            self._scan()
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            length = file.seek(0, os.SEEK_END)
+            while self._complete_bytes + _HEADER.size <= length:
+                file.seek(self._complete_bytes)
+                id_bytes, tree_bytes, image_bytes, width, height = _HEADER.unpack(file.read(_HEADER.size))
+                if self._complete_bytes + _HEADER.size + id_bytes + tree_bytes + image_bytes > length:
+                    return
+                self._remember(file.read(id_bytes).decode(), tree_bytes, image_bytes, Size(width, height))
 
     def append(self, *observations: Observation) -> None:
         """Draw and store the screens of observations, in one write; those that are stored already are not drawn.
 
-        Raises:
-            TrajmillError: the disk is full; the journal is unchanged.
+        Raises TrajmillError if the disk is full; the journal is unchanged.
         """
         new = {seen.screen.screen_id: seen for seen in observations if seen.screen.screen_id not in self._spans}
-        records = [_Record.of(seen) for seen in new.values()]
-        if not records:
+        parts = list[bytes]()
+        added = list[tuple[str, int, int, Size]]()
+        for screen_id, seen in new.items():
+            # Text on a screen may contain lone surrogates, which no UTF-8 column can store.
+            tree = _TO_JSON(seen.elements or ()).encode("utf-8", "replace")
+            name, image, size = screen_id.encode(), seen.screen.encode(), seen.screen.size
+            parts += [_HEADER.pack(len(name), len(tree), len(image), size.width, size.height), name, tree, image]
+            added.append((screen_id, len(tree), len(image), size))
+        if not parts:
             return
         with disk_full_as_error(self.path):
             if self._writer is None:
                 self._writer = open_for_append(self.path, self._complete_bytes)
-            append_whole(self._writer, b"".join(chain.from_iterable(record.parts for record in records)))
-        for screen_id, record in zip(new, records, strict=True):
-            self._remember(screen_id, len(record.tree), len(record.image), record.size)
+            append_whole(self._writer, b"".join(parts))
+        for each in added:
+            self._remember(*each)
 
     def ids(self) -> Collection[str]:
         """Ids of the screens in the journal, oldest first."""
         return self._spans.keys()
-
-    def screen(self, screen_id: str) -> StagedScreen:
-        """A screen, to be written into the table. Raises KeyError for one that is not in the journal."""
-        span = self._spans[screen_id]
-        tree = _plain_tree(self._read(span.tree, span.image))
-        return StagedScreen(screen_id, span.size, self._read(span.image, span.end), tree)
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image. Raises KeyError for a screen that is not in the journal."""
@@ -139,8 +112,15 @@ class ScreenJournal:
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         """The accessibility tree. Raises KeyError for a screen that is not in the journal."""
+        return tuple(
+            UIElement(role, label, Box(*bounds), tuple(states), value, element_id)
+            for role, label, bounds, states, value, element_id in self.tree(screen_id)
+        )
+
+    def tree(self, screen_id: str) -> list[tuple[Any, ...]]:
+        """The same as tuples of plain values, in the order of the column: most are only written again."""
         span = self._spans[screen_id]
-        return _tree_from_json(self._read(span.tree, span.image))
+        return list(map(tuple, json.loads(self._read(span.tree, span.image))))
 
     def size(self, screen_id: str) -> Size:
         """Width and height in pixels. Raises KeyError for a screen that is not in the journal."""
@@ -153,20 +133,10 @@ class ScreenJournal:
                 os.close(descriptor)
         self._writer = self._reader = None
 
-    def _scan(self) -> None:
-        with self.path.open("rb") as file:
-            length = file.seek(0, os.SEEK_END)
-            while self._complete_bytes + _HEADER.size <= length:
-                file.seek(self._complete_bytes)
-                id_bytes, tree_bytes, image_bytes, width, height = _HEADER.unpack(file.read(_HEADER.size))
-                if self._complete_bytes + _HEADER.size + id_bytes + tree_bytes + image_bytes > length:
-                    return
-                self._remember(file.read(id_bytes).decode(), tree_bytes, image_bytes, Size(width, height))
-
     def _remember(self, screen_id: str, tree_bytes: int, image_bytes: int, size: Size) -> None:
         tree = self._complete_bytes + _HEADER.size + len(screen_id.encode())
         self._complete_bytes = tree + tree_bytes + image_bytes
-        self._spans[screen_id] = _RecordSpan(tree, tree + tree_bytes, self._complete_bytes, size)
+        self._spans[screen_id] = _Span(tree, tree + tree_bytes, self._complete_bytes, size)
 
     def _read(self, start: int, end: int) -> bytes:
         if self._reader is None:
@@ -184,31 +154,10 @@ def stored_screen_journal(warehouse: Warehouse, at: StageRun, shard: str) -> Ite
     parts.publish(parts.sizes())
 
 
-def _tree_to_json(elements: Sequence[UIElement]) -> bytes:
-    # Text on a screen may contain lone surrogates, which no UTF-8 column can store.
-    return _TO_JSON(elements).encode("utf-8", "replace")
-
-
-def _tree_from_json(text: bytes) -> tuple[UIElement, ...]:
-    return tuple(
-        UIElement(role, label, Box(*bounds), tuple(states), value, element_id)
-        for role, label, bounds, states, value, element_id in _plain_tree(text)
-    )
-
-
-def _plain_tree(text: bytes) -> list[tuple[Any, ...]]:
-    """The elements with their fields in the order of `UIElement`, which is that of the column."""
-    return list(map(tuple, json.loads(text)))
-
-
 def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> DataFile:
     """Write the stage's only shard of `screens`: the screens in its journals that are not committed yet, sorted by id.
 
-    Args:
-        warehouse: where to write.
-        at: the stage run of the journals; a screen may be in several of them.
-        origin: common columns of the rows.
-        made_by: the environment that drew the screens.
+    `origin` and `made_by` (the environment that drew the screens) give the common columns of the rows.
     """
     [file] = NewScreens(warehouse, at, origin, made_by).write()
     return file
@@ -237,7 +186,7 @@ class NewScreens:
         Not where there is a bucket: journals are parts there, which are joined when no more of them come.
         """
         if self._warehouse.store.is_local:
-            size = sum(path.stat().st_size for path in journal_paths(self._warehouse, self._at))
+            size = sum(path.stat().st_size for path in self._journal_paths())
             if size - self._seen >= max(_LEAST_BYTES, self._seen // _LEAST_SHARE):
                 self._seen = size
                 self.write()
@@ -245,45 +194,39 @@ class NewScreens:
     def write(self) -> list[DataFile]:
         """Write a file of all that no file has yet; returns all files, the last one without rows if there was nothing.
 
-        Raises:
-            TrajmillError: the disk is full.
+        Raises TrajmillError if the disk is full.
         """
-        journals = self._grown_journals()
-        holders = {
-            screen_id: journal
-            for journal in journals
-            for screen_id in journal.ids()
-            if screen_id not in self._written and screen_id not in self._committed
-        }
-        staged = (holders[screen_id].screen(screen_id) for screen_id in sorted(holders))
-        try:
-            shard = f"{len(self._files):05d}"
-            self._files.append(write_shard(self._warehouse, "screens", self._at, self._batches(staged), shard))
-        finally:
-            for journal in journals:
-                journal.close()
-        self._written.update(holders)
-        return self._files
-
-    def _grown_journals(self) -> list[ScreenJournal]:
-        for path in journal_paths(self._warehouse, self._at):
+        for path in self._journal_paths():
             if path in self._journals:
                 self._journals[path].refresh()
             else:
                 self._journals[path] = ScreenJournal(path)
-        return list(self._journals.values())
+        holders = {
+            screen_id: journal
+            for journal in self._journals.values()
+            for screen_id in journal.ids()
+            if screen_id not in self._written and screen_id not in self._committed
+        }
+        try:
+            shard = f"{len(self._files):05d}"
+            self._files.append(write_shard(self._warehouse, "screens", self._at, self._batches(holders), shard))
+        finally:
+            for journal in self._journals.values():
+                journal.close()
+        self._written.update(holders)
+        return self._files
 
-    def _batches(self, screens: Iterator[StagedScreen]) -> Iterator[pa.RecordBatch]:
-        while batch := list(islice(screens, _SCREENS_PER_BATCH)):
-            rows = [
-                {
-                    "screen_id": screen.screen_id,
-                    "width": screen.size.width,
-                    "height": screen.size.height,
-                    "image": {"bytes": screen.image, "path": None},
-                    "elements": screen.elements,
-                    **self._common,
-                }
-                for screen in batch
-            ]
+    def _journal_paths(self) -> list[Path]:
+        """Paths of the journals of the stage, including those of an earlier division into shards."""
+        return stored_journals(self._warehouse, self._at, f"*{_SUFFIX}")
+
+    def _batches(self, holders: Mapping[str, ScreenJournal]) -> Iterator[pa.RecordBatch]:
+        ids = iter(sorted(holders))
+        while batch := list(islice(ids, _SCREENS_PER_BATCH)):
+            rows = []
+            for screen_id in batch:
+                journal, size = holders[screen_id], holders[screen_id].size(screen_id)
+                row = {"screen_id": screen_id, "width": size.width, "height": size.height}
+                image = {"bytes": journal.image(screen_id), "path": None}
+                rows.append({**row, "image": image, "elements": journal.tree(screen_id), **self._common})
             yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema("screens"))

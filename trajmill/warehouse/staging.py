@@ -33,21 +33,19 @@ class Journal:
     """An append-only file of JSON lines, written by one process at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Use the journal at `path`; the file is made by the first `append`."""
         self.path = path
         self._descriptor: int | None = None
 
     def append(self, record: bytes) -> None:
         """Add one record: one line of JSON, without the newline.
 
-        Raises:
-            TrajmillError: the disk is full; the journal is unchanged.
+        Raises TrajmillError if the disk is full; the journal is unchanged.
         """
         if b"\n" in record:
             raise ValueError("a journal record is one line")
         with disk_full_as_error(self.path):
             if self._descriptor is None:
-                self._descriptor = open_for_append(self.path, _whole_lines(self.path))
+                self._descriptor = open_for_append(self.path, self._whole_bytes())
             append_whole(self._descriptor, record + b"\n")
 
     def read(self) -> Iterator[bytes]:
@@ -65,12 +63,26 @@ class Journal:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def _whole_bytes(self) -> int:
+        """Bytes up to and including the last newline."""
+        if not self.path.exists():
+            return 0
+        with self.path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            while end:
+                start = max(0, end - _BLOCK)
+                file.seek(start)
+                newline = file.read(end - start).rfind(b"\n")
+                if newline >= 0:
+                    return start + newline + 1
+                end = start
+        return 0
+
 
 class RecordCounter:
-    """Counts the records of journals that other processes write; reads each byte once."""
+    """Counts the records of the journals of a folder that other processes write; reads each byte once."""
 
     def __init__(self, folder: Path, pattern: str) -> None:
-        """Count in the journals of a folder whose names match a pattern, including journals that are made later."""
         self._folder, self._pattern = folder, pattern
         self._read: dict[Path, int] = defaultdict(int)
         self._records = 0
@@ -101,7 +113,6 @@ class ShardProgress:
     """Counts the finished items of one shard; a shard that is done again starts at 0."""
 
     def __init__(self, folder: Path, shard: str) -> None:
-        """Count in the staging folder of a stage."""
         self._file = folder / _COUNTED.format(shard)
         self._write("wb", 0)
 
@@ -148,12 +159,9 @@ def progress_of(folder: Path) -> Progress:
 
 
 def stage_key(stage: str, configuration: object, inputs: object) -> str:
-    """The key of a stage's work: equal keys give equal rows.
+    """The key of a stage's work, from its configuration and the ids or versions of its inputs, both as JSON values.
 
-    Args:
-        stage: name of the stage.
-        configuration: its configuration as JSON values.
-        inputs: ids or versions of its inputs as JSON values.
+    Equal keys give equal rows.
     """
     return content_id("stage", stage, configuration, inputs)
 
@@ -168,8 +176,7 @@ def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Mapping[str,
 def read_marker(warehouse: Warehouse, folder: Path, key: str) -> dict[str, Any] | None:
     """The result that `mark_done` wrote with this key; None if there is no marker or it has another key.
 
-    Raises:
-        BadInputError: the marker is damaged.
+    Raises BadInputError if the marker is damaged.
     """
     name = warehouse.name(folder / _MARKER)
     written = warehouse.store.get(name)
@@ -243,19 +250,3 @@ def append_whole(descriptor: int, record: bytes) -> None:
         os.ftruncate(descriptor, start)
         os.lseek(descriptor, start, os.SEEK_SET)
         raise
-
-
-def _whole_lines(path: Path) -> int:
-    """Bytes up to and including the last newline."""
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - 65536)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-    return 0

@@ -13,18 +13,20 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
+from importlib import resources
+from itertools import takewhile
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.registry import TABLES
+from trajmill.schemas.tables.registry import TABLES, TableDescription, describe_table
 from trajmill.warehouse.atomic import is_disk_full, replacing
-from trajmill.warehouse.columns import WRITTEN_AT, stored_schema
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
-from trajmill.warehouse.descriptions import comment_on, table_description, view_description, view_query
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.shards import WRITTEN_AT, stored_schema
 from trajmill.warehouse.store.connection import unreadable
 
 OFFLINE: dict[str, str | bool | int | float | list[str]] = {
@@ -93,6 +95,16 @@ CREATE OR REPLACE MACRO share_apart(x, y, x2, y2, width, height) AS
     sqrt(((x - x2) / width) ** 2 + ((y - y2) / height) ** 2);
 CREATE OR REPLACE MACRO moves(x, y, x2, y2, width, height) AS share_apart(x, y, x2, y2, width, height) >= 0.04;
 """
+_WRITTEN_AT = "UTC time at which the row's file was written; null on rows of an earlier trajmill."
+_COLUMN = "-- column "
+_COLUMNS_OF = "-- columns of "
+_PAGE = """# Tables and views
+
+What `trajmill sql` and `trajmill.duckdb` show; there each of them has its meaning as a comment:
+
+```
+trajmill sql "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'trajectories'"
+```"""
 
 
 def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
@@ -141,19 +153,15 @@ def refresh_views(warehouse: Warehouse) -> Path:
         except duckdb.Error:
             # The file is damaged, or somebody has made something else with the name of a view.
             temporary.unlink()
-            _write_anew(warehouse, temporary)
+            try:
+                _update(warehouse, temporary)
+            except duckdb.Error as error:
+                if is_disk_full(error):
+                    raise
+                raise unreadable(warehouse.address, error) from error
         # A write-ahead log of the old file does not belong to the new one.
         path.with_name(path.name + ".wal").unlink(missing_ok=True)
     return path
-
-
-def _write_anew(warehouse: Warehouse, path: Path) -> None:
-    try:
-        _update(warehouse, path)
-    except duckdb.Error as error:
-        if is_disk_full(error):
-            raise
-        raise unreadable(warehouse.address, error) from error
 
 
 def _update(warehouse: Warehouse, path: Path) -> None:
@@ -165,7 +173,13 @@ def _update(warehouse: Warehouse, path: Path) -> None:
         _name_folder(connection, warehouse)
         connection.execute("BEGIN")
         known = _known(connection, definitions)
-        committed = {table: _current(warehouse, table, known.get(table)) for table in TABLES}
+        committed = dict[str, Snapshot]()
+        for table in TABLES:
+            shown = known.get(table)
+            # The log of a table is read only if it has a new entry.
+            if shown is None or shown.log_entry != newest_log_entry(warehouse, table):
+                shown = snapshot(warehouse, table)
+            committed[table] = shown
         for table in TABLES:
             if committed[table] != known.get(table):
                 query = _table_query(table, committed[table])
@@ -189,13 +203,6 @@ def _known(connection: duckdb.DuckDBPyConnection, definitions: str) -> dict[str,
     connection.execute("CREATE TABLE IF NOT EXISTS bookkeeping.shown (definitions VARCHAR, committed VARCHAR)")
     row = connection.execute("SELECT committed FROM bookkeeping.shown WHERE definitions = ?", [definitions]).fetchone()
     return {} if row is None else {table: Snapshot(*values) for table, values in json.loads(row[0]).items()}
-
-
-def _current(warehouse: Warehouse, table: str, known: Snapshot | None) -> Snapshot:
-    """The committed state of a table; its log is read only if it has a new entry."""
-    if known is not None and known.log_entry == newest_log_entry(warehouse, table):
-        return known
-    return snapshot(warehouse, table)
 
 
 def _table_query(table: str, committed: Snapshot) -> str:
@@ -232,3 +239,70 @@ def duckdb_type(kind: pa.DataType) -> str:
 def quoted(text: str) -> str:
     """The text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+@cache
+def table_description(table: str) -> TableDescription:
+    """The meaning of a table as it is stored. Raises KeyError for an unknown table."""
+    described = describe_table(table)
+    return TableDescription(described.text, {**described.columns, WRITTEN_AT.name: _WRITTEN_AT})
+
+
+@cache
+def view_query(name: str) -> str:
+    """The query of a ready-made view, with the comments above it."""
+    return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def view_description(name: str) -> TableDescription:
+    """The meaning of a ready-made view, from the comment above its query.
+
+    A line `-- column NAME: ...` describes a column; `-- columns of TABLE` takes those of a table.
+    """
+    text: list[str] = []
+    columns: dict[str, str] = {}
+    for line in takewhile(lambda line: line.startswith("--"), view_query(name).splitlines()):
+        if line.startswith(_COLUMN):
+            column, _, meaning = line.removeprefix(_COLUMN).partition(": ")
+            columns[column] = meaning
+        elif line.startswith(_COLUMNS_OF):
+            columns |= table_description(line.removeprefix(_COLUMNS_OF)).columns
+        else:
+            text.append(line.removeprefix("--").strip())
+    return TableDescription(" ".join(text), columns)
+
+
+def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: TableDescription) -> None:
+    """Set the comments of a view and its columns."""
+    comments = [f"COMMENT ON VIEW {view} IS {quoted(description.text)}"]
+    for column, meaning in description.columns.items():
+        comments.append(f'COMMENT ON COLUMN {view}."{column}" IS {quoted(meaning)}')
+    connection.execute(";".join(comments))
+
+
+def tables_page() -> str:
+    """The page `docs/tables.md`: every table and every ready-made view with its columns."""
+    lines = [_PAGE]
+    for table in TABLES:
+        lines += _section(table, table_description(table), stored_schema(table))
+    lines += ["", "# Ready-made views"]
+    for view in READY_MADE:
+        lines += _section(view, view_description(view))
+    return "\n".join(lines) + "\n"
+
+
+def _section(name: str, description: TableDescription, schema: pa.Schema | None = None) -> Iterator[str]:
+    yield from ("", f"## `{name}`", "", description.text)
+    if description.columns:
+        types = {field.name: _type_name(field) for field in schema or ()}
+        yield from (
+            "",
+            *(("| column | type | meaning |", "|---|---|---|") if types else ("| column | meaning |", "|---|---|")),
+        )
+        for column, meaning in description.columns.items():
+            cells = [f"`{column}`", *([f"`{types[column]}`"] if types else []), meaning.replace("|", r"\|")]
+            yield f"| {' | '.join(cells)} |"
+
+
+def _type_name(field: pa.Field) -> str:
+    return str(field.type).replace("item: ", "") + (" or null" if field.nullable else "")

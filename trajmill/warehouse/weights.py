@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import sync, write_text
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.store.base import StoredFile
 
 SUMS = "SHA256SUMS"
-
-
-class Damage(NamedTuple):
-    """A file that is not what its folder's hashes say."""
-
-    path: Path
-    what: str
-    """In words."""
 
 
 def file_hash(path: Path) -> str:
@@ -39,45 +28,30 @@ def seal_folder(folder: Path) -> None:
     sync(folder)
 
 
-def move_sealed(folder: Path, place: Path) -> None:
-    """Seal a folder and move it to its place on the same disk."""
-    seal_folder(folder)
-    folder.rename(place)
-    sync(place.parent)
-
-
-def check_sealed(folder: Path) -> None:
-    """Check the files of a folder against its hashes; one that was never sealed passes.
-
-    Raises:
-        BadInputError: a file is missing or changed, or the hashes are damaged.
-    """
-    damage = first_damage(folder)
-    if damage is not None:
-        raise BadInputError(f"{damage.path}: {damage.what}; restore it from a copy")
-
-
-def first_damage(folder: Path) -> Damage | None:
-    """The first file of a folder that is not what its hashes say; None for one that was never sealed."""
+def _damage(warehouse: Warehouse, folder: Path) -> BadInputError | None:
+    """The first file of a folder that is not what its hashes say; None for a folder that was never sealed."""
     if not (folder / SUMS).is_file():
         return None
     lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
-    if not lines:
-        return Damage(folder / SUMS, "empty")
+    place, what = SUMS, "" if lines else "empty"
     for line in lines:
-        digest, _, name = line.partition("  ")
-        path = folder / name
-        if not name or not path.is_file():
-            return Damage(path, f"missing, though {SUMS} names it")
-        if file_hash(path) != digest:
-            return Damage(path, "changed since it was stored")
-    return None
+        digest, _, place = line.partition("  ")
+        if not place or not (folder / place).is_file():
+            what = f"missing, though {SUMS} names it"
+        elif file_hash(folder / place) != digest:
+            what = "changed since it was stored"
+        if what:
+            break
+    where = f"{warehouse.store.uri(warehouse.name(folder))}/{place}"
+    return BadInputError(f"{where}: {what}; restore it from a copy") if what else None
 
 
 def keep_weights(warehouse: Warehouse, fresh: Path, place: Path) -> None:
     """Seal a folder of weights and store it in its place, unless it is stored there already."""
     if not place.exists():
-        move_sealed(fresh, place)
+        seal_folder(fresh)
+        fresh.rename(place)
+        sync(place.parent)
     publish_weights(warehouse, place)
 
 
@@ -92,29 +66,20 @@ def publish_weights(warehouse: Warehouse, folder: Path) -> None:
 
 
 def checked_weights(warehouse: Warehouse, folder: Path) -> None:
-    """Bring a folder of weights to this machine, and check it.
-
-    Raises:
-        BadInputError: a file is missing or changed.
-    """
+    """Bring a folder of weights to this machine, and check it. Raises BadInputError if a file is missing or changed."""
     store = warehouse.store
-    if store.is_local:
-        check_sealed(folder)
-        return
     files = store.files(warehouse.name(folder))
-    if not files:
+    if not files and not store.is_local:
         raise BadInputError(f"{store.uri(warehouse.name(folder))}: missing; restore it from a copy")
     # A damaged copy on this machine may be one of a whole file.
-    damage = _damage_of_copies(warehouse, folder, files, False) and _damage_of_copies(warehouse, folder, files, True)
-    if damage is not None:
-        where = store.uri(warehouse.name(damage.path))
-        raise BadInputError(f"{where}: {damage.what}; restore it from a copy")
-
-
-def _damage_of_copies(warehouse: Warehouse, folder: Path, files: Sequence[StoredFile], anew: bool) -> Damage | None:
-    for file in files:
-        warehouse.store.fetch(file.name, anew)
-    return first_damage(folder)
+    for anew in (False, True):
+        for file in files:
+            store.fetch(file.name, anew)
+        damage = _damage(warehouse, folder)
+        if damage is None:
+            return
+        if anew:
+            raise damage
 
 
 def stored_versions(warehouse: Warehouse) -> list[str]:

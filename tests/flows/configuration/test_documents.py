@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from trajmill.flows.configuration.file import load_config
-from trajmill.pipelines.executors.beam import BeamSettings, runner_mistake
+from trajmill.pipelines.executors.beam import runner_mistake
+from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.spec import AGENTS
 from trajmill.stages.critics.kinds import CRITICS

@@ -41,7 +41,7 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import drop_release, read_release, release_names, verify_release
 from trajmill.warehouse.staging import mark_done, progress_of, stage_key
-from trajmill.warehouse.upkeep.vacuum import vacuum
+from trajmill.warehouse.upkeep import vacuum
 
 if TYPE_CHECKING:
     from tests.flows.policies.network import WaitingRun

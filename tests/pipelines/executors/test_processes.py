@@ -117,11 +117,6 @@ def test_a_process_that_starts_after_another_has_failed_is_ended(monkeypatch: py
     assert time.monotonic() - began < 50
 
 
-def test_two_processes_work_at_the_same_time(tmp_path: Path) -> None:
-    side_by_side(partial(meet, tmp_path), ["a", "b"], 2)
-    assert str(os.getpid()) not in {path.name for path in tmp_path.iterdir()}
-
-
 def test_a_killed_process_is_replaced_and_its_shard_done_again(tmp_path: Path) -> None:
     side_by_side(partial(die_once, tmp_path), ["a", "b", "c", "d"], 2)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "x", "b": "xx", "c": "x", "d": "x"}

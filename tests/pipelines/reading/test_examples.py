@@ -16,7 +16,6 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.curate.leaks import LeakCheck
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.upkeep.compact import compact_table
 
 ASKED = ("a", "b", "c")
 HELDOUT = query("h", split=Split.HELDOUT_SLOTS).model_copy(
@@ -79,12 +78,6 @@ def test_rows_of_the_shortest_successes_are_read_with_their_authors(run: Warehou
     assert (found.offered > found.rows.num_rows) == (wanted.per_query is not None)
     assert set(found.rows["written_by"].to_pylist()) == ({"template"} if wanted.per_query is None else {"policy-1"})
     assert max(read(run, 3, wanted).rows["round"].to_pylist()) == 3
-
-
-def test_files_that_were_joined_give_the_same_rows(run: Warehouse) -> None:
-    before = read(run, 4, SETS[0])
-    assert compact_table(run, "examples", fewest=2).files_after < 3
-    assert read(run, 4, SETS[0]).rows.equals(before.rows)
 
 
 def test_leaks_are_found_in_the_texts(run: Warehouse) -> None:

@@ -11,7 +11,6 @@ from tests.warehouse.samples import commit_rows, judgement, stage_run, trajector
 from trajmill.pipelines.reading.verdicts import read_history, read_judged, reward_moments
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.upkeep.compact import compact_table
 
 QUERIES = ("q1", "q2", "q3")
 RUN = "run-a"
@@ -58,12 +57,6 @@ def test_attempts_that_were_judged_count_in_their_rounds(run: Warehouse) -> None
     ]
     assert set(read_history(run, RUN, 4).queries) == set(QUERIES)
     assert len(reward_moments(run, RUN, 4, ())) == 3
-
-
-def test_joined_files_change_nothing(run: Warehouse) -> None:
-    before = read_history(run, RUN, 4)
-    assert compact_table(run, "judgements", fewest=2).files_after < 3
-    assert read_history(run, RUN, 4) == before
 
 
 def test_an_attempt_that_is_judged_in_a_later_round_counts_in_its_own(run: Warehouse) -> None:

@@ -22,9 +22,8 @@ from trajmill.schemas.actions import (
     Terminate,
     TypeText,
     Wait,
-    pressed_point,
 )
-from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
+from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile, dialect_for
 from trajmill.schemas.geometry import Size
@@ -79,20 +78,6 @@ def test_what_is_said_never_hides_the_call(thought: str, conclusion: str) -> Non
     text = GuiOwlMobile().render(Reply(thought + tags, Answer(text=tags), conclusion + tags), PHONE)
     parsed = GuiOwlMobile().parse(text, PHONE)
     assert isinstance(parsed, Reply) and parsed.action == Answer(text=tags)
-
-
-@pytest.mark.parametrize("space", list(CoordinateSpace))
-@given(x=xs, y=ys)
-def test_positions_come_back_within_the_rounding_of_their_space(space: CoordinateSpace, x: int, y: int) -> None:
-    frame = CoordinateFrame(space, Size(720, 1280), Size(1456, 2576))
-    dialect = GuiOwlMobile()
-    parsed = dialect.parse(dialect.render(Reply("", Click(x=x, y=y), ""), frame), frame)
-    assert isinstance(parsed, Reply)
-    point = pressed_point(parsed.action)
-    assert point is not None
-    units = (10_000, 10_000) if space is CoordinateSpace.UNIT else frame.extent
-    for got, wanted, extent, unit in zip(point, (x, y), frame.screen, units, strict=True):
-        assert abs(got - wanted) <= max(0.5, 0.5 * extent / unit + 0.5)
 
 
 @pytest.mark.parametrize("dialect", [GuiOwlMobile(), GuiOwlDesktop()])

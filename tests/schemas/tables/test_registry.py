@@ -107,9 +107,3 @@ def test_rows_survive_the_way_to_arrow_and_back(table: str, filled: bool) -> Non
     data = rows_to_arrow(table, [row, row])
     assert data.schema.equals(arrow_schema(table))
     assert rows_from_arrow(table, data) == [row, row]
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_no_rows_are_a_table_too(table: str) -> None:
-    assert rows_to_arrow(table, []).schema.equals(arrow_schema(table))
-    assert rows_from_arrow(table, arrow_schema(table).empty_table()) == []

@@ -31,7 +31,7 @@ from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staged_screens import stored_screen_journal, write_screens
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import LeaseLostError
-from trajmill.warehouse.store.bucket import BucketStore
+from trajmill.warehouse.store.bucket import _BucketStore as BucketStore
 from trajmill.warehouse.store.lease import leased
 
 ROWS, SCREENS = 6, 3

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.store.address import BucketUrl, address_of, store_at
+from trajmill.warehouse.store.address import store_at
 from trajmill.warehouse.store.base import FileStore
 
 
@@ -56,12 +55,6 @@ def test_a_local_file_is_published_and_fetched_where_it_is_missing(store: FileSt
         assert store.fetch("models/one/weights", anew=True).read_bytes() == b"w" * 1000
 
 
-def test_a_store_travels_to_a_worker(store: FileStore) -> None:
-    store.put("name", b"1")
-    other = pickle.loads(pickle.dumps(store))
-    assert other == store and other.get("name") == b"1"
-
-
 def test_a_bucket_that_is_not_there_is_one_line(bucket_url: str) -> None:
     missing = store_at("s3://there-is-no-such-bucket/warehouse")
     for use in (lambda: missing.get("a"), lambda: missing.put("a", b""), lambda: missing.files("a")):
@@ -99,8 +92,3 @@ def test_an_impossible_server_is_one_line(server: str, line: str, monkeypatch: p
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
     with pytest.raises(BadInputError, match=line):
         store_at(f"s3://a-bucket-of-no-server/{hash(server)}").get("warehouse.json")
-
-
-def test_an_address_is_a_path_or_an_url() -> None:
-    assert address_of("trajmill-data") == Path("trajmill-data")
-    assert address_of("s3://bucket/nightly/") == BucketUrl("s3://bucket/nightly")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from datasets import load_dataset
 
-from tests.warehouse.samples import commit_rounds, commit_rows, observation, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rounds, observation, stage_run
 from tests.warehouse.test_releases import export, release
 from tests.warehouse.test_screens import commit_screens, expect
 from trajmill.warehouse.commit import commit
@@ -19,8 +19,7 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.upkeep.compact import compact, compact_table
-from trajmill.warehouse.upkeep.vacuum import maintain, vacuum
+from trajmill.warehouse.upkeep import compact, compact_table, maintain, vacuum
 
 pytestmark = pytest.mark.slow
 
@@ -64,21 +63,11 @@ def test_a_vacuum_waits_for_the_commit_of_joined_files(
         return file
 
     beside = threading.Thread(target=vacuumed)
-    monkeypatch.setattr("trajmill.warehouse.upkeep.compact.replace_shard", written)
+    monkeypatch.setattr("trajmill.warehouse.upkeep.replace_shard", written)
     before = read_table(twelve_rounds, TABLE)
     compact(twelve_rounds)
     beside.join()
     assert read_table(twelve_rounds, TABLE).equals(before)
-
-
-def test_later_commits_and_a_second_joining(twelve_rounds: Warehouse) -> None:
-    compact(twelve_rounds)
-    for number in (13, 14):
-        at = stage_run("judge", number)
-        commit_rows(twelve_rounds, at, *step_verdicts(5, at))
-    before = read_table(twelve_rounds, TABLE)
-    assert compact_table(twelve_rounds, TABLE, fewest=2).files_after == 1
-    assert read_table(twelve_rounds, TABLE).equals(before) and before.num_rows == 70
 
 
 def test_a_stage_that_is_committed_again_after_the_joining_adds_nothing(twelve_rounds: Warehouse) -> None:

@@ -15,7 +15,7 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import drop_release
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staging import mark_done
-from trajmill.warehouse.upkeep.vacuum import unused_files, vacuum
+from trajmill.warehouse.upkeep import unused_files, vacuum
 
 pytestmark = pytest.mark.slow
 

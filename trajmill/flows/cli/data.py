@@ -40,8 +40,8 @@ def vacuum(
 ) -> None:
     """Delete files that nothing refers to: what killed processes left, and versions that no release names."""
     from trajmill.flows.configuration.file import load_config
-    from trajmill.warehouse.upkeep.vacuum import unused_files
-    from trajmill.warehouse.upkeep.vacuum import vacuum as vacuum_warehouse
+    from trajmill.warehouse.upkeep import unused_files
+    from trajmill.warehouse.upkeep import vacuum as vacuum_warehouse
 
     warehouse = warehouse_of(config, root)
     age = load_config(config).retention.unused_days if days is None else days
@@ -55,7 +55,7 @@ def vacuum(
 @app.command(epilog="Example: trajmill compact")
 def compact(config: ConfigFile = None, root: Root = None) -> None:
     """Join small files of the tables into larger ones; no row changes, and `trajmill vacuum` deletes the small ones."""
-    from trajmill.warehouse.upkeep.compact import compact as compact_warehouse
+    from trajmill.warehouse.upkeep import compact as compact_warehouse
 
     for table in (done := compact_warehouse(warehouse_of(config, root))):
         print(f"{table.table}: {table.files_before:,} files are {table.files_after:,}")

@@ -132,7 +132,8 @@ def _runner(config: Config) -> Iterator[Missing]:
     beam, usual = config.beam, BeamSection()
     if (beam.runner, beam.options) == (usual.runner, usual.options):
         return
-    from trajmill.pipelines.executors.beam import BeamSettings, options_mistake, runner_mistake
+    from trajmill.pipelines.executors.beam import options_mistake, runner_mistake
+    from trajmill.pipelines.fan_out import BeamSettings
 
     if mistake := runner_mistake(beam.runner):
         yield _missing("beam", "runner", message=f": {mistake}")

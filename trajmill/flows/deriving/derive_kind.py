@@ -145,6 +145,7 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
             job = DeriveKind(
                 context.warehouse,
                 at,
+                context.origin,
                 Maker(spec.name, kind.made_by, context.origin),
                 spec,
                 rounds=(context.round,),

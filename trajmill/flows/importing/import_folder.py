@@ -19,7 +19,7 @@ from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.judge import judge_all
 from trajmill.flows.tasks.watched import watched_work
-from trajmill.pipelines.importing.write import write_recordings
+from trajmill.pipelines.importing import write_recordings
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose

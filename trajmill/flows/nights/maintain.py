@@ -13,7 +13,7 @@ from trajmill.flows.nights.log import Ending, FlowEnd
 from trajmill.flows.nights.notices import after_flow, config_of_flow
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
-from trajmill.warehouse.upkeep.vacuum import maintain as maintain_warehouse
+from trajmill.warehouse.upkeep import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views
 
 

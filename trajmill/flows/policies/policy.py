@@ -17,8 +17,7 @@ from trajmill.flows.configuration.model_specs import model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.policy_servers import RefusedPolicyError, serve_policy
 from trajmill.flows.stage import RoundContext, StageResult, finished, report_of
-from trajmill.pipelines.agents import ActingAgent
-from trajmill.pipelines.models import Endpoint
+from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Box, Size

@@ -14,7 +14,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import ModelServer, served
 from trajmill.flows.serving.policy_servers import api_key, policy_server
 from trajmill.flows.serving.server_requests import Adapter, load_adapter
-from trajmill.pipelines.agents import check_agent
+from trajmill.pipelines.models import check_agent
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 

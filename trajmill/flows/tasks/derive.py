@@ -9,8 +9,7 @@ from trajmill.flows.deriving.derive_kind import derive_in_round
 from trajmill.flows.policies.policy import stale_versions
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, once, tuples
 from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
-from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.derive_rl import DeriveRLSteps, RLRound, plan_round, stored_place
+from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps, RLRound, plan_round, stored_place
 from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.tables.trajectory import Purpose

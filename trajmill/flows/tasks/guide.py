@@ -12,9 +12,9 @@ from trajmill.flows.policies.policy import endpoint_of
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, once, tuples
 from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.rollout import attempt_all, exploring_agent, training_queries
-from trajmill.pipelines.agents import ActingAgent
 from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
+from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose

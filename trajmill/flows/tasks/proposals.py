@@ -25,10 +25,9 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
 from trajmill.stages.queries.proposals.starts import STAGE, TaskSuccess, curriculum_starting_points, read_human_tasks
 from trajmill.stages.rollout.base import Limits, plan_once
-from trajmill.warehouse.columns import file_schema
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards
-from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.shards import DataFile, file_schema
 
 PROPOSE = STAGE
 TRY_PROPOSALS = TRIAL_STAGE

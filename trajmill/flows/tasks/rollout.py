@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trajmill.flows.configuration.model_specs import policy_gives_tokens
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import RoundContext, StageOutcome, once
-from trajmill.pipelines.agents import ActingAgent
+from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id

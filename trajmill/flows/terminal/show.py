@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from trajmill.pipelines.reading.episodes import read_role_calls
-from trajmill.pipelines.reading.trajectory import places_of, read_trajectory
+from trajmill.pipelines.reading.episodes import places_of, read_role_calls, read_trajectory
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall

@@ -18,10 +18,10 @@ from trajmill.stages.critics.calibration.agreement import agreement
 from trajmill.stages.export.selection import SELECTION_FILE
 from trajmill.stages.export.sft import SFT_FILE
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.warehouse.columns import WRITTEN_AT
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import read_release, release_folder, release_names
+from trajmill.warehouse.shards import WRITTEN_AT
 
 Group = Literal["app", "task", "split"]
 _NAMES: dict[Group, str] = {"app": "unnest(apps)", "task": "task", "split": "split"}

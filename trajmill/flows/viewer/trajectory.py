@@ -12,7 +12,7 @@ from PIL import Image, UnidentifiedImageError
 
 from trajmill.flows.viewer.catalogue import Catalogue, Row
 from trajmill.flows.viewer.listing import ATTEMPT_COLUMNS
-from trajmill.pipelines.reading.trajectory import TrajectoryPlace, read_trajectory
+from trajmill.pipelines.reading.episodes import TrajectoryPlace, read_trajectory
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.registry import rows_from_arrow

@@ -1,147 +1,80 @@
-"""Runs shards as a Beam pipeline, in this process or on the machines of an engine.
-
-Everything else imports Beam from here: its warning about Google's libraries is dropped.
-"""
+"""Runs shards as a Beam pipeline on the machines of an engine; the one module that imports Beam."""
 
 from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
-from trajmill.pipelines.executors.base import DoShard, Shard
 from trajmill.pipelines.executors.packing import Packed, packed
 from trajmill.pipelines.executors.watch import Start, run_watched
-from trajmill.schemas.errors import TrajmillError
+from trajmill.pipelines.fan_out import BeamSettings, DoShard, Shard
 from trajmill.schemas.names import instead_of
 
 
 @contextmanager
-def _silent_root_logger() -> Iterator[None]:
-    """Drop what `logging.warning` logs in the block, and leave the root logger without a handler."""
-    root, nowhere = logging.getLogger(), logging.NullHandler()
-    root.addHandler(nowhere)
-    root.addFilter(_drop)
+def _quiet() -> Iterator[None]:
+    """Drop Beam's warning about Google's libraries, and the handler of the root logger that comes with it."""
+    handlers = list(logging.getLogger().handlers)
+    logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        root.removeFilter(_drop)
-        root.removeHandler(nowhere)
+        logging.disable(logging.NOTSET)
+        logging.getLogger().handlers[:] = handlers
 
 
-def _drop(record: logging.LogRecord) -> bool:
-    return False
-
-
-with _silent_root_logger():
+with _quiet():
     import apache_beam as beam
     from apache_beam.metrics.metric import Metrics
     from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
     from apache_beam.runners.runner import create_runner
 
-_IN_PROCESS = frozenset({"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner"})
 _REFUSED_MODES = {"multi_threading": "loses rows", "multi_processing": "waits for ever for a process that was killed"}
 _NO_LIST_OF_PACKAGES = "--experiments=disable_logging_submission_environment"
 """Beam would run `pip freeze` before each job, which takes seconds, and no stage needs it."""
 
 
-@dataclass(frozen=True)
-class BeamSettings:
-    """The Beam runner and its options. The in-process runner is named, because Beam's default downloads another."""
+def run_on_machines(do: DoShard[Any], shards: Sequence[Shard], settings: BeamSettings) -> None:
+    """Do every shard, as one element of a pipeline; returns when all are done.
 
-    runner: str = "FnApiRunner"
-    options: tuple[str, ...] = ()
-    """Further Beam options, e.g. `--flink_master=...`."""
-    restarts: int = 5
-    """How often a stage is started again after its workers were lost."""
-    silent_seconds: float = 300.0
-    """Seconds without a heartbeat of any worker after which they are taken for lost; 0 waits for ever."""
+    Raises TrajmillError if `do` raised it, no job service takes the job, or workers were lost too often.
+    """
+    store, folder = do.warehouse.store, do.warehouse.name(do.at.staging(do.warehouse))
+    work = packed(do, store, f"{folder}/work")
+    sent = [Shard(name, packed(payload, store, f"{folder}/payload-{name}")) for name, payload in shards]
+    options = [f"--runner={settings.runner}", _NO_LIST_OF_PACKAGES, *settings.options]
 
-    @property
-    def on_this_machine(self) -> bool:
-        """Whether all workers run on this machine, and so see its files."""
-        return self.runner.rpartition(".")[2] in _IN_PROCESS
-
-    def pipeline_options(self) -> PipelineOptions:
-        """The options in Beam's class."""
-        own = () if self.on_this_machine else (_NO_LIST_OF_PACKAGES,)
-        return PipelineOptions([f"--runner={self.runner}", *own, *self.options])
-
-
-@dataclass(frozen=True)
-class BeamExecutor:
-    """A Beam pipeline with one element per shard; implements `Executor`."""
-
-    settings: BeamSettings
-
-    def run(self, do: DoShard, shards: Sequence[Shard]) -> None:
-        """Run the pipeline to its end."""
-        stage = do.at.stage
-        if self.settings.on_this_machine:
-            with _original_errors(stage):
-                self._pipeline(shards, stage, _DoShard(do)).run().wait_until_finish()
-            return
-        store, folder = do.warehouse.store, do.warehouse.name(do.at.staging(do.warehouse))
-        work = packed(do, store, f"{folder}/work")
-        sent = [Shard(name, packed(payload, store, f"{folder}/payload-{name}")) for name, payload in shards]
-
-        def pipeline(start: Start) -> beam.Pipeline:
-            return self._pipeline(sent, stage, _DoPackedShard(work, start))
-
-        run_watched(pipeline, do.warehouse, do.at, self.settings.restarts, self.settings.silent_seconds)
-
-    def _pipeline(self, shards: Sequence[Shard], stage: str, do: beam.DoFn) -> beam.Pipeline:
-        pipeline = beam.Pipeline(options=self.settings.pipeline_options())
-        # Reshuffles only when there is more than one element.
-        _ = pipeline | "Shards" >> beam.Create(list(shards)) | stage >> beam.ParDo(do)
+    def pipeline_of(start: Start) -> beam.Pipeline:
+        pipeline = beam.Pipeline(options=PipelineOptions(options))
+        _ = pipeline | "Shards" >> beam.Create(sent) | do.at.stage >> beam.ParDo(_DoPackedShard(work, start))
         return pipeline
 
-
-class _DoShard(beam.DoFn):
-    """Does shards in this process."""
-
-    def __init__(self, do: DoShard) -> None:
-        self._do = do
-
-    def process(self, element: Shard) -> Iterable[str]:
-        for table, rows in self._rows(element).items():
-            Metrics.counter("trajmill", f"{table}_rows").inc(rows)
-        yield element.name
-
-    def _rows(self, shard: Shard) -> Mapping[str, int]:
-        return self._do(shard)
+    run_watched(pipeline_of, do.warehouse, do.at, settings.restarts, settings.silent_seconds)
 
 
-class _DoPackedShard(_DoShard):
+class _DoPackedShard(beam.DoFn):
     """Does shards on another machine, with heartbeats."""
 
     def __init__(self, work: Packed, start: Start) -> None:
         self._work, self._start = work, start
 
-    def _rows(self, shard: Shard) -> Mapping[str, int]:
-        with self._start.working_on(shard.name):
-            return self._do(Shard(shard.name, shard.payload.open()), self._start.attempt)
+    def process(self, element: Shard) -> Iterable[str]:
+        with self._start.working_on(element.name):
+            rows = self._do(Shard(element.name, element.payload.open()), self._start.attempt)
+        for table, count in rows.items():
+            Metrics.counter("trajmill", f"{table}_rows").inc(count)
+        yield element.name
 
     @cached_property
-    def _do(self) -> DoShard:  # type: ignore[override]
+    def _do(self) -> DoShard[Any]:
         """The work; opened where errors are reported, since files may be fetched for it."""
-        opened: DoShard = self._work.open()
+        opened: DoShard[Any] = self._work.open()
         return opened
-
-
-@contextmanager
-def _original_errors(step: str) -> Iterator[None]:
-    """Remove what Beam appends to the message of an error, which is one line for the user."""
-    try:
-        yield
-    except TrajmillError as error:
-        error.args = (str(error).removesuffix(f" [while running '{step}']"),)
-        raise
 
 
 def runner_mistake(name: str) -> str | None:
@@ -184,11 +117,7 @@ def options_mistake(settings: BeamSettings) -> str | None:
 
 
 def _parsed(options: Sequence[str]) -> dict[str, Any]:
-    """The values of all of Beam's options, and of unknown ones, by name.
-
-    Raises:
-        ValueError: Beam refuses a value; the message is Beam's.
-    """
+    """Beam's options, and unknown ones, by name. Raises ValueError, with Beam's message, for a refused value."""
     printed = io.StringIO()
     try:
         with redirect_stderr(printed):

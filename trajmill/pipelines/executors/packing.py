@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,10 +55,27 @@ class _Pickler(pickle.Pickler):
         self._store = store
 
     def persistent_id(self, value: object) -> str | None:
-        """The name in the store of a file; None for other values, and where all machines see the same folder."""
-        return _stored(value, self._store) if isinstance(value, Path) and not self._store.is_local else None
+        """The name in the store of a file or folder, which gets a copy there.
 
-    def reducer_override(self, value: object) -> tuple[Callable[..., Spec], tuple[object, ...]] | Any:
+        None for other values, for paths with nothing there, and where all machines see the same folder.
+        """
+        if not isinstance(value, Path) or self._store.is_local:
+            return None
+        path, store = value.absolute(), self._store
+        if path.is_relative_to(store.local):
+            return path.relative_to(store.local).as_posix()
+        if not path.exists():
+            return None
+        name = f"{_USER_FILES}/{content_of(path)}/{path.name}"
+        for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
+            copy = f"{name}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
+            if store.size(copy) is None:
+                with replacing(store.local / copy) as temporary:
+                    shutil.copyfile(file, temporary)
+                store.publish(copy)
+        return name
+
+    def reducer_override(self, value: object) -> Any:
         """Pickle the `OPERATIONAL` fields of a spec without references."""
         if not isinstance(value, Spec):
             return NotImplemented
@@ -87,20 +103,3 @@ class _Unpickler(pickle.Unpickler):
 
 def _spec(kind: type[Spec], given: set[str], shared: dict[str, object], own: bytes) -> Spec:
     return kind.model_construct(given, **shared, **pickle.loads(own))
-
-
-def _stored(path: Path, store: FileStore) -> str | None:
-    """The name of a file or folder in the store, which gets a copy; None if there is nothing at its path."""
-    path = path.absolute()
-    if path.is_relative_to(store.local):
-        return path.relative_to(store.local).as_posix()
-    if not path.exists():
-        return None
-    name = f"{_USER_FILES}/{content_of(path)}/{path.name}"
-    for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
-        copy = f"{name}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
-        if store.size(copy) is None:
-            with replacing(store.local / copy) as temporary:
-                shutil.copyfile(file, temporary)
-            store.publish(copy)
-    return name

@@ -1,10 +1,8 @@
 """Runs shards in worker processes of this machine; one that dies is replaced, and its shard done again.
 
-Beam's in-process runner does one shard after the other, and its own mode with several processes waits for ever for one
-that was killed. The processes stay until the driver ends: imports and models are paid for once.
-
-Ctrl-C and `timeout` send a signal to all processes of a group. Only the driver should answer it, because a child that
-dies of it looks like a failure of the work; so each child has a group of its own, and ends with its owner.
+The processes stay until the driver ends: imports and models are paid for once. Ctrl-C and `timeout` send a signal to
+all processes of a group. Only the driver should answer it, because a child that dies of it looks like a failure of the
+work; so each child has a group of its own, and ends with its owner.
 """
 
 from __future__ import annotations
@@ -16,10 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
@@ -28,8 +24,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-defined]
 from typing import NoReturn, TypeVar
 
-from trajmill.pipelines.executors.base import DoShard, Shard
 from trajmill.schemas.errors import TrajmillError
+from trajmill.warehouse.store.folder import is_alive
 
 S = TypeVar("S")
 
@@ -43,8 +39,6 @@ _SECONDS_TO_GIVE_BACK = 1.0
 _PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
 _AS_IN_DRIVER = "trajmill.stages.models.embedded.model"
 """It brings torch. If the driver has imported it, so will its workers: once for all, instead of each by itself."""
-
-
 _CHECK_OWNER_SECONDS = 0.1
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -53,42 +47,30 @@ class WorkerDiedError(TrajmillError):
     """A worker process ended in the middle of its work."""
 
 
-@dataclass(frozen=True)
-class ProcessExecutor:
-    """Worker processes of this machine; implements `Executor`."""
-
-    workers: int
-
-    def run(self, do: DoShard, shards: Sequence[Shard]) -> None:
-        """Do every shard."""
-        side_by_side(do, shards, self.workers)
-
-
 def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -> None:
     """Call `do` with each shard, in worker processes that each take the next one as soon as they are free.
 
-    Args:
-        do: picklable; called in a worker process.
-        shards: picklable, in the order in which they are begun.
-        workers: how many processes work at the same time.
-
-    Raises:
-        TrajmillError: `do` raised it, or the processes of one shard died again and again.
+    Both are picklable. Raises TrajmillError if `do` raised it, or the processes of one shard died again and again.
     """
-    waiting, failed = deque(shards), threading.Event()
+    # Threads share the iterator: each shard is given to one of them.
+    waiting, failed = iter(list(shards)), threading.Event()
     lanes = [_lane(number) for number in range(min(workers, len(shards)))]
 
     def drain(lane: WorkerLane) -> None:
-        while not failed.is_set():
-            try:
-                shard = waiting.popleft()
-            except IndexError:
-                return
-            try:
-                _do_with_patience(lane, do, shard, failed)
-            except BaseException:
-                failed.set()
-                raise
+        try:
+            for shard in waiting:
+                for left in reversed(range(_TRIES)):
+                    if failed.is_set():
+                        return
+                    try:
+                        lane.do(do, shard)
+                        break
+                    except WorkerDiedError:
+                        if not left or failed.is_set():
+                            raise
+        except BaseException:
+            failed.set()
+            raise
 
     done: list[Future[None]] = []
     with ThreadPoolExecutor(len(lanes) or 1) as threads:
@@ -105,21 +87,10 @@ def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -
             raise
 
 
-def _do_with_patience(lane: WorkerLane, do: Callable[[S], object], shard: S, failed: threading.Event) -> None:
-    for left in reversed(range(_TRIES)):
-        try:
-            lane.do(do, shard)
-            return
-        except WorkerDiedError:
-            if not left or failed.is_set():
-                raise
-
-
 class WorkerLane:
-    """A place for one worker process at a time."""
+    """A place for one worker process at a time; the first work starts it."""
 
     def __init__(self) -> None:
-        """Begin without a process; the first work starts one."""
         self._process: BaseProcess | None = None
         self._ours: Connection | None = None
         self._is_busy = False
@@ -127,8 +98,7 @@ class WorkerLane:
     def do(self, do: Callable[[S], object], shard: S) -> None:
         """Call `do` in the process and wait for its end.
 
-        Raises:
-            WorkerDiedError: the process died; the next call starts another.
+        Raises WorkerDiedError if the process died; the next call starts another.
         """
         ours = self._ours or self._start()
         self._is_busy = True
@@ -192,38 +162,34 @@ def _serve(work: Connection, owner: int) -> None:
         except EOFError:
             sys.stdout.flush()
             _give_back_and_end(0)
-        # Processes are kept; credentials and addresses may have changed in their owner since they were started.
+        # Credentials and addresses may have changed in the owner since this process was started.
         os.environ.clear()
         os.environ.update(environment)
-        work.send(_error_of(do, shard))
+        failure: Exception | None = None
+        try:
+            do(shard)
+        except Exception as error:
+            failure = error
+            try:
+                pickle.loads(pickle.dumps(error))
+            except Exception:
+                failure = TrajmillError(f"{type(error).__name__}: {error}")
+        work.send(failure)
 
 
 def _give_back_and_end(code: int) -> NoReturn:
     """End without waiting for the work, nor for the processes that draw for it, which end with this one.
 
-    A kill would leave semaphores, of which Python would tell the user.
+    A kill would leave semaphores, which Python reports to the user.
     """
     _run_finalizers(0)
     os._exit(code)
 
 
-def _error_of(do: Callable[[S], object], shard: S) -> Exception | None:
-    try:
-        do(shard)
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            return TrajmillError(f"{type(error).__name__}: {error}")
-        return error
-    return None
-
-
 def children_context(preload: Sequence[str]) -> ForkServerContext:
     """Return what starts processes; each must begin with `end_with`, since it ignores Ctrl-C and SIGTERM until then.
 
-    Args:
-        preload: modules that are imported once for all of them; those of the first call count.
+    `preload` are modules that are imported once for all of them; those of the first call count.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
@@ -243,16 +209,8 @@ def end_with(owner: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
     def watch() -> None:
-        while _is_alive(owner):
+        while is_alive(owner):
             time.sleep(_CHECK_OWNER_SECONDS)
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True

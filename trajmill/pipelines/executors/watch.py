@@ -4,9 +4,8 @@ Beam's Python runners neither retry nor notice a lost machine: a killed worker e
 blocks it for ever. Flink and Dataflow handle both themselves. A start finds what earlier ones have finished, so a lost
 worker costs one more start and what it had not stored.
 
-Heartbeats and errors travel through the store. Each start has a number and a folder in the stage's staging. A worker
-renews a small file there while it works on a shard, and leaves the error that ended a shard: Beam's portable runners
-pass on errors only as the text of a traceback.
+Heartbeats and errors travel through the store, in a folder for each start in the stage's staging: Beam's portable
+runners pass on errors only as the text of a traceback.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from uuid import uuid4
 
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.store.base import StoredFile, StoreError
+from trajmill.warehouse.store.base import StoreError
 
 _BEATS_IN_SILENCE = 10
 """Heartbeats that must be missing before workers are taken for lost."""
@@ -36,9 +35,6 @@ _STARTING_SECONDS = 900.0
 """Silence that is not too long before the first heartbeat: an engine may have to start machines."""
 _LONGEST_PAUSE_SECONDS = 60.0
 _LONGEST_REASON = 300
-_FOLDER = "heartbeats"
-_ALIVE = "alive"
-_ERRORS = "errors"
 _DETAILS = re.compile(r'details = "([^"]+)"')
 """The reason of a broken connection in the text of a gRPC error."""
 _LOG = logging.getLogger(__name__)
@@ -67,68 +63,45 @@ class Start(NamedTuple):
         """Added to the names of files, so that an earlier start that still writes never meets this one."""
         return f"-s{self.number}"
 
+    def name(self, *parts: str) -> str:
+        """The name in the store of a heartbeat or an error."""
+        folder = self.warehouse.name(self.at.staging(self.warehouse) / "heartbeats")
+        return "/".join((folder, f"{self.number:06d}", *parts))
+
     @contextmanager
     def working_on(self, shard: str) -> Iterator[None]:
         """Send heartbeats while the block lasts, and leave the error that ends it."""
-        ended = threading.Event()
-        alive = threading.Thread(target=self._stay_alive, args=(shard, ended), daemon=True)
+        ended, store = threading.Event(), self.warehouse.store
+
+        def stay_alive() -> None:
+            for number in count():
+                # The work itself uses the same store, and reports when it does not answer.
+                with suppress(StoreError):
+                    store.put(self.name("alive", shard), b"%d" % number)
+                if ended.wait(self.every_seconds):
+                    return
+
+        alive = threading.Thread(target=stay_alive, daemon=True)
         alive.start()
         try:
             yield
         except Exception as error:
-            self._leave(shard, error)
+            line = str(error)
+            if not isinstance(error, TrajmillError):
+                line = f"stage {self.at.stage}: a worker failed: {type(error).__name__}: {error}"
+            left = {"bad_input": isinstance(error, BadInputError), "line": line}
+            store.put(self.name("errors", shard), json.dumps(left).encode())
             raise
         finally:
             ended.set()
             alive.join()
 
-    def heartbeats(self) -> list[StoredFile]:
-        """The heartbeats so far; the list changes while any worker lives."""
-        return self.warehouse.store.files(self.name(_ALIVE))
-
     def error(self) -> TrajmillError | None:
         """The first error that a worker left; None if none did."""
-        for file in self.warehouse.store.files(self.name(_ERRORS)):
+        for file in self.warehouse.store.files(self.name("errors")):
             left = json.loads(self.warehouse.store.get(file.name) or b"{}")
             return (BadInputError if left.get("bad_input") else TrajmillError)(left.get("line", "a worker failed"))
         return None
-
-    def _stay_alive(self, shard: str, ended: threading.Event) -> None:
-        for number in count():
-            # The work itself uses the same store, and reports when it does not answer.
-            with suppress(StoreError):
-                self.warehouse.store.put(self.name(_ALIVE, shard), b"%d" % number)
-            if ended.wait(self.every_seconds):
-                return
-
-    def _leave(self, shard: str, error: Exception) -> None:
-        expected = isinstance(error, TrajmillError)
-        line = str(error) if expected else f"stage {self.at.stage}: a worker failed: {type(error).__name__}: {error}"
-        left = {"bad_input": isinstance(error, BadInputError), "line": line}
-        self.warehouse.store.put(self.name(_ERRORS, shard), json.dumps(left).encode())
-
-    def name(self, *parts: str) -> str:
-        """The name in the store of a heartbeat or an error."""
-        folder = self.warehouse.name(self.at.staging(self.warehouse) / _FOLDER)
-        return "/".join((folder, f"{self.number:06d}", *parts))
-
-
-def new_start(warehouse: Warehouse, at: StageRun, every_seconds: float) -> Start:
-    """A start with a number that no other start of the stage has, or had."""
-    for number in count(1):
-        start = Start(warehouse, at, number, every_seconds)
-        # Unique bytes: a store takes equal ones for a retry of the same request.
-        if warehouse.store.create(start.name("started"), uuid4().bytes):
-            return start
-    raise AssertionError
-
-
-class Lost(NamedTuple):
-    """A job that has ended, or seems to have, without its work being done."""
-
-    reason: str
-    submitted: bool = True
-    """Whether a job service took it at all."""
 
 
 def run_watched(
@@ -140,105 +113,96 @@ def run_watched(
 ) -> None:
     """Run a job to its end; start it again when its workers are lost, with a line for each start.
 
-    Args:
-        pipeline_of: makes the pipeline, whose workers send the heartbeats.
-        warehouse: where the heartbeats are.
-        at: the stage.
-        restarts: how often it may be started again.
-        silent_seconds: how long all workers may be silent; 0 waits for ever.
+    `pipeline_of` makes the pipeline of a start, whose workers send its heartbeats; with `silent_seconds` 0 they may be
+    silent for ever.
 
     Raises:
         TrajmillError: no job service takes the job, a worker left an error, or workers were lost once too often.
     """
     every_seconds = silent_seconds / _BEATS_IN_SILENCE or _USUAL_SECONDS
-    lost = Lost("")
+    numbers, reason = count(1), ""
     for restart in range(restarts + 1):
-        start = new_start(warehouse, at, every_seconds)
-        outcome = _run(pipeline_of(start), start, silent_seconds or math.inf)
-        if outcome is None:
+        start = next(start for number in numbers if _is_new(start := Start(warehouse, at, number, every_seconds)))
+        lost = _lost(pipeline_of(start), start, silent_seconds or math.inf, is_first=not restart)
+        if lost is None:
             return
-        lost = outcome
-        if not (lost.submitted or restart):
-            raise TrajmillError(f"stage {at.stage}: {lost.reason}; correct beam.runner and beam.options, or start it")
+        reason = lost
         if restart < restarts:
             line = "stage %s: %s; it is started again (%d of %d), finished work is kept"
-            _LOG.warning(line, at.stage, lost.reason, restart + 1, restarts)
+            _LOG.warning(line, at.stage, reason, restart + 1, restarts)
             # Whoever keeps the workers alive needs a moment for a new one.
             time.sleep(min(2.0**restart, _LONGEST_PAUSE_SECONDS))
     raise TrajmillError(
-        f"stage {at.stage}: {lost.reason}, the last of {restarts + 1} starts (beam.restarts); see to the "
+        f"stage {at.stage}: {reason}, the last of {restarts + 1} starts (beam.restarts); see to the "
         "workers and run the same command again, finished work is kept"
     )
 
 
-def _run(pipeline: Pipeline, start: Start, silent_seconds: float) -> Lost | None:
-    """Run a job; None if it was done."""
+def _is_new(start: Start) -> bool:
+    """Take the number of a start, unless another start has, or had it."""
+    # Unique bytes: a store takes equal ones for a retry of the same request.
+    return start.warehouse.store.create(start.name("started"), uuid4().bytes)
+
+
+def _lost(pipeline: Pipeline, start: Start, silent_seconds: float, is_first: bool) -> str | None:
+    """Run a job; returns why it ended, or seems to have, without its work being done; None if it was done."""
+    submitted: list[Any] = []
     ended: Queue[str] = Queue()
-    job = _Job(pipeline, ended)
-    job.start()
+
+    def run() -> None:
+        try:
+            submitted.append(pipeline.run())
+            submitted[0].wait_until_finish()
+        except Exception as error:
+            ended.put(_what_was_wrong(error))
+        else:
+            ended.put("")
+
+    def cancel() -> None:
+        for job in submitted:
+            # A machine that is cut off does not answer.
+            threading.Thread(target=_cancel, args=(job,), daemon=True).start()
+
+    # Beam's waiting for the end cannot be interrupted.
+    threading.Thread(target=run, daemon=True).start()
     try:
         reason = _end(ended, start, silent_seconds)
     except BaseException:
-        job.cancel()
+        cancel()
         raise
     if reason is None:
-        job.cancel()
-        return Lost("no worker sends a heartbeat any more")
+        cancel()
+        return "no worker sends a heartbeat any more"
     if not reason:
         return None
     if error := start.error():
         raise error
-    if not job.submitted:
-        return Lost(f"no job service takes the job ({reason})", submitted=False)
-    return Lost(f"the job ended ({reason})")
+    if submitted:
+        return f"the job ended ({reason})"
+    lost = f"no job service takes the job ({reason})"
+    if is_first:
+        raise TrajmillError(f"stage {start.at.stage}: {lost}; correct beam.runner and beam.options, or start it")
+    return lost
 
 
 def _end(ended: Queue[str], start: Start, silent_seconds: float) -> str | None:
     """Wait for the end of a job; returns why it failed, empty if it did not, None if its workers are silent."""
-    seen, since, patience = start.heartbeats(), time.monotonic(), max(silent_seconds, _STARTING_SECONDS)
+    store, beats, since = start.warehouse.store, start.name("alive"), time.monotonic()
+    seen, patience = store.files(beats), max(silent_seconds, _STARTING_SECONDS)
     while True:
         try:
             return ended.get(timeout=start.every_seconds)
         except Empty:
-            now = start.heartbeats()
+            now = store.files(beats)
         if now != seen:
             seen, since, patience = now, time.monotonic(), silent_seconds
         elif time.monotonic() - since > patience:
             return None
 
 
-class _Job(threading.Thread):
-    """Runs a pipeline in its own thread, because Beam's waiting for the end cannot be interrupted."""
-
-    def __init__(self, pipeline: Pipeline, ended: Queue[str]) -> None:
-        super().__init__(daemon=True)
-        self._pipeline, self._ended = pipeline, ended
-        self._result: Any = None
-
-    @property
-    def submitted(self) -> bool:
-        """Whether a job service has taken the job."""
-        return self._result is not None
-
-    def run(self) -> None:
-        """Run the pipeline and pass on why it failed."""
-        try:
-            self._result = self._pipeline.run()
-            self._result.wait_until_finish()
-        except Exception as error:
-            self._ended.put(_what_was_wrong(error))
-        else:
-            self._ended.put("")
-
-    def cancel(self) -> None:
-        """Cancel the job without waiting: a machine that is cut off does not answer."""
-        if self._result is not None:
-            threading.Thread(target=_cancel, args=(self._result,), daemon=True).start()
-
-
-def _cancel(result: Any) -> None:
+def _cancel(job: Any) -> None:
     try:
-        result.cancel()
+        job.cancel()
     except Exception as error:
         _LOG.debug("the job could not be cancelled: %s", error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -17,11 +17,10 @@ from trajmill.stages.curate.training_set import DIGESTED, DIGESTS, digests_of, s
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.export.selection import has_rows_of, released_rows
 from trajmill.stages.export.sft import SFT_FILE
-from trajmill.warehouse.columns import file_schema
-from trajmill.warehouse.delta_log import Between
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import release_folder
+from trajmill.warehouse.shards import file_schema
 from trajmill.warehouse.store.connection import damage_as_error
 
 CANDIDATES: Final = pa.schema([*DIGESTS, ("leak", pa.string()), ("refusal", pa.string())])
@@ -36,25 +35,20 @@ _ROWS_AT_ONCE = 8192
 class ExampleSet(NamedTuple):
     """The rows of table `examples` with one value in one column."""
 
-    column: str
-    value: str
+    where: Mapping[str, list[str]]
+    """The filter that finds the rows."""
     per_query: int | None
     """How many of the shortest successes of each query can give rows; None for all."""
-
-    @property
-    def bounds(self) -> Between:
-        """The filter that finds the rows."""
-        return Between(self.column, self.value, self.value)
 
 
 def supervised(per_query: int) -> ExampleSet:
     """The rows that rounds derive, of so many trajectories of each query."""
-    return ExampleSet("kind", END_TO_END, per_query)
+    return ExampleSet({"kind": [END_TO_END]}, per_query)
 
 
 def derived(made_by: str) -> ExampleSet:
     """All rows of a derived kind that one version of its settings has made."""
-    return ExampleSet("made_by", made_by, None)
+    return ExampleSet({"made_by": [made_by]}, None)
 
 
 class Candidates(NamedTuple):
@@ -67,39 +61,31 @@ class Candidates(NamedTuple):
 
 
 def read_candidates(warehouse: Warehouse, origin: Origin, wanted: ExampleSet, check: LeakCheck) -> Candidates:
-    """Read the rows of a run up to a round, with the leaks in them.
+    """Read the rows of a run up to a round, with the leaks that `check` finds in them.
 
     Only the texts of trajectories that can be chosen are read, batch by batch.
-
-    Args:
-        warehouse: where to read.
-        origin: the run and the round.
-        wanted: which rows.
-        check: finds leaks in the texts.
     """
-    run_id, rounds, between = origin.run_id, range(origin.round + 1), wanted.bounds
-    keys = read_table(warehouse, "examples", _KEYS, rounds=rounds, run_id=run_id, between=between)
-    chosen = _trajectories(keys, wanted.per_query)
+    run_id, rounds, where = origin.run_id, range(origin.round + 1), wanted.where
+    keys = read_table(warehouse, "examples", _KEYS, rounds=rounds, run_id=run_id, where=where)
+    chosen = keys["trajectory_id"].unique()
+    if wanted.per_query is not None:
+        chosen = pa.array(sorted(shortest_successes(successes_in(keys), wanted.per_query)), pa.string())
     tables = [CANDIDATES.empty_table()]
-    for batch in read_batches(warehouse, "examples", DIGESTED, rounds=rounds, run_id=run_id, between=between):
+    for batch in read_batches(warehouse, "examples", DIGESTED, rounds=rounds, run_id=run_id, where=where):
         rows = pa.Table.from_batches([batch.filter(pc.is_in(batch["trajectory_id"], chosen))])
-        tables += [_checked(rows.slice(at, _CHECKED_AT_ONCE), check) for at in range(0, len(rows), _CHECKED_AT_ONCE)]
-    return Candidates(keys.num_rows, _with_authors(warehouse, origin, pa.concat_tables(tables)))
-
-
-def _trajectories(keys: pa.Table, per_query: int | None) -> pa.Array:
-    if per_query is None:
-        return keys["trajectory_id"].unique()
-    return pa.array(sorted(shortest_successes(successes_in(keys), per_query)), pa.string())
-
-
-def _checked(examples: pa.Table, check: LeakCheck) -> pa.Table:
-    """The digests of rows with what leaks in them."""
-    leaks = check.examples(examples)
-    found = [leaks.get(example_id) for example_id in examples["example_id"].to_pylist()]
-    columns = [[leak and leak.reason for leak in found], [leak and leak.refusal for leak in found]]
-    digests = digests_of(examples)
-    return pa.table([*digests.columns, *(pa.array(column, pa.string()) for column in columns)], schema=CANDIDATES)
+        for start in range(0, len(rows), _CHECKED_AT_ONCE):
+            part = rows.slice(start, _CHECKED_AT_ONCE)
+            leaks = check.examples(part)
+            found = [leaks.get(example_id) for example_id in part["example_id"].to_pylist()]
+            reasons, refusals = [leak and leak.reason for leak in found], [leak and leak.refusal for leak in found]
+            columns = [*digests_of(part).columns, pa.array(reasons, pa.string()), pa.array(refusals, pa.string())]
+            tables.append(pa.table(columns, schema=CANDIDATES))
+    rows = pa.concat_tables(tables)
+    # The author is the policy of a row's trajectory where none is stored.
+    made = read_table(warehouse, "trajectories", ["trajectory_id", "model_version"], rounds=rounds, run_id=run_id)
+    policies = made["model_version"].take(pc.index_in(rows["trajectory_id"], made["trajectory_id"].combine_chunks()))
+    place, authors = rows.schema.get_field_index("written_by"), pc.coalesce(rows["written_by"], policies)
+    return Candidates(keys.num_rows, rows.set_column(place, CANDIDATES.field("written_by"), authors))
 
 
 def leaks_of(rows: pa.Table) -> dict[str, RowLeak]:
@@ -109,20 +95,11 @@ def leaks_of(rows: pa.Table) -> dict[str, RowLeak]:
     return {example_id: RowLeak(reason, refusal) for example_id, reason, refusal in found}
 
 
-def _with_authors(warehouse: Warehouse, origin: Origin, rows: pa.Table) -> pa.Table:
-    """Fill in the policy of a row's trajectory where no author is stored."""
-    columns = ["trajectory_id", "model_version"]
-    made = read_table(warehouse, "trajectories", columns, rounds=range(origin.round + 1), run_id=origin.run_id)
-    policies = made["model_version"].take(pc.index_in(rows["trajectory_id"], made["trajectory_id"].combine_chunks()))
-    place = rows.schema.get_field_index("written_by")
-    return rows.set_column(place, CANDIDATES.field("written_by"), pc.coalesce(rows["written_by"], policies))
-
-
-def shown_screens(warehouse: Warehouse, run_id: str, bounds: Between, digests: pa.Table) -> set[str]:
+def shown_screens(warehouse: Warehouse, run_id: str, where: Mapping[str, list[str]], digests: pa.Table) -> set[str]:
     """Ids of the screens that rows of table `examples` show; arguments as of `StoredExamples`."""
     ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
     columns, found = ["example_id", "screens"], set[str]()
-    for batch in read_batches(warehouse, "examples", columns, rounds=rounds, run_id=run_id, between=bounds):
+    for batch in read_batches(warehouse, "examples", columns, rounds=rounds, run_id=run_id, where=where):
         chosen = batch.filter(pc.is_in(batch["example_id"], ids))
         found.update(chosen["screens"].flatten().unique().to_pylist())
     return found
@@ -134,7 +111,7 @@ class StoredExamples:
 
     warehouse: Warehouse
     run_id: str
-    bounds: Between
+    where: Mapping[str, list[str]]
     """The filter that finds the rows."""
     digests: pa.Table
     """The rows, in the schema `DIGESTS`."""
@@ -154,9 +131,8 @@ class StoredExamples:
 
     def _read(self, digests: pa.Table) -> pa.Table:
         """One part of the rows: only files of its rounds are read."""
-        ids = digests["example_id"].combine_chunks()
-        rounds = digests["round"].unique().to_pylist()
-        batches = read_batches(self.warehouse, "examples", rounds=rounds, run_id=self.run_id, between=self.bounds)
+        ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
+        batches = read_batches(self.warehouse, "examples", rounds=rounds, run_id=self.run_id, where=self.where)
         found = [batch.filter(pc.is_in(batch["example_id"], ids)) for batch in batches]
         rows = pa.Table.from_batches(found, file_schema("examples").remove_metadata())
         return rows.take(pc.index_in(ids, rows["example_id"].combine_chunks()))
@@ -173,8 +149,7 @@ class ReleaseDiff(NamedTuple):
 def compare_releases(warehouse: Warehouse, first: str, second: str) -> ReleaseDiff:
     """Count the rows that two releases share, and those that only one of them has.
 
-    Raises:
-        BadInputError: there is no such release, it has no supervised rows, or a file of it is missing or damaged.
+    Raises BadInputError if there is no such release, it has no supervised rows, or a file of it is missing or damaged.
     """
     one, other = _example_ids(warehouse, first), _example_ids(warehouse, second)
     return ReleaseDiff(len(one & other), len(one - other), len(other - one))

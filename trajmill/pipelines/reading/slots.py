@@ -32,18 +32,15 @@ class LiveSlots(NamedTuple):
 
 @asynccontextmanager
 async def shown_slots(board: SlotBoard, beside: Path) -> AsyncIterator[None]:
-    """Write the board's slots to a file while the block runs; a disk that is full does not end the work.
-
-    Args:
-        board: the slots.
-        beside: a file of the worker alone; the slots' file has its name and another suffix.
-    """
+    """Write the board's slots next to a file of the worker while the block runs; a full disk does not end the work."""
     file = beside.with_suffix(_SUFFIX)
+    temporary = file.with_suffix(f"{_SUFFIX}-{os.getpid()}")
 
     async def write() -> None:
         while True:
             with suppress(OSError):
-                _write(file, board)
+                temporary.write_text(json.dumps({"slots": board.views(), "spent": board.spent()}))
+                temporary.replace(file)
             await asyncio.sleep(_SECONDS_BETWEEN)
 
     writing = asyncio.create_task(write())
@@ -71,9 +68,3 @@ def read_slots(warehouse: Warehouse, run_id: str) -> LiveSlots:
             continue  # It ended while it was read, or was cut short by a full disk.
         workers += 1
     return LiveSlots(workers, tuple(slots), spent)
-
-
-def _write(file: Path, board: SlotBoard) -> None:
-    temporary = file.with_suffix(f"{_SUFFIX}-{os.getpid()}")
-    temporary.write_text(json.dumps({"slots": board.views(), "spent": board.spent()}))
-    temporary.replace(file)

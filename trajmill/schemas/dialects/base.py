@@ -80,19 +80,14 @@ class Dialect(Protocol):
         ...
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would.
-
-        Raises:
-            NotExpressible: the dialect cannot express the action.
-        """
+        """Write a reply as the model would. Raises NotExpressible if the dialect cannot express the action."""
         ...
 
 
 def bare_call(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
     """The call of an action alone, without the words before it and behind it, which would be empty.
 
-    Raises:
-        NotExpressible: the dialect cannot express the action.
+    Raises NotExpressible if the dialect cannot express the action.
     """
     text = dialect.render(Reply("", action, ""), frame)
     if _CALL not in text:

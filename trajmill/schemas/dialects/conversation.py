@@ -54,17 +54,7 @@ def conversation(
     past: Sequence[PastStep[Screen]],
     screen: Screen,
 ) -> Conversation[Screen]:
-    """The messages of a step.
-
-    Args:
-        family: family of the model.
-        platform: decides the dialect.
-        frame: coordinate frame of the current screen.
-        instruction: instruction of the task.
-        guidance: guidance for the task; None without any.
-        past: the earlier steps, oldest first.
-        screen: the current screen.
-    """
+    """The messages of a step; `frame` is that of the current screen, and `past` begins with the oldest step."""
     dialect = family.dialect(platform)
     shown_from = max(0, len(past) - family.past_screens)
     spoken_from = 0 if family.keeps_replies else shown_from
@@ -77,10 +67,9 @@ def conversation(
         turns.append(SpokenMessage("assistant", step.reply))
     turns.append(SpokenMessage("user", "", screen))
     # The task comes before the first screen, in the same message if no message is before it.
-    begun = [turns[0]._replace(text=task), *turns[1:]] if turns[0].role == "user" else [_user(task), *turns]
-    messages = (SpokenMessage[Screen]("system", dialect.system_prompt(frame)), *begun)
+    if turns[0].role == "user":
+        turns[0] = turns[0]._replace(text=task)
+    else:
+        turns.insert(0, SpokenMessage("user", task))
+    messages = (SpokenMessage[Screen]("system", dialect.system_prompt(frame)), *turns)
     return Conversation(messages, dialect.task_text(instruction, None, not_shown))
-
-
-def _user(text: str) -> SpokenMessage[Screen]:
-    return SpokenMessage("user", text)

@@ -56,8 +56,7 @@ class Family(NamedTuple):
     def frame(self, screen: Size) -> CoordinateFrame:
         """The coordinate frame of its texts for a screen size.
 
-        Raises:
-            ModelFailure: no image of the screen fits its pixel budget.
+        Raises ModelFailure if no image of the screen fits its pixel budget.
         """
         return CoordinateFrame(self.space, screen, self.budget.fit(screen))
 

@@ -20,6 +20,7 @@ from trajmill.schemas.dialects.published_tools import (
     PublishedToolDialect,
     computer_message,
     mobile_message,
+    published_forms,
 )
 from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
@@ -64,7 +65,7 @@ class GuiOwl15Mobile(_GuiOwl):
     """The tool `mobile_use`."""
 
     tool = MOBILE_USE
-    actions = MOBILE_ACTIONS
+    forms = published_forms(MOBILE_USE, MOBILE_ACTIONS)
     system = mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM
 
 
@@ -73,5 +74,5 @@ class GuiOwl15Desktop(_GuiOwl):
     """The tool `computer_use`."""
 
     tool = COMPUTER_USE
-    actions = COMPUTER_ACTIONS
+    forms = published_forms(COMPUTER_USE, COMPUTER_ACTIONS)
     system = computer_message(COMPUTER_ACTIONS) + _FORM

@@ -14,49 +14,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    MoveMouse,
-    PressKeys,
-    Scroll,
-    Terminate,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas.actions import Drag, MoveMouse, PressKeys, Scroll, Terminate, TypeText, Wait
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects.base import GUI_OWL_V3, Dialect, unknown_action
-from trajmill.schemas.dialects.published_tools import COMPUTER_USE, MOBILE_USE, read_call, written_call
-from trajmill.schemas.dialects.tool_call import (
-    Arguments,
-    ArgumentsError,
-    CallText,
-    ToolCallDialect,
-    Words,
-    refusal,
-    written_extent,
-    written_position,
-    written_seconds,
-)
+from trajmill.schemas.dialects.base import GUI_OWL_V3, Dialect
+from trajmill.schemas.dialects.published_tools import COMPUTER_USE, MOBILE_USE, published_forms
+from trajmill.schemas.dialects.tool_call import CallText, Form, ToolCallDialect, Words, mouse_click, written_extent
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.tables.query import Platform
 
 _UNTAGGED = r"(?:(?!</?conclusion>).)*"
 _CONCLUSION = re.compile(rf"Conclusion:{_UNTAGGED}|<conclusion>{_UNTAGGED}</conclusion>", re.DOTALL)
-_MOST_WHEEL_CLICKS = 5
-_MOUSE_CLICKS = {
-    ("left", 1): "click",
-    ("right", 1): "right_click",
-    ("middle", 1): "middle_click",
-    ("left", 2): "double_click",
-}
-
-
 _POSITION = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
 _STATUS = {"type": "string", "enum": ["success", "failure"], "description": "Outcome to report with `terminate`."}
 _SECONDS = {"type": "number", "description": "Duration in seconds."}
@@ -145,7 +117,9 @@ class _GuiOwl(ToolCallDialect):
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
         """The system message that teaches a model this format, for screens of the frame's resolution."""
-        return self._system.replace("{screen}", _extent(frame), 1)
+        # In the words that the embedded policy was trained with.
+        unit = {CoordinateSpace.RESIZED_PIXELS: " pixels", CoordinateSpace.UNIT: " (fractions)"}.get(frame.space, "")
+        return self._system.replace("{screen}", written_extent(frame) + unit, 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
         """The user text; the embedded policy reads it too."""
@@ -168,13 +142,8 @@ class GuiOwlMobile(_GuiOwl):
     """The `mobile_use` tool (paper, Table 9)."""
 
     tool = MOBILE_USE
+    forms = published_forms(MOBILE_USE, _MOBILE_ACTIONS)
     _system = _system_prompt("phone", MOBILE_USE, _MOBILE_ACTIONS, _MOBILE_PARAMETERS)
-
-    def _read(self, arguments: Arguments) -> Action:
-        return read_call(self.tool, arguments, _MOBILE_ACTIONS)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        return written_call(self.tool, action, frame, _MOBILE_ACTIONS)
 
 
 @dataclass(frozen=True)
@@ -182,76 +151,28 @@ class GuiOwlDesktop(_GuiOwl):
     """The `computer_use` tool (paper, Table 10)."""
 
     tool = COMPUTER_USE
+    most_wheel_clicks = 5
+    forms = MappingProxyType(
+        {
+            "click": mouse_click("left", 1),
+            "right_click": mouse_click("right", 1),
+            "middle_click": mouse_click("middle", 1),
+            "double_click": mouse_click("left", 2),
+            "mouse_move": Form(MoveMouse, ("coordinate",)),
+            "drag": Form(Drag, ("coordinate", "coordinate2")),
+            "scroll": Form(Scroll, ("wheel",)),
+            "key": Form(PressKeys, ("keys",)),
+            "type": Form(TypeText, ("text", "clear", "enter")),
+            "wait": Form(Wait, ("time",)),
+            "terminate": Form(Terminate, ("status",)),
+        }
+    )
     _system = _system_prompt("computer", COMPUTER_USE, _DESKTOP_ACTIONS, _DESKTOP_PARAMETERS)
-
-    def _read(self, arguments: Arguments) -> Action:
-        match arguments.word("action"):
-            case "click" | "right_click" | "middle_click" | "double_click" as action:
-                x, y = arguments.position("coordinate")
-                button, count = next(press for press, name in _MOUSE_CLICKS.items() if name == action)
-                return Click.model_validate({"x": x, "y": y, "button": button, "count": count})
-            case "mouse_move":
-                x, y = arguments.position("coordinate")
-                return MoveMouse(x=x, y=y)
-            case "drag":
-                (x, y), (x2, y2) = arguments.position("coordinate"), arguments.position("coordinate2")
-                return Drag(x=x, y=y, x2=x2, y2=y2)
-            case "scroll":
-                at = arguments.position("coordinate") if arguments.has("coordinate") else None
-                return Scroll(x=at and at.x, y=at and at.y, clicks=arguments.wheel(_MOST_WHEEL_CLICKS))
-            case "key":
-                return PressKeys(keys=arguments.keys())
-            case "type":
-                return TypeText(text=arguments.text(), clear=arguments.flag("clear"), enter=arguments.flag("enter"))
-            case "wait":
-                return Wait(seconds=arguments.seconds(1.0))
-            case "terminate":
-                return Terminate(status=arguments.status())
-            case other:
-                raise ArgumentsError(unknown_action(self.tool, other))
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        match action:
-            case Click(x=x, y=y, button=button, count=count) if (button, count) in _MOUSE_CLICKS:
-                return {"action": _MOUSE_CLICKS[button, count], "coordinate": written_position(x, y, frame)}
-            case MoveMouse(x=x, y=y):
-                return {"action": "mouse_move", "coordinate": written_position(x, y, frame)}
-            case Drag(x=x, y=y, x2=x2, y2=y2):
-                return {
-                    "action": "drag",
-                    "coordinate": written_position(x, y, frame),
-                    "coordinate2": written_position(x2, y2, frame),
-                }
-            case Scroll(x=int() as x, y=int() as y, clicks=clicks) if abs(clicks) <= _MOST_WHEEL_CLICKS:
-                return {"action": "scroll", "coordinate": written_position(x, y, frame), "pixels": clicks}
-            case Scroll(x=None, y=None, clicks=clicks) if abs(clicks) <= _MOST_WHEEL_CLICKS:
-                return {"action": "scroll", "pixels": clicks}
-            case PressKeys(keys=keys) if keys:
-                return {"action": "key", "keys": list(keys)}
-            case TypeText(text=text, clear=clear, enter=enter):
-                return {"action": "type", "text": text, "clear": int(clear), "enter": int(enter)}
-            case Wait(seconds=seconds):
-                return {"action": "wait", "time": written_seconds(seconds)}
-            case Terminate(status=status):
-                return {"action": "terminate", "status": status}
-            case _:
-                raise refusal(self.tool, action)
 
 
 def dialect_for(platform: Platform) -> Dialect:
     """The GUI-Owl v3 dialect of a platform; browsers have the dialect of desktops."""
     return GuiOwlMobile() if platform is Platform.PHONE else GuiOwlDesktop()
-
-
-def _extent(frame: CoordinateFrame) -> str:
-    """The size of the screen, in the words that the embedded policy was trained with."""
-    match frame.space:
-        case CoordinateSpace.RESIZED_PIXELS:
-            return f"{written_extent(frame)} pixels"
-        case CoordinateSpace.UNIT:
-            return "1x1 (fractions)"
-        case _:
-            return written_extent(frame)
 
 
 def _tagged_text(text: str, tag: str, label: str) -> str:

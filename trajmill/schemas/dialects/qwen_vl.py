@@ -21,6 +21,7 @@ from trajmill.schemas.dialects.published_tools import (
     PublishedToolDialect,
     computer_message,
     mobile_message,
+    published_forms,
 )
 from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
@@ -98,7 +99,7 @@ class Qwen25Mobile(_Qwen25):
     """The tool `mobile_use` of Qwen2.5-VL."""
 
     tool = MOBILE_USE
-    actions = _MOBILE_2_5
+    forms = published_forms(MOBILE_USE, _MOBILE_2_5)
     system = _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True)
 
 
@@ -107,7 +108,7 @@ class Qwen25Desktop(_Qwen25):
     """The tool `computer_use` of Qwen2.5-VL."""
 
     tool = COMPUTER_USE
-    actions = _COMPUTER_2_5
+    forms = published_forms(COMPUTER_USE, _COMPUTER_2_5)
     system = _ASSISTANT + computer_message(_COMPUTER_2_5)
 
 
@@ -116,7 +117,7 @@ class Qwen3Mobile(_Qwen3):
     """The tool `mobile_use` of Qwen3-VL."""
 
     tool = MOBILE_USE
-    actions = _MOBILE_3
+    forms = published_forms(MOBILE_USE, _MOBILE_3)
     system = mobile_message(_MOBILE_3, with_human_name=False) + _FORM
 
 
@@ -125,7 +126,7 @@ class Qwen3Desktop(_Qwen3):
     """The tool `computer_use` of Qwen3-VL."""
 
     tool = COMPUTER_USE
-    actions = _COMPUTER_3
+    forms = published_forms(COMPUTER_USE, _COMPUTER_3)
     system = computer_message(_COMPUTER_3) + _FORM
 
 

@@ -87,8 +87,7 @@ class ReadAloud:
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply as the model would; the conclusion is not written, because it follows from the reply.
 
-        Raises:
-            NotExpressible: the dialect cannot express the action.
+        Raises NotExpressible if the dialect cannot express the action.
         """
         text = f"{spoken(reply.thought)} {DO} {_written(reply.action, frame)}".strip()
         if not storable(text):
@@ -97,12 +96,7 @@ class ReadAloud:
 
 
 def rows_aloud(labels: Sequence[str], wanted: str = "") -> str:
-    """The thought that lists the rows from the top, at most `MOST_ROWS`.
-
-    Args:
-        labels: of the rows.
-        wanted: the label that is looked for; empty for none.
-    """
+    """The thought that looks for a label, if any is wanted, and lists the rows from the top, at most `MOST_ROWS`."""
     rows = [f"<r{row}> {spoken(label)}".strip() for row, label in enumerate(labels[:MOST_ROWS])]
     return " ".join([f"{FIND} {spoken(wanted)}", *rows] if wanted else rows)
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from trajmill.schemas.actions import Action
+from trajmill.schemas.actions import Action, Click
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects.base import NotExpressible, ParseFailure, Reply, dialect_seen_in
+from trajmill.schemas.dialects.base import NotExpressible, ParseFailure, Reply, dialect_seen_in, unknown_action
 from trajmill.schemas.geometry import Point
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
@@ -23,12 +23,7 @@ _THOUGHT_TAGS = ("think", "thinking")
 """A chat template may have opened one before the reply begins."""
 
 LONGEST_SECONDS = 600.0
-_BUTTONS: dict[Any, Literal["Back", "Home", "Menu", "Enter"]] = {
-    "Back": "Back",
-    "Home": "Home",
-    "Menu": "Menu",
-    "Enter": "Enter",
-}
+_BUTTONS = ("Back", "Home", "Menu", "Enter")
 
 
 class ArgumentsError(Exception):
@@ -42,7 +37,7 @@ class Arguments(NamedTuple):
     frame: CoordinateFrame
 
     def has(self, name: str) -> bool:
-        """Whether the argument was given."""
+        """Whether an argument is given."""
         return self.values.get(name) is not None
 
     def word(self, name: str) -> str:
@@ -67,7 +62,7 @@ class Arguments(NamedTuple):
         return _number(self.values["time"], "time", 0.0, LONGEST_SECONDS) if self.has("time") else default
 
     def wheel(self, most: int) -> int:
-        """The `pixels` argument: at most `most` wheel clicks, positive up or to the right."""
+        """The `pixels` argument: at most `most` wheel clicks; positive is up, or to the right."""
         return round(_number(self.values.get("pixels"), "pixels", -most, most))
 
     def flag(self, name: str) -> bool:
@@ -84,22 +79,17 @@ class Arguments(NamedTuple):
             raise ArgumentsError("keys is not a list of key names")
         return tuple(_checked_text(key, "keys") for key in value)
 
-    def button(self) -> Literal["Back", "Home", "Menu", "Enter"]:
+    def button(self) -> str:
         """The `button` argument."""
-        button = _BUTTONS.get(self.word("button"))
-        if button is None:
+        if self.word("button") not in _BUTTONS:
             raise ArgumentsError("button is not one of Back, Home, Menu, Enter")
-        return button
+        return self.word("button")
 
-    def status(self) -> Literal["success", "failure"]:
+    def status(self) -> str:
         """The `status` argument."""
-        match self.values.get("status"):
-            case "success":
-                return "success"
-            case "failure":
-                return "failure"
-            case _:
-                raise ArgumentsError("status is neither success nor failure")
+        if self.word("status") not in ("success", "failure"):
+            raise ArgumentsError("status is neither success nor failure")
+        return self.word("status")
 
 
 def _number(value: Any, name: str, low: float, high: float) -> float:
@@ -133,11 +123,29 @@ class Words(NamedTuple):
     conclusion: str
 
 
+class Form(NamedTuple):
+    """How a tool writes an action: the action's class, the fields that its name decides, and the arguments."""
+
+    kind: type[Any]
+    arguments: tuple[str, ...] = ()
+    """Each stands for one or two fields of the action, in the order in which they are written."""
+    fixed: Mapping[str, object] = {}
+
+
+def mouse_click(button: str, count: int) -> Form:
+    """The form of a click at a position."""
+    return Form(Click, ("coordinate",), {"button": button, "count": count})
+
+
 class ToolCallDialect:
     """What all dialects with function calls share."""
 
     tool: ClassVar[str]
     """Name of the function."""
+    forms: ClassVar[Mapping[str, Form]]
+    """Its actions, by name."""
+    most_wheel_clicks: ClassVar[int] = 1000
+    """The published tool has no bound; no machine scrolls farther."""
     written_by: ClassVar[tuple[str, ...]]
     """Dialects whose typical form a reply in this dialect may have."""
 
@@ -159,11 +167,7 @@ class ToolCallDialect:
         return Reply(words.thought, action, words.conclusion, self._slip(text, call))
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would.
-
-        Raises:
-            NotExpressible: the dialect cannot express the action.
-        """
+        """Write a reply as the model would. Raises NotExpressible if the dialect cannot express the action."""
         call = json.dumps({"name": self.tool, "arguments": self._write(reply.action, frame)}, ensure_ascii=False)
         # A typed "</tool_call>" must not end the call, so "<" is escaped within JSON strings.
         escaped = call.replace("<", "\\u003c")
@@ -172,11 +176,72 @@ class ToolCallDialect:
         words = Words(without_tags(reply.thought), without_tags(reply.conclusion))
         return self._around(f"{_OPEN}\n{escaped}\n{_CLOSE}", words)
 
-    def _read(self, arguments: Arguments) -> Action:
-        raise NotImplementedError
+    def _read(self, given: Arguments) -> Action:
+        form = self.forms.get(given.word("action"))
+        if form is None:
+            raise ArgumentsError(unknown_action(self.tool, given.word("action")))
+        values = dict(form.fixed)
+        for name in form.arguments:
+            values |= self._read_argument(name, given)
+        action: Action = form.kind(**values)
+        return action
 
     def _write(self, action: Action, frame: CoordinateFrame) -> Mapping[str, Any]:
-        raise NotImplementedError
+        for name, form in self.forms.items():
+            if type(action) is form.kind and form.fixed.items() <= vars(action).items():
+                arguments = [self._written_argument(each, action, frame) for each in form.arguments]
+                return dict(pair for each in ({"action": name}, *arguments) for pair in each.items())
+        raise refusal(self.tool, action)
+
+    def _read_argument(self, name: str, given: Arguments) -> Mapping[str, object]:
+        """The fields that an argument of a form stands for."""
+        match name:
+            case "coordinate":
+                return given.position(name)._asdict()
+            case "coordinate2":
+                x2, y2 = given.position(name)
+                return {"x2": x2, "y2": y2}
+            case "wheel":
+                at = given.position("coordinate") if given.has("coordinate") else None
+                return {"x": at and at.x, "y": at and at.y, "clicks": given.wheel(self.most_wheel_clicks)}
+            case "text" | "app":
+                return {name: given.text()}
+            case "keyevent":
+                return {"keys": (given.text(),)}
+            case "keys":
+                return {"keys": given.keys()}
+            case "time":
+                return {"seconds": given.seconds(1.0)}
+            case "button":
+                return {"button": given.button()}
+            case "status":
+                return {"status": given.status()}
+            case _:
+                return {name: given.flag(name)}
+
+    def _written_argument(self, name: str, action: Any, frame: CoordinateFrame) -> Mapping[str, Any]:
+        match name:
+            case "coordinate":
+                return {name: written_position(action.x, action.y, frame)}
+            case "coordinate2":
+                return {name: written_position(action.x2, action.y2, frame)}
+            case "wheel" if abs(action.clicks) <= self.most_wheel_clicks and (action.x is None) == (action.y is None):
+                at = {} if action.x is None else {"coordinate": written_position(action.x, action.y, frame)}
+                return at | {"pixels": action.clicks}
+            case "text" | "app":
+                return {"text": getattr(action, name)}
+            case "keyevent" if len(action.keys) == 1:
+                return {"text": action.keys[0]}
+            case "keys" if action.keys:
+                return {name: list(action.keys)}
+            case "time":
+                return {name: written_seconds(action.seconds)}
+            case "button" | "status":
+                return {name: getattr(action, name)}
+            case "clear" | "enter":
+                return {name: int(getattr(action, name))}
+            case _:
+                raise refusal(self.tool, action)
 
     def _words(self, call: CallText) -> Words:
         raise NotImplementedError
@@ -209,11 +274,7 @@ def cut_at_call(text: str) -> CallText | None:
 
 
 def written_position(x: int, y: int, frame: CoordinateFrame) -> list[float]:
-    """A position in the frame's space.
-
-    Raises:
-        NotExpressible: it is not on the screen.
-    """
+    """A position in the frame's space. Raises NotExpressible if it is not on the screen."""
     if not (0 <= x < frame.screen.width and 0 <= y < frame.screen.height):
         raise NotExpressible(f"({x}, {y}) is not on a screen of {frame.screen.width}x{frame.screen.height}")
     written = frame.from_pixels(Point(x, y))
@@ -221,11 +282,7 @@ def written_position(x: int, y: int, frame: CoordinateFrame) -> list[float]:
 
 
 def written_seconds(seconds: float) -> float:
-    """A duration for a reply.
-
-    Raises:
-        NotExpressible: the duration is longer than a reply may say.
-    """
+    """A duration for a reply. Raises NotExpressible if it is too long."""
     if not 0.0 <= seconds <= LONGEST_SECONDS:
         raise NotExpressible(f"{seconds:g} s are not between 0 and {LONGEST_SECONDS:g}")
     return seconds

@@ -115,11 +115,7 @@ class _UiTars:
         return Reply(thought, action, " ".join(call.split()), "" if closed else "a box is not closed")
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would.
-
-        Raises:
-            NotExpressible: the dialect cannot express the action.
-        """
+        """Write a reply as the model would. Raises NotExpressible if the dialect cannot express the action."""
         call = self._write(reply.action, frame)
         if call is None or not storable(call):
             raise refusal(self.name, reply.action)
@@ -331,11 +327,7 @@ class UiTarsCall(NamedTuple):
 
 
 def read_call(text: str, frame: CoordinateFrame) -> UiTarsCall:
-    """Parse a text that is one call.
-
-    Raises:
-        ArgumentsError: the text is no call, or continues after the call.
-    """
+    """Parse a text that is one call. Raises ArgumentsError if the text is no call, or continues after the call."""
     name = _NAME.match(text)
     if not name:
         raise ArgumentsError("the action is not a call like click(start_box='(x,y)')")

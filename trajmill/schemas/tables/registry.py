@@ -60,8 +60,7 @@ class TableDescription(NamedTuple):
 def describe_table(table: str) -> TableDescription:
     """The meaning of a table and of its columns, from the docstrings of its record.
 
-    Raises:
-        KeyError: there is no such table.
+    Raises KeyError if there is no such table.
     """
     record = TABLES[table]
     texts = {name: record.model_fields[name].description or "" for name in arrow_schema(table).names}
@@ -80,8 +79,7 @@ def rows_to_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
 def rows_from_arrow(table: str, data: pa.Table) -> list[Row]:
     """Records from an Arrow table in the table's schema; further columns are ignored.
 
-    Raises:
-        pydantic.ValidationError: a row is not a valid record.
+    Raises pydantic.ValidationError if a row is not a valid record.
     """
     record = TABLES[table]
     columns = [name for name in arrow_schema(table).names if name in data.column_names]

@@ -10,7 +10,7 @@ from pydantic import PlainValidator
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.store.base import FileStore
-from trajmill.warehouse.store.folder import FolderStore
+from trajmill.warehouse.store.folder import folder_store
 
 SCHEMES = ("s3", "gs", "abfs", "abfss")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/.*", re.DOTALL)
@@ -25,8 +25,7 @@ class BucketUrl(str):
 def address_of(written: object) -> Path | BucketUrl:
     """What a user has written as the place of a warehouse: an URL, or a path, which is taken as it is.
 
-    Raises:
-        ValueError: it is neither, or an URL that no store can open.
+    Raises ValueError if it is neither, or an URL that no store can open.
     """
     if isinstance(written, Path | BucketUrl):
         return written
@@ -49,30 +48,23 @@ Root = Annotated[Path | BucketUrl, PlainValidator(address_of)]
 
 
 def store_at(address: Path | str) -> FileStore:
-    """The store at an address; a folder need not be there.
-
-    Raises:
-        BadInputError: no store can be opened there.
-    """
+    """The store at an address; a folder need not be there. Raises BadInputError if no store can be opened there."""
     try:
         place = address_of(address)
     except ValueError as error:
         raise BadInputError(f"{error}; correct the address of the warehouse") from None
     if isinstance(place, BucketUrl):
         # obstore takes a twentieth of a second to import.
-        from trajmill.warehouse.store.bucket import BucketStore
+        from trajmill.warehouse.store.bucket import bucket_store
 
-        return BucketStore(str(place))
-    return FolderStore(_checked(place.resolve()))
+        return bucket_store(str(place))
+    root = place.resolve()
+    if set("%?*[") & set(str(root)):
+        # Delta decodes per cent signs; DuckDB takes the others for patterns.
+        raise BadInputError(f"warehouse {root}: its path must have none of % ? * [; choose another folder")
+    return folder_store(root)
 
 
 def local_folder(address: Path | str) -> Path:
     """The folder on this machine for what only this machine needs."""
     return address if isinstance(address, Path) else store_at(address).local
-
-
-def _checked(root: Path) -> Path:
-    if set("%?*[") & set(str(root)):
-        # Delta decodes per cent signs; DuckDB takes the others for patterns.
-        raise BadInputError(f"warehouse {root}: its path must have none of % ? * [; choose another folder")
-    return root

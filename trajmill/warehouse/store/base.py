@@ -52,15 +52,14 @@ class FileStore(Protocol):
 
     @property
     def address(self) -> str:
-        """What the user calls it: an absolute path, or an URL."""
+        """An absolute path, or an URL."""
         ...
 
     @property
     def local(self) -> Path:
         """A folder on this machine in which a file of the store has its own name.
 
-        It is the store itself if that is a folder. Otherwise it has copies of files and work that is not stored yet;
-        all of it may be deleted when nothing runs.
+        It is the store itself if that is a folder, else a cache that may be deleted when nothing runs.
         """
         ...
 
@@ -71,11 +70,11 @@ class FileStore(Protocol):
 
     @property
     def patience(self) -> float:
-        """Seconds for which the store is asked again if it does not answer."""
+        """Seconds for which requests are repeated if the store does not answer."""
         ...
 
     def impatient(self) -> FileStore:
-        """The same store, which is not asked again for longer than some seconds."""
+        """The same store, without patience."""
         ...
 
     def get(self, name: str) -> bytes | None:
@@ -101,8 +100,7 @@ class FileStore(Protocol):
     def fetch(self, name: str, anew: bool = False) -> Path:
         """A copy of a file in `local`; `anew` replaces a copy that is there.
 
-        Raises:
-            FileNotFoundError: the store has no such file.
+        Raises FileNotFoundError if the store has no such file.
         """
         ...
 
@@ -135,9 +133,8 @@ class FileStore(Protocol):
 
         Args:
             name: as that of a file; the store keeps there what it needs.
-            wait: whether to wait for somebody who holds it.
-            purpose: follows the name of the process where others are told who holds the lock; at most 40 characters
-                of ASCII. Who waits for others tells them nothing.
+            wait: whether to wait for another holder.
+            purpose: follows the name of this process in `holder`, unless it waits; at most 40 characters of ASCII.
 
         Raises:
             HeldError: somebody holds it.

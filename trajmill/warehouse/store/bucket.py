@@ -24,11 +24,10 @@ from obstore.store import from_url
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import replacing
-from trajmill.warehouse.store.base import CANNOT_LOCK, StoredFile
+from trajmill.warehouse.store.base import CANNOT_LOCK, FileStore, StoredFile
 from trajmill.warehouse.store.connection import (
     PATIENCE,
     RETRIES,
-    CredentialsKey,
     asked_again,
     check_endpoints,
     client_options,
@@ -46,8 +45,13 @@ if TYPE_CHECKING:
     from trajmill.warehouse.store.ranges import RangeStore
 
 
+def bucket_store(address: str) -> FileStore:
+    """The store below an URL, as `s3://bucket/folder`, without a `/` at the end."""
+    return _BucketStore(address)
+
+
 @dataclass(frozen=True)
-class BucketStore:
+class _BucketStore:
     """The files below an URL; implements `FileStore`."""
 
     address: str
@@ -57,22 +61,18 @@ class BucketStore:
 
     @property
     def local(self) -> Path:
-        """A folder below the user's folder for caches, of this URL alone."""
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return caches / "trajmill" / hashlib.sha256(self.address.encode()).hexdigest()[:16]
 
     @property
     def is_local(self) -> bool:
-        """False: what is to be stored must be published."""
         return False
 
-    def impatient(self) -> BucketStore:
-        """The same store, which is asked again for some seconds only."""
+    def impatient(self) -> _BucketStore:
         return replace(self, patience=0.0)
 
     @asked_again
     def get(self, name: str) -> bytes | None:
-        """The bytes of a file; None if there is none."""
         with self.one_line(name):
             try:
                 return bytes(obstore.get(self._objects, name).bytes())
@@ -82,17 +82,11 @@ class BucketStore:
 
     @asked_again
     def put(self, name: str, data: bytes) -> None:
-        """Store a small file, in the place of one with this name."""
         with self.one_line(name):
             obstore.put(self._objects, name, data)
 
     @asked_again
     def create(self, name: str, data: bytes) -> bool:
-        """Store a small file unless there is one of this name.
-
-        Raises:
-            BadInputError: the store cannot do that, so that nothing could keep two runs apart.
-        """
         with self.one_line(name):
             try:
                 obstore.put(self._objects, name, data, mode="create", use_multipart=False)
@@ -104,19 +98,17 @@ class BucketStore:
         return True
 
     def claim(self, name: str) -> bool:
-        """Take a name for this caller alone. Raises BadInputError as `create` does."""
         # Bytes of its own: equal ones are taken for a reply that was lost.
         return self.create(name, uuid4().bytes)
 
     @asked_again
     def publish(self, name: str) -> None:
-        """Store the file that lies in `local` under this name."""
         with self.one_line(name):
             obstore.put(self._objects, name, self.local / name)
 
     @asked_again
     def fetch(self, name: str, anew: bool = False) -> Path:
-        """A copy of a file; one of the right size is taken for it, as files that are fetched never change."""
+        # A copy of the right size is taken for the file, as files that are fetched never change.
         path, size = self.local / name, self.size(name)
         if size is None:
             raise FileNotFoundError(self.uri(name))
@@ -128,7 +120,6 @@ class BucketStore:
 
     @asked_again
     def size(self, name: str) -> int | None:
-        """The bytes of a file; None if there is none."""
         with self.one_line(name):
             try:
                 return obstore.head(self._objects, name)["size"]
@@ -138,7 +129,6 @@ class BucketStore:
 
     @asked_again
     def files(self, folder: str) -> list[StoredFile]:
-        """All files below a folder, in the order of their names."""
         with self.one_line(folder):
             pages = obstore.list(self._objects, prefix=folder or None)
             files = [
@@ -150,38 +140,32 @@ class BucketStore:
 
     @asked_again
     def folders(self, folder: str) -> list[str]:
-        """The last parts of the names of the folders in a folder."""
         with self.one_line(folder):
             found = obstore.list_with_delimiter(self._objects, prefix=folder or None)["common_prefixes"]
         return sorted(name.rpartition("/")[2] for name in found)
 
     @asked_again
     def delete(self, name: str) -> None:
-        """Delete a file, and its copy on this machine."""
         with self.one_line(name):
             obstore.delete(self._objects, name)
         (self.local / name).unlink(missing_ok=True)
 
     def touch(self, name: str) -> None:
-        """Store a file once more, as nothing else changes its time."""
         data = self.get(name)
         if data is not None:
             self.put(name, data)
 
     def sync(self, names: list[str]) -> None:
-        """Nothing: a put returns when the store has the file."""
+        pass  # A put returns when the store has the file.
 
     def hold(self, name: str, *, wait: bool, purpose: str = "") -> AbstractContextManager[None]:
-        """Hold a lease, which expires if this process stops."""
         return leased(self, name, wait=wait, purpose=purpose)
 
     def holder(self, name: str) -> str | None:
-        """Who holds a lease, and on which machine."""
         return holder(self, name)
 
     @contextmanager
     def one_line(self, name: str) -> Iterator[None]:
-        """Turn an error of the store into one line."""
         try:
             yield
         except FileNotFoundError as error:
@@ -195,18 +179,15 @@ class BucketStore:
             raise store_error(self.uri(name), error) from error
 
     def uri(self, name: str) -> str:
-        """The URL of a file or folder."""
         return f"{self.address}/{name}" if name else self.address
 
     def arrow_files(self) -> tuple[FileSystem | None, str]:
-        """A file system that reads ranges; its names begin with that of the bucket."""
         from pyarrow.fs import FSSpecHandler, PyFileSystem
 
         parts = urlsplit(self.address)
         return PyFileSystem(FSSpecHandler(self._ranges(of_data_files=True))), f"{parts.netloc}{parts.path}/"
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Let DuckDB read the bucket through the same library, without an extension."""
         connection.register_filesystem(self._ranges(of_data_files=False))
 
     @property
@@ -222,7 +203,7 @@ class BucketStore:
 
 
 @lru_cache(maxsize=8)
-def _opened(address: str, credentials: CredentialsKey) -> ObjectStore:
+def _opened(address: str, credentials: str) -> ObjectStore:
     """Open a store once per address and credentials: whoever changes keys or endpoint gets a new connection."""
     check_endpoints()
     try:
@@ -232,7 +213,7 @@ def _opened(address: str, credentials: CredentialsKey) -> ObjectStore:
 
 
 @lru_cache(maxsize=8)
-def _file_system(of_data_files: bool, scheme: Any, credentials: CredentialsKey) -> RangeStore:
+def _file_system(of_data_files: bool, scheme: Any, credentials: str) -> RangeStore:
     from trajmill.warehouse.store.ranges import DataFileStore, RangeStore
 
     kind = DataFileStore if of_data_files else RangeStore

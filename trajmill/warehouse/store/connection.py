@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
-from trajmill.warehouse.store.base import StoreError
+from trajmill.warehouse.store.base import FileStore, StoreError
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -40,31 +40,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class CredentialsKey(NamedTuple):
-    """Tells connections to one address apart; never stored or printed."""
-
-    variables: tuple[tuple[str, str], ...]
-    files: tuple[tuple[int, int], ...]
-    """Time and size of each file that a variable names."""
-
-
-class Patient(Protocol):
-    """A store that is asked again."""
-
-    @property
-    def patience(self) -> float:
-        """Seconds for which it is asked again."""
-        ...
-
-
-S = TypeVar("S", bound=Patient)
+S = TypeVar("S", bound=FileStore)
 
 
 def asked_again(ask: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Ask a store again as long as it does not answer and its patience lasts; Ctrl-C ends the pauses.
-
-    The request must do no harm twice.
-    """
+    """Repeat a request to a store as `ask_again` does."""
 
     @wraps(ask)
     def asked(store: S, /, *args: P.args, **named: P.kwargs) -> R:
@@ -73,8 +53,8 @@ def asked_again(ask: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
     return asked
 
 
-def ask_again(store: Patient, ask: Callable[[], R]) -> R:
-    """What a store answers, if it does while its patience lasts; see `asked_again`."""
+def ask_again(store: FileStore, ask: Callable[[], R]) -> R:
+    """Repeat a request while the store does not answer and its patience lasts; it must do no harm twice."""
     left = pauses(store.patience)
     while True:
         try:
@@ -87,7 +67,7 @@ def ask_again(store: Patient, ask: Callable[[], R]) -> R:
 
 
 def pauses(patience: float) -> Iterator[float]:
-    """Seconds to wait before a store is asked once more, until its patience has passed."""
+    """Seconds to wait before each further request, until `patience` has passed."""
     until, pause = time.monotonic() + patience, 0.5
     while time.monotonic() + pause <= until:
         yield pause
@@ -116,11 +96,6 @@ def is_unanswered(error: Exception) -> bool:
     return _NO_ANSWER in str(error)
 
 
-def is_of_store(error: Exception) -> bool:
-    """Whether an error of Delta, DuckDB or pyarrow that read a bucket says nothing about the file."""
-    return is_unanswered(error) or any(sign in str(error) for sign in (*_NO_BUCKET, *_DENIED))
-
-
 @contextmanager
 def damage_as_error(where: Path | str) -> Iterator[None]:
     """Turn the error of pyarrow about a missing or damaged Parquet file into one line.
@@ -137,17 +112,20 @@ def damage_as_error(where: Path | str) -> Iterator[None]:
 
 def unreadable(where: Path | str, error: Exception) -> BadInputError | StoreError:
     """The line about an error of pyarrow or DuckDB that reads committed files at `where`."""
-    if is_of_store(error):
+    if is_unanswered(error) or any(sign in str(error) for sign in (*_NO_BUCKET, *_DENIED)):
         return store_error(str(where), error)
     reason = str(error).splitlines()[0]
     return BadInputError(f"{where}: a committed file is missing or damaged ({reason}); restore it from a copy")
 
 
-def credentials_key() -> CredentialsKey:
-    """Return what obstore reads from the environment: keys, endpoints, and the times of the files that they name."""
+def credentials_key() -> str:
+    """Identify what obstore reads from the environment: keys, endpoints, and the times of the files that they name.
+
+    Connections to one address are shared while it is the same. It is never stored or printed.
+    """
     named = sorted((name, value) for name, value in os.environ.items() if name.startswith(_CLOUDS))
     files = (Path(value).stat() for _, value in named if Path(value).is_file())
-    return CredentialsKey(tuple(named), tuple((file.st_mtime_ns, file.st_size) for file in files))
+    return repr((named, [(file.st_mtime_ns, file.st_size) for file in files]))
 
 
 def client_options() -> ClientConfig:
@@ -158,8 +136,7 @@ def client_options() -> ClientConfig:
 def check_endpoints() -> None:
     """Check the addresses of servers in the environment, which obstore would fail on without naming them.
 
-    Raises:
-        BadInputError: one is no URL, or is `http://` where that is not allowed.
+    Raises BadInputError if one is no URL, or is `http://` where that is not allowed.
     """
     for name in _ENDPOINTS:
         address = os.environ.get(name, "")

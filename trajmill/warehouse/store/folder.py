@@ -12,15 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trajmill.warehouse.atomic import disk_full_as_error, sync, write_bytes
-from trajmill.warehouse.store.base import HeldError, StoredFile
+from trajmill.warehouse.store.base import FileStore, HeldError, StoredFile
 
 if TYPE_CHECKING:
     import duckdb
     from pyarrow.fs import FileSystem
 
 
+def folder_store(folder: Path) -> FileStore:
+    """The store in a folder, given by its absolute path with symbolic links resolved."""
+    return _FolderStore(folder)
+
+
 @dataclass(frozen=True)
-class FolderStore:
+class _FolderStore:
     """The files of a folder; implements `FileStore`."""
 
     local: Path
@@ -28,38 +33,31 @@ class FolderStore:
 
     @property
     def address(self) -> str:
-        """The path of the folder."""
         return str(self.local)
 
     @property
     def is_local(self) -> bool:
-        """True: what lies in the folder is stored."""
         return True
 
     @property
     def patience(self) -> float:
-        """0: a folder always answers."""
         return 0.0
 
-    def impatient(self) -> FolderStore:
-        """This one."""
+    def impatient(self) -> _FolderStore:
         return self
 
     def get(self, name: str) -> bytes | None:
-        """The bytes of a file; None if there is none."""
         try:
             return (self.local / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def put(self, name: str, data: bytes) -> None:
-        """Store a small file, in the place of one with this name."""
         path = self.local / name
         write_bytes(path, data)
         sync(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Store a small file unless there is one of this name."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
@@ -77,7 +75,6 @@ class FolderStore:
         return True
 
     def claim(self, name: str) -> bool:
-        """Take a name for this caller alone; a loss of power may undo it, so that nothing waits for the disk."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with disk_full_as_error(path):
@@ -88,22 +85,19 @@ class FolderStore:
         return True
 
     def publish(self, name: str) -> None:
-        """Nothing: the file is there."""
+        pass  # The file is there.
 
     def fetch(self, name: str, anew: bool = False) -> Path:
-        """The path of a file. Raises FileNotFoundError if there is none."""
         path = self.local / name
         if not path.is_file():
             raise FileNotFoundError(path)
         return path
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file; None if there is none."""
         path = self.local / name
         return path.stat().st_size if path.is_file() else None
 
     def files(self, folder: str) -> list[StoredFile]:
-        """All files below a folder, in the order of their names."""
         # Not with `Path`, which takes most of the time of a page: a log has thousands of entries.
         found, before = [], f"{self.local}/"
         for place, _, names in os.walk(self.local / folder):
@@ -116,12 +110,10 @@ class FolderStore:
         return sorted(found)
 
     def folders(self, folder: str) -> list[str]:
-        """The names of the folders in a folder."""
         path = self.local / folder
         return sorted(each.name for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
 
     def delete(self, name: str) -> None:
-        """Delete a file, and the folders that it leaves empty; those at the top stay."""
         path = self.local / name
         path.unlink(missing_ok=True)
         for above in path.relative_to(self.local).parents[:-2]:
@@ -131,11 +123,9 @@ class FolderStore:
                 return
 
     def touch(self, name: str) -> None:
-        """Make the present the time at which a file was stored."""
         os.utime(self.local / name)
 
     def sync(self, names: list[str]) -> None:
-        """Return once files, and their names in the folders above them, survive a loss of power."""
         paths = [self.local / name for name in names]
         for path in paths:
             sync(path)
@@ -144,7 +134,6 @@ class FolderStore:
 
     @contextmanager
     def hold(self, name: str, *, wait: bool, purpose: str = "") -> Iterator[None]:
-        """Lock a file, which has the number of the process that holds it."""
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -159,7 +148,6 @@ class FolderStore:
             os.close(descriptor)
 
     def holder(self, name: str) -> str | None:
-        """The process that holds a lock."""
         path = self.local / name
         try:
             written, inode = path.read_text(), path.stat().st_ino
@@ -168,24 +156,21 @@ class FolderStore:
             return None
         locks = Path("/proc/locks")
         if not locks.exists():
-            return written if _is_alive(process) else None
+            return written if is_alive(process) else None
         held = any(line.split()[5].endswith(f":{inode}") for line in locks.read_text().splitlines() if "FLOCK" in line)
         return written if held else None
 
     def one_line(self, name: str) -> AbstractContextManager[None]:
-        """Nothing: a folder always answers."""
         return nullcontext()
 
     def uri(self, name: str) -> str:
-        """The absolute path of a file or folder."""
         return str(self.local / name)
 
     def arrow_files(self) -> tuple[FileSystem | None, str]:
-        """Files are read by their absolute paths."""
         return None, f"{self.local}/"
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Nothing: DuckDB reads folders."""
+        pass  # DuckDB reads folders.
 
 
 def _lock(descriptor: int, wait: bool) -> None:
@@ -196,7 +181,8 @@ def _lock(descriptor: int, wait: bool) -> None:
         raise HeldError(owner or "of another machine") from None
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,9 +1,9 @@
 """Leases in a bucket: rows of generations that are only ever created, with an expiry.
 
-Generation n of a lease is the file `NAME/n`. Who wants the lease creates the generation after the newest; of several
-only one succeeds. The holder creates another before its own expires, and one that says `released` at the end. A holder
-that was stopped and comes back finds a newer generation and ends. Ages are differences of the times that the store
-gave to files, so no clock of a machine is trusted.
+Generation n of a lease is the file `NAME/n`. A process takes the lease by creating the generation after the newest; of
+several only one succeeds. The holder creates another before its own expires, and an empty one at the end. A holder that
+was stopped and comes back finds a newer generation and ends. Ages are differences of the times that the store gave to
+files, so no clock of a machine is trusted.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Generation(NamedTuple):
 
     number: int
     owner: str
-    """Who holds it, for people; empty if it was released."""
+    """The holder, for people; empty if it was released."""
     process: list[Any]
     """Names the process among all of its machine's; see `this_process`."""
     seconds: float
     """How long it holds."""
     token: str
-    """Different in every lease, so that its holder knows a generation of its own after the reply was lost."""
+    """Different in every lease, so that its holder finds a generation of its own after the reply was lost."""
 
 
 @dataclass
@@ -72,13 +72,10 @@ class _Lease:
             pause = usual / _RENEWALS
             with suppress(StoreError):
                 began = time.monotonic()
-                self.lost = not create_generation(
-                    store, self.name, self.number + 1, self.owner, self.seconds, self.token
-                )
+                number = self.number + 1
+                self.lost = not create_generation(store, self.name, number, self.owner, self.seconds, self.token)
                 if not self.lost:
-                    self.number += 1
-                    self.until = began + self.seconds
-                    pause = usual
+                    self.number, self.until, pause = number, began + self.seconds, usual
             if self.lost or time.monotonic() > self.until:
                 self.lost = True
                 if not self.ended.is_set():
@@ -88,14 +85,7 @@ class _Lease:
 
 @contextmanager
 def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS, purpose: str = "") -> Iterator[None]:
-    """Hold a lease.
-
-    Args:
-        store: where its generations are.
-        name: its name.
-        wait: whether to wait for a holder; otherwise one is an error.
-        seconds: time after which others may take it if this process stops.
-        purpose: follows the name of this process where others are told who holds it.
+    """Hold a lease, which others may take `seconds` after this process stopped; further arguments as of `hold`.
 
     Raises:
         BadInputError: the store replaces files that are there, so that it cannot have leases.
@@ -103,6 +93,10 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS,
         LeaseLostError: this process stopped for so long that another has taken it.
     """
     lease = _acquired(store, name, wait, seconds, f"{os.getpid()} on {socket.gethostname()}{purpose}")
+    lost = LeaseLostError(
+        f"{store.uri(name)}: this process stood still or was cut off for so long that its lease expired; "
+        "nothing was lost, run the same command again"
+    )
     keeper = threading.Thread(target=lease.renew_in_time, daemon=True)
     keeper.start()
     try:
@@ -111,17 +105,17 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS,
     except BaseException:
         # Beam and Prefect turn the interrupt into an error of their own.
         if lease.lost:
-            raise _lost(store, name) from None
+            raise lost from None
         raise
     finally:
         lease.ended.set()
         keeper.join()
         if not lease.lost:
-            # Who comes next need not wait for the expiry.
+            # The next process need not wait for the expiry.
             with suppress(StoreError):
                 create_generation(store.impatient(), name, lease.number + 1, "", 0.0)
     if lease.lost:
-        raise _lost(store, name)
+        raise lost
 
 
 @contextmanager
@@ -156,7 +150,7 @@ class _InterruptIfLost:
 
 
 def holder(store: FileStore, name: str) -> str | None:
-    """Who holds a lease; None if nobody does. Nothing is taken by asking."""
+    """The holder of a lease; None if it is free."""
     newest = _newest(store, name)
     return None if newest is None or _is_free(store, name, newest) else newest.owner
 
@@ -169,19 +163,15 @@ def _acquired(store: FileStore, name: str, wait: bool, seconds: float, owner: st
             began, number = time.monotonic(), newest.number + 1 if newest else 1
             token = uuid.uuid4().hex
             if create_generation(store, name, number, owner, seconds, token):
-                _check_never_replaced(store, name, number)
+                # Find a store that silently replaces a file that is there, so that two could hold the lease.
+                released = Generation(number, "", this_process(), 0.0, uuid.uuid4().hex)
+                if store.create(_file(name, number), json.dumps(released).encode()):
+                    raise BadInputError(f"{store.address}: {CANNOT_LOCK}")
                 return _Lease(store, name, seconds, number, began + seconds, token, owner)
         elif not wait:
             raise HeldError(newest.owner)
         time.sleep(pause)
         pause = min(2 * pause, 2.0)
-
-
-def _check_never_replaced(store: FileStore, name: str, number: int) -> None:
-    """Find a store that says nothing and replaces a file that is there, so that two could hold the lease."""
-    released = Generation(number, "", this_process(), 0.0, uuid.uuid4().hex)
-    if store.create(_file(name, number), json.dumps(released).encode()):
-        raise BadInputError(f"{store.address}: {CANNOT_LOCK}")
 
 
 def create_generation(
@@ -193,16 +183,10 @@ def create_generation(
     token: str = "",
     process: list[Any] | None = None,
 ) -> bool:
-    """Create a generation; False if another process has created it or a later one.
+    """Create a generation of this process; False if another process has created it or a later one.
 
-    Args:
-        store: where the lease is.
-        name: the name of the lease.
-        number: that of the generation; one more than the newest.
-        owner: who holds it, for people; empty to release it.
-        seconds: how long it holds.
-        token: of the lease; empty for one of its own.
-        process: the process that holds it, as `this_process` names it; None is this one.
+    `number` is one more than the newest; an empty `owner` releases the lease; the other fields are those of
+    `Generation`.
     """
     body = Generation(number, owner, process or this_process(), seconds, token or uuid.uuid4().hex)
     if not store.create(_file(name, number), json.dumps(body).encode()):
@@ -226,30 +210,19 @@ def _newest(store: FileStore, name: str) -> Generation | None:
 
 
 def _is_free(store: FileStore, name: str, newest: Generation) -> bool:
+    here = this_process()
     if not newest.owner:
         return True
-    if _has_ended(newest.process):
+    if here[0] and newest.process[:2] == here[:2] and _start_of(newest.process[2]) != newest.process[3]:
+        # Its process was one of this machine and is no more.
         return True
-    return _age(store, name, newest) > newest.seconds + _CLOCK_STEP
-
-
-def _age(store: FileStore, name: str, newest: Generation) -> float:
-    """Seconds since a generation was created, by the store's own clock."""
     probe = f"{name}-clock/{uuid.uuid4().hex}"
     store.put(probe, b"")
     now = max(file.modified for file in store.files(f"{name}-clock"))
     store.delete(probe)
     created = [file.modified for file in store.files(name) if number_of(file) == newest.number]
     # A generation that was deleted meanwhile has newer ones.
-    return now - created[0] if created else 0.0
-
-
-def _has_ended(process: list[Any]) -> bool:
-    """Whether a process was one of this machine and is no more."""
-    here = this_process()
-    if not here[0] or process[:2] != here[:2]:
-        return False
-    return bool(_start_of(process[2]) != process[3])
+    return bool(created) and now - created[0] > newest.seconds + _CLOCK_STEP
 
 
 def this_process() -> list[Any]:
@@ -269,13 +242,6 @@ def _start_of(process: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
-
-
-def _lost(store: FileStore, name: str) -> LeaseLostError:
-    return LeaseLostError(
-        f"{store.uri(name)}: this process stood still or was cut off for so long that its lease expired; "
-        "nothing was lost, run the same command again"
-    )
 
 
 def _file(name: str, number: int) -> str:

@@ -24,45 +24,35 @@ _COPIES = "stored"
 
 
 class JournalParts:
-    """The parts of the journals of one shard."""
+    """The parts of the journals of one shard.
+
+    `journals` are local paths in the order in which they are stored: first those that the others refer to. Before
+    anybody opens them, they are made what their parts say.
+    """
 
     def __init__(self, warehouse: Warehouse, at: StageRun, journals: Sequence[Path]) -> None:
-        """Make the journals what their parts say, before anybody opens them.
-
-        Args:
-            warehouse: where the parts are.
-            at: the stage of the journals.
-            journals: local paths in the order in which they are stored: first what the others refer to.
-        """
         self._warehouse = warehouse
         self._journals = journals
-        self._stored: dict[Path, int] = {}
+        self.are_needed = not warehouse.store.is_local
+        """Whether journals are stored in parts; in a folder they are stored as they grow."""
         if self.are_needed:
+            parts = _parts(warehouse, at)
             for path in journals:
                 # What a killed worker has left here and not stored was done elsewhere since, or is done again.
                 path.unlink(missing_ok=True)
-            parts = _parts(warehouse, at)
-            for path in journals:
                 _join(warehouse, parts.get(warehouse.name(path), ()), path)
-            self._stored = dict(self.sizes())
-
-    @property
-    def are_needed(self) -> bool:
-        """Whether journals are stored in parts; in a folder they are stored as they grow."""
-        return not self._warehouse.store.is_local
+        self._stored = dict(self.sizes())
 
     def sizes(self) -> Mapping[Path, int]:
         """The sizes of the journals now; call it where nobody is appending, since parts end with whole records."""
-        if not self.are_needed:
-            return {}
-        return {path: path.stat().st_size for path in self._journals if path.exists()}
+        return {path: path.stat().st_size for path in self._journals if path.exists()} if self.are_needed else {}
 
     def publish(self, sizes: Mapping[Path, int]) -> None:
         """Store what the journals have grown to.
 
-        Raises:
-            StoreError: another process works on the shard, or the store does not answer.
+        Raises StoreError if another process works on the shard, or the store does not answer.
         """
+        store = self._warehouse.store
         for path, size in sizes.items():
             start = self._stored.get(path, 0)
             if size > start:
@@ -70,15 +60,15 @@ class JournalParts:
                     file.seek(start)
                     data = file.read(size - start)
                 name = f"{self._warehouse.name(path)}{_PARTS}/{start:014d}"
-                if not self._warehouse.store.create(name, data):
-                    raise StoreError(f"{self._warehouse.store.uri(name)}: another process works on this shard; stop it")
+                if not store.create(name, data):
+                    raise StoreError(f"{store.uri(name)}: another process works on this shard; stop it")
                 self._stored[path] = size
 
 
 def stored_journals(warehouse: Warehouse, at: StageRun, pattern: str) -> list[Path]:
     """The journals of a stage whose names match a pattern: in a folder themselves, else copies of what is stored.
 
-    What another worker on this machine has not stored yet is not in them: only that worker knows that it will be.
+    What another worker on this machine has not stored yet is not in them.
     """
     staging = at.staging(warehouse)
     if warehouse.store.is_local:
@@ -112,12 +102,10 @@ def _join(warehouse: Warehouse, parts: Sequence[StoredFile], path: Path) -> None
 
 
 class Durability(NamedTuple):
-    """When finished episodes are stored; a worker that is killed costs at most those that are not."""
+    """When finished episodes are stored, at the latest; a killed worker costs at most those that are not."""
 
     episodes: int = 16
-    """Episodes after which they are stored at the latest."""
     seconds: float = 30.0
-    """Seconds after which they are stored at the latest."""
 
 
 USUAL = Durability()

@@ -1,1 +1,0 @@
-"""Brings trajectories that were recorded elsewhere into the warehouse."""

@@ -1,0 +1,290 @@
+"""Keeps a warehouse small that grows every night: drops old releases, joins small files, deletes unused ones.
+
+Files of a run on which a process works are left alone: that process may still commit or release them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.registry import TABLES
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.commit import replace_files
+from trajmill.warehouse.delta_log import committed_files, delta_table
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.lock import RunInUseError, sole_keeper, sole_writer
+from trajmill.warehouse.releases import drop_release, named_shards, older_releases, read_release, release_names
+from trajmill.warehouse.shards import DataFile, file_schema, replace_shard
+from trajmill.warehouse.staging import is_done, leftovers
+from trajmill.warehouse.store.base import StoredFile
+from trajmill.warehouse.store.connection import damage_as_error
+
+_LOG = logging.getLogger(__name__)
+_SMALL_BYTES = 32 << 20
+_FULL_BYTES = 128 << 20
+_FEWEST = 8
+"""Files that are worth a commit; a round leaves about ten in its largest table."""
+_JOINED = "-joined-"
+_DAY = 86_400.0
+_READERS_SECONDS = 3600.0
+"""Age in seconds below which a temporary file of the views stays: readers write them, and hold no lock."""
+_STAGE = re.compile(r"r[^-]*-.*")
+_ROUND = re.compile(r"\.?r\d+-")
+
+
+class CompactedTable(NamedTuple):
+    """A table whose small files were joined."""
+
+    table: str
+    files_before: int
+    files_after: int
+
+
+class UnusedFile(NamedTuple):
+    """A file that nothing refers to."""
+
+    name: str
+    """Relative to the warehouse."""
+    size: int
+    """Bytes."""
+
+
+class Maintained(NamedTuple):
+    """What was done to a warehouse."""
+
+    dropped: Sequence[str]
+    """Names of releases."""
+    in_use: Sequence[str]
+    """Runs whose old releases stay for now, because another process works on the run."""
+    compacted: Sequence[CompactedTable]
+    deleted: Sequence[UnusedFile]
+
+
+def maintain(
+    warehouse: Warehouse, *, keep_releases: int, unused_days: float, now: float, run_id: str | None = None
+) -> Maintained:
+    """Drop the releases beyond the newest of each run, compact the tables, and delete what nothing refers to.
+
+    `keep_releases` is the number per run (0 keeps all) and `unused_days` the age in days below which no file is
+    deleted, at the time `now` in seconds since the epoch. With `run_id` only that run's releases are dropped.
+
+    Raises:
+        BadInputError: a manifest, a committed file or an entry of a table's log is missing or damaged.
+        TrajmillError: the disk is full.
+    """
+    dropped, in_use = list[str](), list[str]()
+    for run in older_releases(warehouse, keep_releases):
+        if run_id not in (None, run):
+            continue
+        try:
+            with sole_keeper(warehouse, run):
+                # Another process may have dropped or made some until the lock was taken.
+                for name in older_releases(warehouse, keep_releases).get(run, ()):
+                    drop_release(warehouse, name)
+                    dropped.append(name)
+        except RunInUseError:
+            in_use.append(run)
+    compacted = compact(warehouse)
+    return Maintained(dropped, in_use, compacted, vacuum(warehouse, older_than_days=unused_days, now=now))
+
+
+def compact(warehouse: Warehouse) -> list[CompactedTable]:
+    """Join small files of all tables; returns the tables that have changed.
+
+    The files that are replaced stay on the disk, since versions that releases name consist of them; `vacuum` deletes
+    them when nothing names them any more.
+
+    Raises:
+        BadInputError: a committed file or an entry of a table's log is missing or damaged.
+        TrajmillError: the disk is full; the table is unchanged.
+    """
+    done = (compact_table(warehouse, table) for table in TABLES)
+    return [table for table in done if table.files_after < table.files_before]
+
+
+def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> CompactedTable:
+    """Join neighbours among the small files of a table, if that saves at least `fewest` files; see `compact`."""
+    folder, store = warehouse.table(table), warehouse.store
+    if delta_table(warehouse, table) is None:
+        return CompactedTable(table, 0, 0)
+    with (
+        sole_writer(warehouse, table),
+        disk_full_as_error(folder),
+        store.one_line(f"tables/{table}"),
+        damage_as_error(store.uri(f"tables/{table}")),
+    ):
+        files = committed_files(warehouse, table)
+        sizes = dict[Path, int]()
+        # Small files that follow each other in the order of their names, which is that of rows.
+        neighbours: list[list[Path]] = [[]]
+        room = _FULL_BYTES
+        for path in files:
+            size = store.size(warehouse.name(path))
+            if size is None:
+                raise FileNotFoundError(path)
+            sizes[path] = size
+            if size >= _SMALL_BYTES or size > room:
+                neighbours.append([])
+                room = _FULL_BYTES
+            if size < _SMALL_BYTES:
+                neighbours[-1].append(path)
+                room -= size
+        groups = [group for group in neighbours if len(group) > 1]
+        saved = sum(len(group) - 1 for group in groups)
+        if saved < fewest:
+            return CompactedTable(table, len(files), len(files))
+        joined = [_join(warehouse, table, group) for group in groups]
+        replaced = [path for group in groups for path in group]
+        for path in replaced:
+            # `vacuum` counts the days from now: somebody may still be reading the version before.
+            store.touch(warehouse.name(path))
+        replace_files(warehouse, table, {path.name: sizes[path] for path in replaced}, joined)
+    return CompactedTable(table, len(files), len(files) - saved)
+
+
+def _join(warehouse: Warehouse, table: str, files: Sequence[Path]) -> DataFile:
+    """Write the rows of files to a new one, whose name has their place in the order of names."""
+    schema = file_schema(table).remove_metadata()
+    system, before = warehouse.store.arrow_files()
+    datasets = (
+        ds.dataset([before + warehouse.name(path)], schema=schema, format="parquet", filesystem=system)
+        for path in files
+    )
+    rows = (pa.Table.from_batches([batch]) for dataset in datasets for batch in dataset.to_batches())
+    start = files[0].stem.partition(_JOINED)[0]
+    name = f"{start}{_JOINED}{content_id([path.name for path in files])}.parquet"
+    return replace_shard(warehouse, files[0].with_name(name), table, rows)
+
+
+def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[UnusedFile]:
+    """Delete the files that `unused_files` finds, with the folders that they leave empty, and return them.
+
+    What belongs to a run on which another process works stays, since that process may still commit or release it; a
+    line of the log says so.
+
+    Raises:
+        BadInputError: a manifest or an entry of a table's log is damaged.
+        StoreError: the store does not answer.
+    """
+    found = unused_files(warehouse, older_than_days=older_than_days, now=now)
+    with _unused_runs_locked(warehouse, [file.name for file in found]) as free:
+        # What was found before the locks were taken may have been committed or released until then.
+        still = set(unused_files(warehouse, older_than_days=older_than_days, now=now)) if free else set()
+        unused = [file for file in found if file in still and file.name in free]
+        for file in unused:
+            warehouse.store.delete(file.name)
+    return unused
+
+
+def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[UnusedFile]:
+    """The files that nothing refers to: what killed processes left, and what only versions without a name consist of.
+
+    A table's file stays if the newest version of its table or a version that a release names consists of it, or if its
+    stage has started and not finished, because that stage may still commit it. Every file stays that was written, or
+    replaced by a larger one, less than `older_than_days` before `now` (seconds since the epoch).
+
+    Raises:
+        BadInputError: a manifest or an entry of a table's log is damaged.
+    """
+    named = {warehouse.name(path) for path in named_shards(warehouse)}
+    found = {*_unnamed(warehouse), *_unfinished(warehouse)}
+    found |= {file for file in warehouse.store.files("shards") if file.name not in named}
+    # Files of finished stages whose process was killed before it removed them.
+    found |= {file for folder in _stages(warehouse) for file in leftovers(warehouse, folder)}
+    old = {file for file in found if file.modified < now - older_than_days * _DAY}
+    fresh = {file for file in old if "/" not in file.name and file.modified >= now - _READERS_SECONDS}
+    return [UnusedFile(file.name, file.size) for file in sorted(old - fresh)]
+
+
+def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:
+    """Files of tables that neither a newest version nor one that a release names consists of."""
+    released: dict[str, set[int]] = defaultdict(set)
+    for name in release_names(warehouse):
+        for table, number in read_release(warehouse, name).tables.items():
+            released[table].add(number)
+    # Names of shards begin so whose stages have started and not finished; see `StageRun`.
+    started = tuple(
+        f"{number}-{folder.parent.name}-{stage}-"
+        for folder in _stages(warehouse)
+        if not is_done(warehouse, folder)
+        for number, _, stage in [folder.name.partition("-")]
+    )
+    for table in TABLES:
+        top = f"tables/{table}/"
+        unnamed = {
+            file.name: file
+            for file in warehouse.store.files(f"tables/{table}")
+            if re.fullmatch(r"[^/_.][^/]*\.parquet", file.name.removeprefix(top))
+        }
+        for version in (None, *released[table]) if unnamed else ():
+            for path in committed_files(warehouse, table, version):
+                unnamed.pop(warehouse.name(path), None)
+        yield from (file for file in unnamed.values() if not file.name.removeprefix(top).startswith(started))
+
+
+def _unfinished(warehouse: Warehouse) -> Iterator[StoredFile]:
+    """Temporary files of killed processes, and the files of releases that have no manifest."""
+    # In a bucket there are no temporary files: a file that was not stored whole is not there.
+    if warehouse.store.is_local:
+        for path in (*warehouse.root.glob(".*.tmp"), *(warehouse.root / "tables").glob("*/.*.tmp")):
+            status = path.stat()
+            yield StoredFile(warehouse.name(path), status.st_size, status.st_mtime)
+        for top in ("models", "releases", "staging"):
+            for file in warehouse.store.files(top):
+                inside = file.name.split("/")[1:]
+                if any(part.startswith(".") and part.endswith((".tmp", ".unfinished")) for part in inside):
+                    yield file
+    finished = release_names(warehouse)
+    for name in warehouse.store.folders("releases"):
+        if name not in finished:
+            yield from warehouse.store.files(f"releases/{name}")
+
+
+def _stages(warehouse: Warehouse) -> Iterator[Path]:
+    """The folders of the stages of all runs."""
+    for run in warehouse.store.folders("staging"):
+        for stage in warehouse.store.folders(f"staging/{run}"):
+            if _STAGE.fullmatch(stage):
+                yield warehouse.root / "staging" / run / stage
+
+
+@contextmanager
+def _unused_runs_locked(warehouse: Warehouse, names: Collection[str]) -> Iterator[frozenset[str]]:
+    """Lock the runs and the tables that files belong to, except runs in use.
+
+    Yields:
+        The files that no process writes, commits or releases within the block.
+    """
+    runs = warehouse.store.folders("staging")
+    owners = {name: _owners(name, runs) for name in names}
+    with ExitStack() as locks:
+        free = set[str]()
+        for run in sorted({run for each in owners.values() for run in each}):
+            try:
+                locks.enter_context(sole_keeper(warehouse, run))
+                free.add(run)
+            except RunInUseError as error:
+                _LOG.warning("%s; its files stay until then", error)
+        # A process that joins small files of a table works on no run.
+        for table in sorted({name.split("/")[1] for name in names if name.startswith("tables/")}):
+            locks.enter_context(sole_writer(warehouse, table))
+        yield frozenset(name for name, each in owners.items() if free.issuperset(each))
+
+
+def _owners(name: str, runs: Sequence[str]) -> Sequence[str]:
+    """The runs that may have written a file; all of them if its name has none."""
+    top, _, rest = name.partition("/")
+    part = rest.partition("/")[0]
+    if top == "tables":
+        part = _ROUND.sub("", rest.partition("/")[2], count=1)
+    return [run for run in runs if f"{part}-".startswith(f"{run}-")] or runs

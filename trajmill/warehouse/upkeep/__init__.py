@@ -1,1 +1,0 @@
-"""Work on a warehouse that grows old."""
