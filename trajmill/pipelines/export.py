@@ -158,7 +158,9 @@ def _sorted_steps(exporting: Exporting, rows: Sequence[ReleasedStep]) -> Iterato
     places = iter(sorted(range(len(names)), key=lambda place: (stored.get(names[place], 0), names[place])))
     with TemporaryFile(dir=exporting.folder) as file:
         made = _SortedSpill(file)
-        while chunk := list(islice(places, TRAJECTORIES_AT_ONCE)):
+
+        def add(chunk: Sequence[int]) -> None:
+            """Separate function: releases the episodes before the next ones are read."""
             episodes = exporting.episodes({names[place] for place in chunk}, stored)
             for place in chunk:
                 episode = episodes.get(names[place])
@@ -169,8 +171,9 @@ def _sorted_steps(exporting: Exporting, rows: Sequence[ReleasedStep]) -> Iterato
                     for row in trajectories[place]
                 ]
                 made.add(place, examples)
-            # Released before the next ones are read.
-            del episodes, episode
+
+        while chunk := list(islice(places, TRAJECTORIES_AT_ONCE)):
+            add(chunk)
         yield from made.sorted()
 
 
@@ -241,7 +244,9 @@ def rl_steps(exporting: Exporting, trajectory_ids: Collection[str]) -> Iterator[
     stored = exporting.rounds_of(trajectory_ids)
     with TemporaryFile(dir=exporting.folder) as file:
         made = _SortedSpill(file)
-        for rows in _stored_rows(exporting):
+
+        def add(rows: Sequence[RLStep]) -> None:
+            """Separate function: releases the episodes before the next ones are read."""
             episodes = exporting.episodes({row.trajectory_id for row in rows}, stored)
             for (name, group), of_one in groupby(rows, key=lambda row: (row.trajectory_id, row.group)):
                 steps, episode = list(of_one), episodes.get(name)
@@ -252,8 +257,11 @@ def rl_steps(exporting: Exporting, trajectory_ids: Collection[str]) -> Iterator[
                     for row in steps
                 ]
                 made.add((group, name, steps[0].step_index), examples)
-            # Released before the next ones are read.
-            del rows, episodes, episode, steps
+
+        for rows in _stored_rows(exporting):
+            add(rows)
+            # Release them before the next ones are read.
+            del rows
         yield from made.sorted()
 
 
@@ -268,6 +276,5 @@ def _stored_rows(exporting: Exporting) -> Iterator[list[RLStep]]:
         names = stored["trajectory_id"].combine_chunks().dictionary_encode().indices.to_numpy()
         cuts = [*np.searchsorted(names, np.arange(0, names[-1] + 1, TRAJECTORIES_AT_ONCE)).tolist(), len(names)]
         for start, end in pairwise(cuts):
-            rows = rows_from_arrow("rl_steps", stored.slice(start, end - start))
-            yield [row for row in rows if isinstance(row, RLStep)]
-            del rows
+            part = stored.slice(start, end - start)
+            yield [row for row in rows_from_arrow("rl_steps", part) if isinstance(row, RLStep)]

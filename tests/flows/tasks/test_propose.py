@@ -229,7 +229,7 @@ def test_proposals_are_neither_lost_nor_doubled_when_the_stage_ends_at_any_place
         dies()
 
     with monkeypatch.context() as within, pytest.raises(TrajmillError, match="gone"):
-        within.setattr("trajmill.pipelines.propose.write_tables", dies)
+        within.setattr("trajmill.pipelines.fan_out.write_tables", dies)
         do(PROPOSE, first)
     assert proposed(first) == [] and writer.proposals == 4
     with monkeypatch.context() as after, pytest.raises(TrajmillError, match="gone"):

@@ -22,13 +22,6 @@ from trajmill.schemas.errors import BadInputError
 pytestmark = pytest.mark.slow
 
 
-def meet(folder: Path, shard: str) -> None:
-    """Wait until two processes are at work at the same time."""
-    (folder / f"{os.getpid()}").touch()
-    while len(list(folder.iterdir())) < 2:
-        time.sleep(0.01)
-
-
 def die_once(folder: Path, shard: str) -> None:
     """Kill this process at the first try of shard b."""
     tries = folder / shard
