@@ -52,6 +52,7 @@ class FolderSpec(ModelSpec):
     takes_adapters: ClassVar[bool] = True
 
     model: Path
+    """Folder of the model in Hugging Face's layout."""
     adapter: Path | None = None
     """Folder of a LoRA adapter for these weights, in PEFT's layout."""
 
