@@ -9,7 +9,7 @@ from tests.flows.serving.process_groups import is_gone, living
 
 pytestmark = pytest.mark.slow
 
-_KEEPER = "from trajmill.flows.serving import server_keeper; server_keeper.SECONDS_TO_LEAVE = 0.2; server_keeper.main()"
+_KEEPER = "from trajmill.flows.serving import server_keeper; server_keeper.SECONDS_TO_END = 0.2; server_keeper.main()"
 _CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
 _DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 
