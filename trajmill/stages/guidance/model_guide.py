@@ -131,11 +131,7 @@ class ModelGuidanceWriter:
         return PromptedModel(self.model, self.prompt).version
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
-        """Return at most `MOST_LINES` numbered lines.
-
-        Raises:
-            ModelFailure: no valid answer.
-        """
+        """Return at most `MOST_LINES` numbered lines. Raises ModelFailure if no valid answer."""
         outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
         fields = {"instruction": untrusted(episode.query.instruction), "outcomes": outcomes}
         prompted = PromptedModel(self.model, self.prompt)
