@@ -84,9 +84,9 @@ def popup_options(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) 
     return dict(found)
 
 
-def _labelled(element: UIElement, kind: SlotKind, targets: tuple[str, ...], **fields: Any) -> FoundSlot:
+def _labelled(element: UIElement, kind: SlotKind, owned: tuple[str, ...], /, **fields: Any) -> FoundSlot:
     label = label_of(element)
-    return FoundSlot(label, GraphSlot(kind=kind, name=label, **fields), targets)
+    return FoundSlot(label, GraphSlot(kind=kind, name=label, **fields), owned)
 
 
 def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
