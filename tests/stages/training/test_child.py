@@ -76,6 +76,10 @@ sys.exit({status})
     if new_session:
         os.kill(int(child), signal.SIGKILL)
     else:
+        # The kernel ends a killed process a moment after the signal.
+        deadline = time.monotonic() + 20
+        while is_alive(int(child)) and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert not is_alive(int(child))
 
 
