@@ -68,9 +68,9 @@ class LocalDesktop:
             message = f"{command[0]} cannot be started ({error.strerror}); `make system-deps` installs our own programs"
             raise DesktopError(message) from error
         self._wait_for_window(program, before)
-        # Keys are lost until an object has the focus; some programs never report it.
+        # A program answers no call while it loads. Keys are lost until an object has the focus; some never report it.
+        self._settle(_SECONDS_FOR_WINDOW)
         deadline = time.monotonic() + _SECONDS_FOR_FOCUS
-        self._settle()
         while ':focused="true"' not in self.tree() and time.monotonic() < deadline:
             self._settle()
 
@@ -173,20 +173,20 @@ class LocalDesktop:
                 raise DesktopError(f"{program.name} showed no window")
             time.sleep(_POLL_SECONDS)
 
-    def _settle(self) -> None:
+    def _settle(self, seconds: float = SECONDS_TO_READ) -> None:
         """Wait until all programs have handled their events and the screen stays the same for a moment.
 
         A program answers a call after it has handled the events before.
         """
-        self._session.windows.wait_for_programs(SECONDS_TO_READ)
+        self._session.windows.wait_for_programs(seconds)
         start = changed = time.monotonic()
         last = b""
         while (now := time.monotonic()) - start < _LONGEST_SETTLE_SECONDS:
             self._refuse_crashed()
             bus = self._session.accessibility
-            answer = bus.ask_one(programs_call(), SECONDS_TO_READ)
+            answer = bus.ask_one(programs_call(), seconds)
             programs = [Reference(owner, path) for owner, path in answer[0]] if answer else []
-            bus.ask([program.call("Accessible", "GetState") for program in programs], SECONDS_TO_READ)
+            bus.ask([program.call("Accessible", "GetState") for program in programs], seconds)
             frame = self._session.frame.raw()
             if frame != last:
                 last, changed = frame, now
