@@ -1,21 +1,284 @@
-"""Write the pages that come from the code: docs/tables.md, and the tables of docs/configuration.md."""
+"""Write the reference pages that come from the code: configuration, commands, tables and API."""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
+import trajmill
 from trajmill.flows.configuration.text import configuration_tables
 from trajmill.warehouse.views import tables_page
 
 HERE = Path(__file__).parent
 
+_CONFIGURATION = """# Configuration
+
+After reading this page you can write a configuration file and find any key.
+
+One TOML file configures a run. `trajmill evolve --config FILE` reads it. Without `--config`, commands read
+`trajmill.toml` in the working folder. Without that file, they use the defaults: the default job.
+
+```
+trajmill config > trajmill.toml     # all keys with defaults and meanings
+trajmill config --config FILE       # the configuration in force with that file
+```
+
+- Relative paths are relative to the file's folder.
+- Unknown keys, wrong types and missing paths are errors. All are listed with their lines before anything runs.
+- A table with a `kind` takes the keys of that kind only. Without `kind`, the first kind listed is used. The column
+  *kinds* names the kinds that have a key.
+
+## The ten keys to set first
+
+| key | default | meaning |
+|---|---|---|
+"""
+
+_RUN_ID = """
+## What starts a new run
+
+A run is named `NAME-HASH`. The hash covers every setting that affects rows: seeds, queries, judge, training, and the
+contents of apps, tasks and prompts. Change one, and a new run starts beside the old one in the same warehouse.
+
+These settings affect no rows. You can change them at any time: `run.rounds`, `run.root`, `run.asynchronous`,
+`rl.max_staleness`, `rollout.workers`, `rollout.concurrency`, `[beam]`, `[serve]`, `[notify]`, `[retention]`,
+`[judges.NAME]`, the address and name of an endpoint, endpoints without a role, and the model of `models.policy`.
+"""
+
+_FIRST_KEYS = (
+    ("run", "root"),
+    ("run", "rounds"),
+    ("environment", "kind"),
+    ("models", "policy"),
+    ("endpoints.NAME", "urls"),
+    ("endpoints.NAME", "family"),
+    ("rollout", "episodes_per_round"),
+    ("rollout", "concurrency"),
+    ("train", "kind"),
+    ("serve", "cron"),
+)
+
+_THEMES = {
+    "Run and warehouse": ("run", "beam", "retention"),
+    "Models": ("models", "endpoints", "prompts"),
+    "Environments and apps": ("environment", "explore"),
+    "Queries": ("queries", "graphs", "pathways", "atomic", "causal"),
+    "Rollouts and agents": ("rollout", "agent", "guidance"),
+    "Judging": ("judge", "judges"),
+    "Training data": ("derive", "curate", "release", "rl"),
+    "Training and promotion": ("train", "evaluate"),
+    "Unattended operation": ("serve", "notify"),
+}
+
+_COMMANDS = """# Commands
+
+After reading this page you know which command to run, and its options. `trajmill COMMAND --help` prints the same.
+
+These options are shared:
+
+| option | meaning |
+|---|---|
+| `-c, --config FILE` | Configuration file. Default: `trajmill.toml` in the working folder. |
+| `--root PLACE` | Folder or bucket URL of the warehouse, for commands that only need a warehouse. |
+| `--new-run` | Start a new run if the configuration changed. |
+| `--traceback` | Show where in the code an error was raised. |
+"""
+
+_COMMAND_THEMES = {
+    "Start": ("config", "doctor", "evolve"),
+    "One stage at a time": ("generate", "rollout", "judge", "guide", "derive", "release", "train", "evaluate"),
+    "Policies and releases": ("policy", "releases", "export", "import", "calibrate"),
+    "Environments and apps": ("walk", "graph", "apps", "pathways", "env", "untrained"),
+    "Look at results": ("status", "report", "view", "show", "sql"),
+    "Unattended operation": ("serve", "deploy", "vacuum", "compact"),
+}
+_SHARED_OPTIONS = {"--config", "--help", "--root", "--new-run"}
+
+_API = """# Python API
+
+After reading this page you can call trajmill from your own code. These names are the public API: `import trajmill`,
+then `trajmill.NAME`. Everything else in the package is private and may change. [From Python](notebook.md) uses them in
+ten cells.
+"""
+
+
+_TABLES = """# Tables and views
+
+After reading this page you can query a warehouse. The same texts are comments in `trajmill.duckdb`:
+
+```
+trajmill sql "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'trajectories'"
+```
+
+## Columns of every table
+"""
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each generated page by its file name."""
+    return {
+        "configuration.md": configuration_page(),
+        "commands.md": commands_page(),
+        "tables.md": all_tables_page(),
+        "api.md": api_page(),
+    }
+
+
+def configuration_page() -> str:
+    """Return every key once, by theme, after the keys that people set first."""
+    sections = dict(
+        re.findall(r"^## `\[([^`]+)\]`\n\n(.+?)(?=\n## |\Z)", configuration_tables(), re.MULTILINE | re.DOTALL)
+    )
+    lines = [_CONFIGURATION.rstrip(), *(_first_key(sections[table], table, key) for table, key in _FIRST_KEYS), _RUN_ID]
+    sections["judges.NAME"] = _without_rows_of(sections["judge"], sections["judges.NAME"])
+    themed = {each for names in _THEMES.values() for each in names}
+    unthemed = sorted({name.split(".")[0] for name in sections} - themed)
+    for theme, tables in ({**_THEMES, "Other": tuple(unthemed)} if unthemed else _THEMES).items():
+        lines += [f"## {theme}", ""]
+        for name in (name for table in tables for name in sections if name.split(".")[0] == table):
+            if not sections[name].rstrip().endswith("`.") or "Its keys are those of" not in sections[name]:
+                lines += [f"### `[{name}]`", "", sections[name].strip(), ""]
+        lines += _referring(name_text for name_text in sections.items() if name_text[0].split(".")[0] in tables)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _without_rows_of(other: str, section: str) -> str:
+    """Return a section of `[judges.NAME]` without the rows of `[judge]`, which it names instead."""
+    head = section.partition("| key |")[0]
+    shared = [line for line in section.splitlines() if re.match(r"\| `", line) and line in other.splitlines()]
+    named = ", ".join(line.split("|")[1].strip() for line in shared)
+    own = "\n".join(line for line in section[len(head) :].splitlines() if line not in shared)
+    return f"{head.strip()} It also takes these keys of `[judge]`: {named}.\n\n{own}"
+
+
+def _referring(sections: Iterator[tuple[str, str]]) -> list[str]:
+    found = [(name, text, re.search(r"Its keys are those of (.+)\.", text)) for name, text in sections]
+    rows = [f"| `[{name}]` | {match[1]} |" for name, _, match in found if match]
+    if not rows:
+        return []
+    return [
+        'With `kind = "devices"` these tables configure the devices:',
+        "",
+        "| table | keys |",
+        "|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _first_key(section: str, table: str, key: str) -> str:
+    if key == "kind":
+        kinds = re.findall(r"^\| `([\w-]+)` \| [^|]+ \|$", section, re.MULTILINE)
+        return f'| `{table}.kind` | `"{kinds[0]}"` | {", ".join(f"`{kind}`" for kind in kinds)} |'
+    heads, row = (re.search(start, section, re.MULTILINE) for start in (r"^\| key \|.*\|$", rf"^\| `{key}` \|.*\|$"))
+    assert heads and row, (table, key)
+    cells = dict(
+        zip(*([cell.strip() for cell in line[0].strip("| ").split(" | ")] for line in (heads, row)), strict=True)
+    )
+    return f"| `{table}.{key}` | {cells['default']} | {cells['meaning']} |"
+
+
+def all_tables_page() -> str:
+    """Return all tables and views, with the columns that every table has shown once."""
+    sections = re.findall(r"^## `.+?(?=\n#|\Z)", tables_page(), re.MULTILINE | re.DOTALL)
+    tables = [section for section in sections if "| column | type | meaning |" in section]
+    shared = [row for row in tables[0].splitlines() if row.startswith("| `") and all(row in table for table in tables)]
+    lines = [_TABLES, "| column | type | meaning |", "|---|---|---|", *shared, ""]
+    for title, group in (("Tables", tables), ("Views", [each for each in sections if each not in tables])):
+        lines += [f"## {title}", ""]
+        for section in group:
+            kept = [line for line in section.strip().splitlines() if line not in shared]
+            lines += ["#" + "\n".join(kept), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def commands_page() -> str:
+    """Return every command with its own options."""
+    import typer
+
+    from trajmill.flows.cli.app import app
+
+    commands: dict[str, Any] = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    themed = {name for names in _COMMAND_THEMES.values() for name in names}
+    other = tuple(name for name in commands if name not in themed)
+    lines = [_COMMANDS.rstrip()]
+    for theme, names in ({**_COMMAND_THEMES, "Other": other} if other else _COMMAND_THEMES).items():
+        lines += ["", f"## {theme}"]
+        for name in (name for name in names if name in commands):
+            group = getattr(commands[name], "commands", {})
+            lines += [] if group else _command(f"trajmill {name}", commands[name])
+            for sub, command in group.items():
+                lines += _command(f"trajmill {name} {sub}", command)
+    return "\n".join(lines) + "\n"
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [param for param in command.params if param.param_type_name == "option"]
+    own = [option for option in options if not _SHARED_OPTIONS & {*option.opts}]
+    yield from ("", f"### `{name}`", "", _paragraphs(command.help))
+    if arguments or own:
+        yield from ("", "| option | meaning |", "|---|---|")
+        yield from (f"| `{_metavar(each)}` | {_text(each.help)} |" for each in arguments)
+        yield from (f"| `{_flags(each)}` | {_text(each.help)}{_default(each)} |" for each in own)
+    if example := re.fullmatch(r"Example: (.+)", command.epilog or ""):
+        yield from ("", "```", example[1], "```")
+
+
+def _flags(option: Any) -> str:
+    names = ", ".join(sorted(option.opts, key=len))
+    return names if option.is_flag else f"{names} {_metavar(option)}"
+
+
+def _default(option: Any) -> str:
+    value = option.default.value if isinstance(option.default, Enum) else option.default
+    given = not option.is_flag and not option.required and isinstance(value, str | int | float) and value != ""
+    return f" Default: `{value}`." if given else ""
+
+
+def _metavar(param: Any) -> str:
+    is_number = param.type_descriptor.annotation in (int, float)
+    return str(param.metavar or ("N" if is_number else param.name.upper())).strip("[]{}")
+
+
+def _text(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def _paragraphs(text: str | None) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in re.sub(r"\(One stage .+?\)", "", text or "").split("\n\n"))
+
+
+def api_page() -> str:
+    """Return the public names, grouped as in `trajmill/__init__.py`."""
+    homes = inspect.getsource(trajmill).partition("_HOMES = {\n")[2].partition("\n}")[0]
+    lines = [_API.rstrip()]
+    for comment, name in re.findall(r"^    (?:# (.+)|\"(\w+)\":.*)$", homes, re.MULTILINE):
+        lines += ["", f"## {comment}", ""] if comment else [_name(name)]
+    return "\n".join(lines) + "\n"
+
+
+def _name(name: str) -> str:
+    found = getattr(trajmill, name)
+    if not (inspect.isclass(found) or inspect.isfunction(found)):
+        return f"- **`{name}`**"
+    documented = _text((inspect.getdoc(found) or "").partition("\n\n")[0])
+    meaning = f": {documented}" if documented and not documented.startswith(f"{name}(") else ""
+    if inspect.isclass(found):
+        return f"- **`{name}`**{meaning}"
+    parameters = inspect.signature(found).parameters.values()
+    given = ", ".join(each.name if each.default is each.empty else f"{each.name}=..." for each in parameters)
+    return f"- **`{name}({given})`**{meaning}"
+
 
 def main() -> None:
-    """Write both pages; the text before the first table of the configuration stays."""
-    (HERE / "tables.md").write_text(tables_page(), encoding="utf-8")
-    page, tables = HERE / "configuration.md", configuration_tables()
-    written_by_hand = page.read_text(encoding="utf-8").partition(tables.partition("\n")[0] + "\n")[0]
-    page.write_text(written_by_hand + tables, encoding="utf-8")
+    """Write all generated pages."""
+    for name, text in pages().items():
+        (HERE / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.flows.synthetic_run import RUN, write_run
@@ -14,9 +12,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.views import READY_MADE, connect, refresh_views, tables_page
-
-PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
+from trajmill.warehouse.views import READY_MADE, connect, refresh_views
 
 
 @pytest.mark.slow
@@ -33,10 +29,6 @@ def test_every_view_and_column_has_a_comment_even_after_a_commit(warehouse: Ware
         assert [views.execute(query, [known]).fetchall() for query in silent] == [[], []]
         meaning = "SELECT comment FROM duckdb_columns() WHERE table_name = 'queries' AND column_name = 'max_steps'"
         assert views.execute(meaning).fetchall() == [("Step limit of an episode.",)]
-
-
-def test_the_page_lists_them_as_they_are() -> None:
-    assert PAGE.read_text(encoding="utf-8") == tables_page()
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ class ModelsSection(Spec):
     """The endpoint behind each role: `embedded`, or the NAME of an `[endpoints.NAME]`."""
 
     policy: str = EMBEDDED
-    """Acts."""
+    """The endpoint that acts in episodes and is trained."""
     writer: str = EMBEDDED
     """Writes instructions and guidance."""
     describer: str = EMBEDDED
