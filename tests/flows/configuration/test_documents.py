@@ -58,7 +58,7 @@ def test_a_block_loads(block: str, tmp_path: Path) -> None:
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("", encoding="utf-8")
-    for name in re.findall(r'^knowledge = "(\w+)"', block, re.MULTILINE):
+    for name in re.findall(r'^(?:knowledge|tasks) = "(\w+)"', block, re.MULTILINE):
         (tmp_path / name).mkdir()
     mistake = runner_mistake(tables.get("beam", {}).get("runner", BeamSettings().runner))
     # An engine that the tests do not install is told by this line alone.

@@ -1,4 +1,4 @@
-"""The parsers of role replies; the table in docs/agents.md is the test."""
+"""The parsers of role replies; the tables of replies.md and docs/agents.md are the test."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
 
 
 def outcome(role: str, reply: str) -> str:
-    """What a parser makes of a reply, as docs/agents.md writes it."""
+    """What a parser makes of a reply, as the tables write it."""
     match READERS[role](reply):
         case Malformed(reason):
             return f"*malformed*: {reason}"
@@ -82,9 +82,10 @@ def outcome(role: str, reply: str) -> str:
 
 
 def documented() -> list[tuple[str, str, str]]:
-    """The rows of the table in docs/agents.md: role, reply, outcome."""
-    text = (Path(__file__).parents[3] / "docs" / "agents.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (.+?) \| `{1,2}(\".*\")`{1,2} \| (.+) \|$", text, re.MULTILINE)
+    """The rows of the tables, without those that the documentation repeats: role, reply, outcome."""
+    pages = (Path(__file__).with_name("replies.md"), Path(__file__).parents[3] / "docs" / "agents.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    rows = dict.fromkeys(re.findall(r"^\| (.+?) \| `{1,2}(\".*\")`{1,2} \| (.+) \|$", text, re.MULTILINE))
     return [(role, json.loads(reply), expected.replace("`", "")) for role, reply, expected in rows]
 
 
