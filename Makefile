@@ -11,7 +11,7 @@ AZURITE := 3.35.0
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env azurite bench reference system-deps clean
+.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env azurite bench reference docs system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -119,6 +119,13 @@ bench: .venv/installed-dev ## measure the parts, at most 15 minutes each: prints
 
 reference: .venv/installed ## write the pages of docs/ that come from the code
 	$(BIN)/python docs/reference.py
+
+.venv/installed-docs: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+docs: .venv/installed-docs reference ## build the documentation site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 SYSTEM_PACKAGES := chromium-headless-shell fonts-dejavu-core fonts-noto-core libgl1 adb xvfb openbox at-spi2-core libatk-adaptor dbus \
 	dbus-x11 mousepad galculator pcmanfm libreoffice-calc libreoffice-writer libreoffice-gtk3
