@@ -35,7 +35,7 @@ _LAST_SECONDS = 10.0
 
 app = typer.Typer(
     name="trajmill",
-    help="Produces GUI-agent trajectories and makes the agent that produces them better, round after round.",
+    help="Produces GUI-agent trajectories, trains the agent on them, and repeats with the better agent.",
     epilog='Example: trajmill evolve; trajmill sql "SELECT * FROM success_by_round"',
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -38,7 +38,7 @@ def vacuum(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Delete files that nothing refers to: what killed processes left, and versions that no release names."""
+    """Delete unreferenced files: leftovers of killed processes, and table versions that no release uses."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.warehouse.upkeep import unused_files
     from trajmill.warehouse.upkeep import vacuum as vacuum_warehouse
@@ -79,7 +79,7 @@ def list_releases(config: ConfigFile = None, root: Root = None) -> None:
 
 @releases.command(epilog="Example: trajmill derive grounding; trajmill releases make")
 def make(config: ConfigFile = None) -> None:
-    """Release the newest round once more, with the kinds that were derived since; its first release stays."""
+    """Release the newest round again, with the kinds derived since; its first release stays."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.tasks.release import release_again
     from trajmill.warehouse.releases import read_release
@@ -120,7 +120,7 @@ def push(
     repository: str = Argument(..., metavar="REPO", help="Dataset repository of the hub, as OWNER/NAME."),
     release: ReleaseName = None,
     upload: bool = Option(False, "--upload", help="Send the files; without it they are only listed."),
-    public: bool = Option(False, "--public", help="Let everybody read a repository that is made."),
+    public: bool = Option(False, "--public", help="Make a new repository public."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -149,16 +149,16 @@ def export(
         ..., "--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory or swift."
     ),
     family: str = Option(
-        ..., metavar="FAMILY", help="gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars: whose words."
+        ..., metavar="FAMILY", help="Model family: gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars."
     ),
     out: Path = Option(..., "--out", "-o", metavar="FOLDER", help="Where to write; new or empty."),
     release: ReleaseName = None,
     kind: str = Option("", metavar="KIND", help="A derived kind instead of steps of attempts."),
-    max_pixels: int | None = Option(None, min=1, help="Bound on a picture's pixels that the model is trained with."),
+    max_pixels: int | None = Option(None, min=1, help="Largest number of pixels of an image in training."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Write a release as the folder that a trainer reads, for one family of models."""
+    """Export a release in the format of a trainer and a model family."""
     from trajmill.pipelines.export import ExportRequest, export_release_to
     from trajmill.schemas.dialects.families import family_named
     from trajmill.stages.export.formats.base import format_spec
@@ -191,9 +191,9 @@ def import_(
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
-    """Bring in trajectories from elsewhere; they are judged, and what the judge accepts is trained on.
+    """Import trajectories and judge them; accepted ones become training data.
 
-    A folder that has grown can be imported again: what is there already is left out.
+    Import a folder again when it has grown: known trajectories are skipped.
     """
     from trajmill.stages.importing.base import layout_spec
 

@@ -23,7 +23,7 @@ _FILE_WIDTH = 160
 STAGE_COMMANDS = {
     "generate": "Sample queries from the navigation graphs, and measure the untrained policy.",
     "rollout": "Attempt training queries with the policy in force.",
-    "guide": "Write guidance for queries that failed, attempt them again, and judge that.",
+    "guide": "Write guidance for failed queries, attempt them again, and judge the attempts.",
     "release": "Write the release: Parquet files for the trainers, card and manifest.",
     "train": "Train the policy on the release.",
     "evaluate": "Measure the new policy on held-out queries, and promote it or not.",
@@ -64,7 +64,7 @@ def walk(
     queries: int = Option(12, min=1, max=10_000, help="How many queries to try."),
     source: str = Option("", help="Only queries made in one way, e.g. atomic or pathway."),
 ) -> None:
-    """Try an environment: walk the annotated paths of some queries in it; explore where a query has none."""
+    """Try an environment: walk the annotated paths of some queries, and explore for queries without one."""
     settings = load(config)
     from trajmill.flows.walk import walk as walk_queries
 
@@ -125,9 +125,7 @@ def _run_alone(stage: str, config: Path | None, new_run: bool = False) -> None:
 @app.command(epilog="Example: trajmill judge --again --judge NAME --round 3")
 def judge(
     config: ConfigFile = None,
-    again: bool = Option(
-        False, "--again", help="Judge stored trajectories again; the verdicts that they have are kept."
-    ),
+    again: bool = Option(False, "--again", help="Judge stored trajectories again, and keep their verdicts."),
     name: str | None = Option(
         None, "--judge", metavar="NAME", help="With --again: a [judges.NAME]; the run's own judge if none."
     ),
@@ -163,7 +161,7 @@ def calibrate(
     ),
     labels: Path | None = Option(None, metavar="FOLDER", help="A labelled set in AgentRewardBench's layout."),
 ) -> None:
-    """Measure how good judges are, ingredient by ingredient, and what a verdict costs.
+    """Measure precision, recall and cost of judges, their channels and their critics.
 
     The labels are the programmatic rewards of the run's stored trajectories, or those of a labelled set.
     """
@@ -188,9 +186,9 @@ def derive(
 ) -> None:
     """Derive training data from stored trajectories; a second call derives only from what is new.
 
-    Without a KIND: the examples and RL rows of the current round, which is a stage of it. With a KIND: further training
-    data of that kind from all judged trajectories of the run, in table `examples` beside those; what was refused is in
-    table `refusals` with the reason.
+    Without a KIND: the examples and RL rows of the current round, as its stage. With a KIND: further
+    training data of that kind from all judged trajectories of the run, in table `examples`; table `refusals` has
+    what was refused, with the reason.
     """
     if kind is None:
         _run_alone("derive", config, new_run)

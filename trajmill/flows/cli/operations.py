@@ -144,7 +144,7 @@ def add(
 ) -> None:
     """Add a version that you have trained, measure it, and promote it or not.
 
-    It takes the place of the training of a round that awaits a policy; between two rounds it is compared at once.
+    It replaces the training of a round that awaits a policy; between two rounds it is compared at once.
     """
     settings = load(config)
     from trajmill.flows.policies.addition import Addition, add_and_evaluate
@@ -163,7 +163,7 @@ def promote(
     version: str = Argument(..., help="A version that `trajmill policy list` shows."),
     config: ConfigFile = None,
 ) -> None:
-    """Put a version in force without regard to its measured success; it acts from the next stage on."""
+    """Put a version in force whatever its success; it acts from the next stage on."""
     settings = load(config)
     from trajmill.flows.policies.addition import promote_policy
 

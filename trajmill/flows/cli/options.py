@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 ConfigFile = Annotated[
     Path | None,
-    Option("--config", "-c", metavar="FILE", help="Configuration; trajmill.toml of this folder if there is one."),
+    Option("--config", "-c", metavar="FILE", help="Configuration file. Default: ./trajmill.toml, if it exists."),
 ]
 NewRun = Annotated[bool, Option("--new-run", help="Begin a new run if the configuration has changed.")]
 Root = Annotated[
     str | None,
     Option(
-        "--root", metavar="PLACE", help="Folder or s3://, gs://, abfs:// URL of the warehouse, not the configured one."
+        "--root", metavar="PLACE", help="Folder or s3://, gs://, abfs:// URL of the warehouse. Default: configured one."
     ),
 ]
 ReleaseName = Annotated[str | None, Option("--release", metavar="NAME", help="The newest release if none.")]

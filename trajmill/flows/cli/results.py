@@ -29,7 +29,7 @@ def sql(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Ask the warehouse a question in SQL (DuckDB), over committed rows only."""
+    """Query the committed rows of a warehouse with SQL (DuckDB)."""
     from trajmill.flows.sql.prompt import SqlPrompt
     from trajmill.warehouse.sql import QueryLimits, answer_sql, format_rows
 
@@ -124,7 +124,7 @@ def status(
 
 @app.command(epilog="Example: trajmill doctor --config trajmill.toml")
 def doctor(config: ConfigFile = None) -> None:
-    """Check installation, disk, permissions, servers and the warehouse; say what is wrong, and what mends it."""
+    """Check installation, disk, permissions, servers and the warehouse, and print how to fix what is wrong."""
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.doctor import examine
 

@@ -29,7 +29,7 @@ _MOST_LISTED = 20
 
 @apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
-    """Find the mistakes of app files, each with its line; the paths of their tasks are walked."""
+    """List the mistakes of app files by line, and walk the paths of their tasks."""
     from trajmill.stages.queries.tasks.check_app_files import check_app_files
 
     mistakes = check_app_files(files)
@@ -68,12 +68,10 @@ def serve_env(
     host: str = Option("127.0.0.1", help="Address to listen on; not loopback only with a token."),
     port: int = Option(8000, min=0, max=65535, help="0 for any that is free."),
     slots: int = Option(8, min=1, max=1000, help="Sessions at once."),
-    splits: list[str] | None = Option(
-        None, "--split", help="Queries that may be asked for, once for each split; train if none."
-    ),
+    splits: list[str] | None = Option(None, "--split", help="Split to serve; may be repeated. By default train."),
     family: str = Option("", help="Family of the trainer's model; that of models.policy if none."),
     judge: str = Option(
-        "", metavar="NAME", help="Judge whose word is the reward: `judge`, the run's own, or a [judges.NAME]."
+        "", metavar="NAME", help="Judge that gives the reward: `judge` (the run's own) or a [judges.NAME]."
     ),
     token_file: Path | None = Option(None, metavar="FILE", help="File with the token that clients must send."),
 ) -> None:
@@ -107,7 +105,7 @@ def explore_graph(
     name: AppOption,
     out: Path | None = Option(None, metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
 ) -> None:
-    """Walk a running app, try its elements, and write its graph; a second call goes on and keeps what people wrote."""
+    """Explore a running app and write its graph; a second call continues and keeps your edits."""
     from rich.console import Console
 
     from trajmill.flows.configuration.file import load_config
@@ -132,10 +130,10 @@ def explore_graph(
 
 @graph.command("annotate", epilog="Example: trajmill graph annotate graphs/galculator.yaml --config models.toml")
 def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> None:
-    """Let models fill what nobody has written: titles, descriptions, what elements do, names of slots.
+    """Let models write missing titles, descriptions, functions of elements and names of slots.
 
-    The describer looks at the pictures of the pages; the writer names the slots. What people wrote stays. The file is
-    written after each page, and a second call fills what is left.
+    The describer reads the pages' pictures; the writer names the slots. Your text stays. The file is written after
+    each page, and a second call fills what is left.
     """
     from rich.console import Console
 
@@ -167,7 +165,7 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
 def check_graphs(
     files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs."),
 ) -> None:
-    """Find unreachable pages, ambiguous recognisers and slots that cannot be set, by line; tell where paths end."""
+    """List unreachable pages, ambiguous recognisers and slots that cannot be set, by line, and the ends of paths."""
     from trajmill.stages.graphs.check import check_graph
     from trajmill.stages.graphs.file import parse_graph
 
@@ -202,7 +200,7 @@ def verify_graph_of_app(
     name: AppOption,
     file: Path | None = Option(None, "--graph", metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
 ) -> None:
-    """Walk every transition of a graph in the running app, and say what has changed."""
+    """Walk every transition of a graph in the running app, and list what changed."""
     from itertools import count
 
     from rich.console import Console

@@ -60,7 +60,7 @@ class RunSection(Spec):
     seed: NonNegativeInt = 0
     """Seed of everything random; equal seeds give equal runs."""
     rounds: Annotated[int, Field(gt=0, le=_MOST_ROUNDS), OPERATIONAL] = 8
-    """Rounds after which `evolve` is done."""
+    """Number of rounds after which `evolve` stops."""
     root: Annotated[Root, OPERATIONAL] = Path("trajmill-data")
     """Folder of the warehouse, or the URL of a folder in a bucket, e.g. `s3://bucket/nightly` (also `gs://` and
     `abfs://`); credentials come from the environment."""
@@ -77,14 +77,15 @@ class QueriesSection(GraphQueriesSpec):
     curriculum: NonNegativeInt = 0
     """Training tasks that `models.writer` proposes in each round from the example tasks and the success so far."""
     fresh: NonNegativeInt = 0
-    """Training queries that each round after the first adds from the navigation graphs (`[graphs]` and `[causal]` too):
-    other values, combinations and phrasings, at the difficulty that fits the success so far."""
+    """Training queries that each later round adds from the navigation graphs (also `[graphs]` and `[causal]`): new
+    values, combinations and phrasings, at a difficulty that matches the success so far."""
     harder_above: Fraction = 0.7
     """Success at a difficulty from which `fresh` asks for the next one."""
     retire_after: NonNegativeInt = 0
-    """Successes in a row without guidance after which a training query is not attempted any more; 0 for never."""
+    """Unguided successes in a row after which a training query is retired; 0 disables this."""
     screenshot: NonNegativeInt = 0
-    """Training tasks that it proposes in each round from first screens of the example tasks; it must accept images."""
+    """Training tasks that `models.writer` proposes in each round from first screens of the example tasks; it must
+    accept images."""
     try_proposals: bool = False
     """Whether the policy tries each proposed task first; training gets those whose attempt the run's judge accepts."""
 
@@ -154,12 +155,12 @@ class GuidanceSection(Spec):
     enabled: bool = True
     """Whether failed queries get guidance."""
     after_failures: NonNegativeInt = 1
-    """Failed attempts after which a query is guided; 0 guides queries that were never tried, too."""
+    """Failed attempts after which a query gets guidance; 0 also guides queries that were never attempted."""
     share: Fraction = 0.5
     """Largest share of a round's episodes that may be guided."""
     demonstrate: bool | Literal["explorer"] = False
-    """Whether the reference agent makes the guided attempts, for a policy that cannot follow hints yet; with `explorer`
-    the untrained embedded policy, which has no reference path. Accepted steps are learned from as any others."""
+    """Whether the reference agent makes the guided attempts, for a policy that cannot follow hints yet. `explorer`
+    uses the untrained embedded policy instead, which needs no reference path. Accepted steps become training data."""
 
 
 class ReleaseSection(Spec):
@@ -177,8 +178,8 @@ class EvaluateSection(Spec):
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Level of the paired test on validation queries: a new policy is refused if chance alone would make it this much
-    worse less often. A higher level refuses more; at 0.5, whatever loses more queries than it wins."""
+    """Significance level of the paired test on validation queries: a new policy is refused if it is significantly
+    worse. A higher level refuses more; 0.5 refuses whatever loses more queries than it wins."""
     promote_without_evidence: bool = False
     """Whether a new policy is promoted if neither policy achieves a validation query; for trials with weak models."""
 
@@ -192,19 +193,19 @@ class BeamSection(Spec):
     options: tuple[str, ...] = ()
     """Options of the runner, as on a Beam command line."""
     restarts: NonNegativeInt = 5
-    """How often a stage is started again after its workers on other machines were lost; finished work is kept."""
+    """How often a stage restarts after its workers on other machines were lost; finished work is kept."""
     silent_seconds: NonNegativeFloat = 300.0
-    """Seconds without a heartbeat of any worker after which they count as lost; 0 waits for ever, for an engine that
-    notices lost machines itself."""
+    """Seconds without a heartbeat after which all workers count as lost; 0 waits forever, for engines that detect
+    lost machines."""
 
 
 class RetentionSection(Spec):
-    """What is kept of a warehouse that grows old."""
+    """What to keep in an old warehouse."""
 
     unused_days: NonNegativeFloat = 7.0
-    """Days after which files that nothing refers to are deleted."""
+    """Age in days at which unreferenced files are deleted."""
     releases: NonNegativeInt = 0
-    """How many releases of the run are kept, the newest; 0 keeps all."""
+    """Number of newest releases to keep for the run; 0 keeps all."""
 
 
 class Config(Spec):

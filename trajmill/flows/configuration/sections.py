@@ -55,9 +55,9 @@ class PromptsSection(Spec):
     writer_synthesise: Path | None = None
     """For the explicit instruction that describes a path."""
     writer_refine: tuple[Path, ...] = ()
-    """For training instructions as people say them: a file for each manner; none may ask a question."""
+    """For refined training instructions: one file per style; none may ask a question."""
     writer_refine_heldout: tuple[Path, ...] = ()
-    """The same for the manners that training never sees, which ask questions."""
+    """For the styles of the held-out split, which ask questions."""
     writer_curriculum: Path | None = None
     """For tasks proposed from the success so far."""
     writer_screen: Path | None = None
@@ -131,13 +131,13 @@ class PathwaysSection(Spec):
     programs: tuple[str, ...] = ()
     """Names of programs of the file; all if empty."""
     depth: PositiveInt = 4
-    """Most presses on a way."""
+    """Largest number of presses in a pathway."""
     breadth: PositiveInt = 40
     """Most elements that are pressed in one state of a program."""
     steps: PositiveInt = 1500
     """Most actions in a program."""
     seconds: PositiveFloat = 300.0
-    """Longest walk over a program; what it has found by then is kept."""
+    """Time limit for walking one program in seconds; what was found is kept."""
     queries: NonNegativeInt = 0
     """Most queries from each program; with 0 no program is walked. Training has none from
     programs of `queries.heldout_app_names`."""
@@ -181,7 +181,7 @@ class ServeSection(Spec):
     when_busy: Literal["wait", "skip"] = "wait"
     """What a nightly run or a retraining does while another process works on the run, e.g. `trajmill evolve`."""
     wait_hours: PositiveFloat = 6.0
-    """Longest time to wait; then it is skipped."""
+    """Longest wait in hours; then the flow is skipped."""
 
 
 class NotifySection(Spec):
@@ -192,7 +192,7 @@ class NotifySection(Spec):
     blocks: tuple[str, ...] = ()
     """Notification blocks of the Prefect server, e.g. `slack-webhook/team`."""
     heartbeat: Address = ""
-    """Address that is fetched at the end of each night, e.g. a check of healthchecks.io, which raises the alarm if
-    a night does not happen; none if empty."""
+    """Address that is fetched at the end of each night, e.g. of healthchecks.io, which raises an alarm if a night
+    is missing; none if empty."""
     judge_failures: Fraction = 0.2
-    """Share of a night's finished attempts that the judge fails on, above which the night needs a person."""
+    """Share of a night's finished attempts on which the judge may fail; above it, a person is notified."""

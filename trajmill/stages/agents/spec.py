@@ -122,7 +122,7 @@ class ExplorerSpec(AgentSpec):
     kind: Literal["explorer"] = "explorer"
     """The untrained embedded policy."""
     demonstrates: bool = False
-    """Whether its steps are to be learned from: they have thoughts that read the rows of the screen aloud as the family
+    """Whether its steps become training data, with thoughts that read the rows of the screen as the family
     `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
@@ -146,8 +146,8 @@ class ReferenceSpec(AgentSpec):
     kind: Literal["reference"] = "reference"
     """Walks the annotated path of its query, and asks no model."""
     demonstrates: bool = False
-    """Whether its steps are to be learned from: they have a prompt, and thoughts that read the rows of the screen aloud
-    as the family `read-aloud` does."""
+    """Whether its steps become training data, with a prompt and thoughts that read the rows of the screen as the
+    family `read-aloud` does."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
         from trajmill.stages.agents.reference import ReferenceAgent

@@ -91,7 +91,7 @@ class JudgeSpec(Spec):
     graphs: tuple[Path, ...] = ()
     """Files of the graphs of apps that critics without a model judge by; those of `[graphs]` if empty."""
     critics: dict[str, dict[str, Any]] = {}
-    """By kind of a critic without a model, its settings, e.g. `[judge.critics.my_critic]` for a critic of your own
+    """Settings of critics without a model, by kind, e.g. `[judge.critics.my_critic]` for a critic of your own
     package."""
     false_positive: Fraction = 0.0
     """For studies of calibration: share of wrong trajectories that each channel calls correct at random."""

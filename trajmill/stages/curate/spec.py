@@ -23,14 +23,14 @@ class CurateSpec(Spec):
     """Whether trajectories are left out whose answer never was on a screen. An answer can be checked only where screens
     have accessibility trees."""
     near_heldout: Fraction = 0.8
-    """Rows are left out that have so large a part of a held-out instruction in one line, in words that no training
-    instruction has; 0 looks for whole instructions alone."""
+    """Share of a held-out instruction in one line, in words that no training instruction has, from which a row is
+    left out; 0 checks for whole instructions only."""
     benchmarks: dict[str, Path] = {}
     """Files with the tasks of benchmarks by NAME; rows that have one of them, or most of one, are left out. One task in
     each line, or JSON (`.json`, `.jsonl`) with keys such as `instruction`, `goal` or `task`."""
     near_queries: Fraction = 0.0
-    """Similarity of instructions (Jaccard, of runs of three letters) from which queries count as one: together they
-    give no more trajectories than one. 0 for never: the built-in apps have many queries that differ in one value."""
+    """Jaccard similarity of instructions (three-letter runs) from which queries count as one, and together give no
+    more trajectories than one. 0 disables this: the built-in apps have many queries that differ in one value."""
     near_screens: NonNegativeInt = 0
-    """Rows are left out that give the same reply on a screen that looks like that of another row: bits by which their
-    perceptual hashes of 64 bits may differ; 0 for never."""
+    """Rows with the same reply on a similar screen are left out: number of bits of 64 in which the perceptual
+    hashes may differ. 0 disables this."""

@@ -59,7 +59,7 @@ _PROMPTS: Final = {
 
 
 class DerivePromptFiles(Spec):
-    """Prompt files of your own for the models of `[derive]`, in place of those that come with trajmill."""
+    """Your prompt files for the models of `[derive]`."""
 
     rephrase: Path | None = None
     """For `derive.writer`, which rephrases grounding instructions."""
@@ -115,12 +115,12 @@ class GroundingSpec(KindSpec):
     smallest: PositiveInt = 8
     """Smallest width and height of an element, in pixels."""
     dense_from: NonNegativeInt = 12
-    """Elements from which a screen is dense: it is cut into regions, and rows show one region; 0 cuts none."""
+    """Number of elements at which a screen is cut into regions; rows then show one region. 0 cuts none."""
     region_elements: PositiveInt = 8
     """Most elements of a region."""
     ocr: Literal["", "rapidocr"] = ""
-    """What reads the words of a screen, for instructions that name a word or a character: `rapidocr` (the extra `ocr`).
-    It takes some seconds a screen, so nothing is read if it is empty."""
+    """OCR engine for instructions that name a word or a character: `rapidocr` (extra `ocr`), some seconds per
+    screen. Empty disables OCR."""
     ocr_score: Fraction = 0.9
     """Least confidence of OCR in each character of a word."""
     detector: str = ""
@@ -288,7 +288,7 @@ class DeriveSpec(Spec):
     reasoning: ReasoningSpec = ReasoningSpec()
     planning: PlanningSpec = PlanningSpec()
     kinds: dict[str, dict[str, Any]] = {}
-    """By a kind of your own package, its settings, e.g. `[derive.kinds.my_kind]`."""
+    """Settings of the kinds of your own package, by kind, e.g. `[derive.kinds.my_kind]`."""
 
     def kind(self, name: str) -> KindSpec:
         """Return the spec of a kind.

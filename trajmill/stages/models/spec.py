@@ -47,18 +47,19 @@ class ModelSpec(Spec):
     kind: str
     """The kind of model."""
     family: Annotated[str, known_by(family_named)] = "any"
-    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. It decides how a policy is asked and
-    understood: system message, layout of the messages, names of actions, sizes of images, coordinates (see models.md).
-    `any` asks as the embedded policy is asked, with images of their stored size."""
+    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. It decides how a policy is prompted
+    and parsed: system message, message layout, action names, image sizes, coordinates (see models.md). `any`
+    prompts like the embedded policy, with images at their stored size."""
     max_pixels: PositiveInt = 3_211_264
-    """Most pixels of an image that is sent."""
+    """Largest number of pixels of an image in a request."""
     context_tokens: Annotated[int, Field(ge=4096)] = 32_000
     """Length of the model's context in tokens, for a request and its answer. A critic fills at most three quarters of
     it with a trajectory, and says what was left out."""
     max_images: Annotated[int, Field(ge=2)] = 24
-    """Most images in one request; the server must allow as many, e.g. by vLLM's `--limit-mm-per-prompt`."""
+    """Largest number of images in one request; the server must allow as many, e.g. with vLLM's
+    `--limit-mm-per-prompt`."""
     max_in_flight: Annotated[PositiveInt, OPERATIONAL] = 64
-    """Most requests at the same time; there are fewer when a server says that it is busy."""
+    """Largest number of concurrent requests; lowered while a server is busy."""
     cache: Annotated[bool, OPERATIONAL] = True
     """Whether answers are cached by their request; answers of a sampled policy are never cached."""
 

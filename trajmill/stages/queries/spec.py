@@ -48,8 +48,7 @@ class GraphQueriesSpec(Spec):
     validation: NonNegativeInt = 80
     """Queries that decide which policy is promoted: half of them new slot combinations, half of apps of their own."""
     validation_app_names: tuple[str, ...] = ("rides",)
-    """Ids of the apps kept from training for the validation queries; the default is passed over where there is no such
-    app."""
+    """Ids of the apps kept for validation queries; the default is ignored if there is no such app."""
 
     @property
     def unseen_app_names(self) -> tuple[str, ...]:

@@ -29,12 +29,13 @@ class RecipeSpec(Spec):
     """The fields that name the endpoints of frozen models, which give the reward. They are operational, because the
     name of an endpoint decides nothing; its model is part of a run's identity."""
     keep_per_query: PositiveInt = 2
-    """Most trajectories that are kept for one query, the shortest first."""
+    """Largest number of trajectories to keep per query, shortest first."""
     keep_per_reply: PositiveInt | None = None
     """Most steps with the same reply that are kept; by default all. Some replies, e.g. that the task is done, are in
     every trajectory, and would be a large part of the training data."""
     reweight: bool = True
-    """Whether every query weighs the same, however many trajectories it has."""
+    """Whether queries that rarely succeed get more attempts and weigh more in training: from 1.15 (never) to 0.15
+    (always)."""
     frozen_explorer_updates: NonNegativeInt = 0
     """For a control run: all rounds collect with the untrained policy, and the last trains once with this many updates.
     0 trains in every round."""

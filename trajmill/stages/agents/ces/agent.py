@@ -115,7 +115,7 @@ def embedded_state_tracker() -> EmbeddedRole:
 
 
 class CesPrompts(Spec):
-    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+    """Your prompt files for the roles (see agents.md)."""
 
     coordinator: Path | None = None
     """For the atomic instruction."""

@@ -69,7 +69,7 @@ def _page_and_task(asked: EmbeddedQuestion) -> str:
 
 
 class CodaPrompts(Spec):
-    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+    """Your prompt files for the roles (see agents.md)."""
 
     planner: Path | None = None
     """For the thought of a step."""

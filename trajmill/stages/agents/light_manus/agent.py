@@ -225,7 +225,7 @@ def read_workflow(outputs: Mapping[str, str]) -> Workflow | None:
 
 
 class LightManusPrompts(Spec):
-    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+    """Your prompt files for the roles (see agents.md)."""
 
     parser: Path | None = None
     """For the division into atomic tasks."""

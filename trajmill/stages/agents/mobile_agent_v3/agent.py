@@ -278,7 +278,7 @@ def _marked(history: tuple[Decision, ...], state: TaskState) -> Iterator[Decisio
 
 
 class MobileAgentV3Prompts(Spec):
-    """Prompt files of your own for the roles, in place of those that come with trajmill (see agents.md)."""
+    """Your prompt files for the roles (see agents.md)."""
 
     manager_plan: Path | None = None
     """For the first plan."""
@@ -306,9 +306,9 @@ class MobileAgentV3Spec(RolesSpec):
     knowledge: Path | None = None
     """Folder of documents (`.md`, `.txt`) in which the Manager finds knowledge about a task."""
     retriever: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
-    """Finds it: `embedded` (BM25), the NAME of an `[endpoints.NAME]` whose model embeds texts, or `off`."""
+    """Finds the knowledge: `embedded` (BM25), the NAME of an `[endpoints.NAME]` whose model embeds texts, or `off`."""
     knowledge_passages: PositiveInt = 3
-    """Most passages that the Manager is given."""
+    """Number of passages that the Manager gets."""
     prompts: MobileAgentV3Prompts = MobileAgentV3Prompts()
     """Prompt files of your own."""
 

@@ -28,7 +28,7 @@ class AndroidSpec(TaskFileSpec):
     serials: Annotated[tuple[str, ...], OPERATIONAL] = ()
     """Devices to use, as `adb devices` names them; all connected devices if empty."""
     apps: dict[str, str] = {}
-    """By name that tasks and agents use, the package of an app."""
+    """Android package of each app, by the name that tasks and agents use."""
     call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Time limit of a call to a device."""
     settle_seconds: PositiveFloat = 6.0

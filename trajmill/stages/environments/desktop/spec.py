@@ -25,11 +25,11 @@ class DesktopSpec(EnvironmentSpec):
     tasks: Path | None = None
     """Folder of OSWorld task files; by default the tasks of the package."""
     packaged: bool = True
-    """Whether a run gets the tasks of the package where no folder is named; `false` for a run on graphs alone."""
+    """Whether a run without `tasks` gets the packaged tasks; `false` for a run on graphs only."""
     held_out: Fraction = 0.25
     """Share of the tasks that only measure the policy."""
     validation: Fraction = 0.15
-    """A further share, which decides which policy is promoted."""
+    """Share of the tasks that decides promotion."""
 
     def identity(self) -> dict[str, Any]:
         """As of every spec; with the tasks of the package it is that of runs from before they could be left out."""

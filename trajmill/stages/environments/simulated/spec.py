@@ -31,7 +31,7 @@ class FaultRates(Spec):
 
 
 class DevicesSpec(Spec):
-    """How much the devices differ that a reset can find; there are eight looks, two of which only evaluation meets."""
+    """How much the simulated devices differ. There are eight looks; two are used in evaluation only."""
 
     orders: PositiveInt = 1
     """Orders of icons and lists that are drawn for each look, so that a policy cannot learn them by heart."""
@@ -56,7 +56,7 @@ class AppFilesSpec(EnvironmentSpec):
     apps: tuple[Path, ...] = ()
     """Your own app files (YAML, see apps.md), beside the built-in ones."""
     builtin_apps: tuple[str, ...] | None = None
-    """Ids of the built-in apps that are there; all of them if the key is left out."""
+    """Ids of the built-in apps to include; all by default."""
 
     def navigation_graph(self) -> World:
         """The built-in apps and the user's own; loaded once in a process.

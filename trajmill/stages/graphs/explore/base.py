@@ -45,15 +45,15 @@ class ExploreBounds(Spec):
     """How far an exploration goes."""
 
     depth: PositiveInt = 10
-    """Most operations from the start to a page whose elements are tried."""
+    """Largest number of operations from the start to a page that is explored."""
     breadth: PositiveInt = 60
     """Most trials on one page."""
     pages: PositiveInt = 60
-    """Most pages; what leads to further ones is recorded as a change."""
+    """Largest number of pages; an element that leads to a further page is recorded as a change."""
     actions: Annotated[PositiveInt, OPERATIONAL] = 4000
-    """Most actions of one call; the next call goes on."""
+    """Largest number of actions in one call; the next call continues."""
     seconds: Annotated[PositiveFloat, OPERATIONAL] = 600.0
-    """Longest time of one call; the next call goes on."""
+    """Time limit of one call in seconds; the next call continues."""
     submit: bool = True
     """Whether forms are sent: the Enter key in a field, and buttons after all fields are filled."""
     text: str = "trajmill"

@@ -80,7 +80,7 @@ class OpenAiSpec(ModelSpec):
     longest_wait_seconds: Annotated[PositiveFloat, OPERATIONAL] = 60.0
     """Longest wait between two attempts; a server that asks for a longer one (`Retry-After`) fails the call."""
     probe_seconds: Annotated[PositiveFloat, OPERATIONAL] = 10.0
-    """Time after which a dead server is asked again whether it answers."""
+    """Seconds between two health checks of a dead server."""
     input_price: NonNegativeFloat = 0.0
     """Price of a million input tokens."""
     output_price: NonNegativeFloat = 0.0
@@ -88,8 +88,8 @@ class OpenAiSpec(ModelSpec):
     adapter: Annotated[Path | None, OPERATIONAL] = None
     """Folder of a LoRA adapter that is loaded into the servers before the rounds, under the name `model`."""
     weights: Annotated[Path | None, OPERATIONAL] = None
-    """Folder of the weights that its servers serve, for a recipe of `[train]` that trains them; not needed where
-    `serve.model`, or `model` itself, is that folder."""
+    """Folder of the weights that its servers serve, for a recipe of `[train]` that trains them. Optional if
+    `serve.model` or `model` is that folder."""
     serve: Annotated[ModelServerSpec | None, OPERATIONAL] = None
     """If given, trajmill starts the server itself."""
 

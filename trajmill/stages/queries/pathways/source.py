@@ -57,7 +57,7 @@ class PathwaySettings(Record):
     heldout_phrasings: float = Field(0.15, ge=0, le=0.4)
     """A further share, whose instructions have phrasings that training never sees."""
     validation: float = Field(0.15, ge=0, le=0.2)
-    """A further share, which decides which policy is promoted."""
+    """Share of the tasks that decides promotion."""
 
 
 class PathwayGoal(NamedTuple):
