@@ -144,7 +144,7 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
     headings = ("program", "pathways", "dialogs", "tabs", "need a selection", "seconds", "per second")
     table = Table(*headings, title=f"{sum(row.pathways for row in rows)} pathways")
     for row in rows:
-        speed = "–" if row.per_second is None else f"{row.per_second:.1f}"
+        speed = "–" if row.pathways_per_second is None else f"{row.pathways_per_second:.1f}"
         counts = (row.pathways, row.dialogs, row.tabs, row.need_selection)
         table.add_row(row.program, *map(str, counts), f"{row.seconds:.1f}", speed)
     splits = Counter(query.split for query in context.queries.values())

@@ -21,8 +21,8 @@ from tests.warehouse.samples import commit_rows, query, stage_run, trajectory
 from trajmill.flows.cli.app import run
 from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
-from trajmill.flows.report.charts import Bar, Segment, Series, Share, share_chart, stacked_bars
-from trajmill.flows.report.figures import Figures, ShareTable, read_figures
+from trajmill.flows.report.charts import Bar, Series, share_chart, stacked_bars
+from trajmill.flows.report.figures import Figures, read_figures
 from trajmill.flows.report.filmstrips import Filmstrip, pick_filmstrips
 from trajmill.flows.report.page import render_report, runs_to_report, warnings, write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
@@ -133,7 +133,7 @@ def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse, figures: Figu
     assert all(0 <= row.correct <= row.judged <= len(voted) for row in tables["critics"]) and voted
     assert [bar.label for bar in figures.seconds] == ["round 1", "round 2"]
     total = sum(count.seconds for count in read_rows(run_warehouse, RoundSummary)[0].stages)
-    assert sum(segment.amount for segment in figures.seconds[0].segments) == pytest.approx(total)
+    assert sum(figures.seconds[0].segments.values()) == pytest.approx(total)
     assert [(row.round, row.success_without, row.success_with) for row in tables["lift"]] == [(1, 0, 1), (2, 0, 1)]
     assert [row.promoted for row in tables["models"]] == [True, False]
     assert tables["failures"][0].failures == 2
@@ -166,8 +166,9 @@ def test_success_by_app_what_still_fails_and_the_configuration(tmp_path: Path) -
     identity = {"rollout": {"group_size": 4}, "agent": {"kind": HOSTILE}}
     (warehouse.run("run-m") / IDENTITY_FILE).write_text(json.dumps(identity))
     figures = read_figures(warehouse, "run-m")
-    assert figures.apps == ShareTable((1, 2), {"mail": (0.0, 0.5), "notes": (0.0, 0.5)})
-    assert figures.tasks.rows == {"mail.send": (0.0, 0.5)}
+    assert figures.measured_rounds == (1, 2)
+    shares = {name: [cell.share for cell in cells if cell] for name, cells in {**figures.apps, **figures.tasks}.items()}
+    assert shares == {name: [0.0, 0.5] for name in ("mail", "notes", "mail.send")}
     assert [(row.instruction, row.in_all) for row in figures.tables["failing"]] == [("Send the mail q", 1)]
     assert figures.configuration == (("rollout.group_size", "4"), ("agent.kind", HOSTILE))
     page = render_report(warehouse, "run-m")
@@ -223,12 +224,16 @@ def test_why_a_round_did_not_train_is_one_line_also_where_it_is_longer_than_the_
     assert f"Round 2: not trained, the policy stays: {reason}" in shown.getvalue().splitlines()
 
 
+def share(number: int, share: float, low: float, high: float) -> SimpleNamespace:
+    return SimpleNamespace(round=number, share=share, low=low, high=high)
+
+
 def numbers(pattern: str, svg: str) -> list[float]:
     return [float(found) for found in re.findall(pattern, svg)]
 
 
 def test_a_chart_draws_each_share_at_its_height() -> None:
-    line = Series("a & b", (Share(1, 0.0, 0.0, 0.5), Share(2, 1.0, 0.5, 1.0)))
+    line = Series("a & b", [share(1, 0.0, 0.0, 0.5), share(2, 1.0, 0.5, 1.0)])
     svg = str(share_chart([line], "t"))
     bottom, top = numbers(r'cy="([\d.]+)"', svg)
     rules = numbers(r'class="grid" x1="\d+" x2="\d+" y1="([\d.]+)"', svg)
@@ -237,13 +242,13 @@ def test_a_chart_draws_each_share_at_its_height() -> None:
 
 
 def test_labels_of_lines_that_end_together_do_not_overlap() -> None:
-    lines = [Series(str(number), (Share(1, 0.01 * number, 0, 1),)) for number in range(4)]
+    lines = [Series(str(number), [share(1, 0.01 * number, 0, 1)]) for number in range(4)]
     heights = sorted(numbers(r'class="label[^"]*" x="[\d.]+" y="([\d.]+)"', str(share_chart(lines, "t"))))
     assert min(after - before for before, after in pairwise(heights)) >= 16
 
 
 def test_bars_are_drawn_at_the_length_of_their_value() -> None:
-    bars = [Bar("one", (Segment("a", 3.0), Segment("b", 1.0)), "4"), Bar("two", (Segment("b", 2.0),), "2")]
+    bars = [Bar("one", {"a": 3.0, "b": 1.0}, "4"), Bar("two", {"b": 2.0}, "2")]
     svg = str(stacked_bars(bars, "t"))
     wide = numbers(r'<rect [^>]*width="([\d.]+)"', svg)
     assert wide[0] + wide[1] == pytest.approx(2 * wide[2], abs=2)
@@ -263,8 +268,7 @@ def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) ->
         read_figures(copy, RUN)
 
 
-NOTHING = ShareTable((), {})
-QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), NOTHING, NOTHING, [], (), {"models": []})
+QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), (), {}, {}, (), {"models": []})
 
 
 @pytest.mark.parametrize(
@@ -279,7 +283,7 @@ QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), NOTHING, NOTHING, [], (), {
 def test_a_split_that_fell_while_versions_were_promoted(
     shares: tuple[tuple[float, float, float], ...], promoted: bool, fell: bool
 ) -> None:
-    success = Series("new apps", tuple(Share(number, *share) for number, share in enumerate(shares)))
+    success = Series("new apps", [share(number, *each) for number, each in enumerate(shares)])
     models = [SimpleNamespace(round=number, promoted=promoted) for number in (1, 2)]
     line = "Success on new apps fell from 60% after round 1 to 30% after round 2, while 1 version was promoted"
     assert list(warnings(replace(QUIET, success=(success,), tables={"models": models}))) == ([line] if fell else [])

@@ -20,7 +20,7 @@ from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.status.live import now_line, working_stage
-from trajmill.flows.status.page import Trend, flow_runs, run_results, status_lines
+from trajmill.flows.status.page import flow_runs, result_lines, status_lines
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.warehouse.layout import Warehouse, create_warehouse
@@ -29,12 +29,11 @@ from trajmill.warehouse.lock import sole_worker
 
 @pytest.mark.slow
 def test_the_results_come_with_their_trend(run_warehouse: Warehouse) -> None:
-    results = run_results(run_warehouse, RUN)
-    assert (results.rounds, results.policy) == (2, "policy-2")
-    success = {trend.name: trend for trend in results.success}
-    assert success["train"] == Trend("train", 58 / 60, 44 / 60)
-    assert {trend.name: round(trend.now or 0, 3) for trend in results.judge} == {"precision": 0.976, "kappa": 0.946}
-    assert results.failures == (("environment", 1),)
+    lines = result_lines(run_warehouse, RUN)
+    assert lines["rounds"][0] == "2 finished, policy policy-2"
+    assert "train 97 % (+23 points)" in lines["success"]
+    assert lines["judge"] == ["precision 98 % (+0 points)", "kappa 0.95 (+0.00)"]
+    assert lines["failures"] == ["1 environment"]
 
 
 def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:

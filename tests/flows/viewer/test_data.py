@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from tests.flows.viewer.pages import AT, COUNT, HOSTILE, RUN, name, write_hostile_run
 from tests.warehouse.samples import commit_rows, png, stage_run, trajectory
 from trajmill.flows.viewer.app import viewer_app
-from trajmill.flows.viewer.catalogue import Catalogue
+from trajmill.flows.viewer.attempts import Catalogue
 from trajmill.flows.viewer.trajectory import checked_image
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.selection import released_rows
@@ -159,7 +159,7 @@ def test_an_image_that_is_small_and_decodes_to_gigabytes_is_refused() -> None:
 
 @pytest.mark.slow
 def test_what_lands_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajmill.flows.viewer.catalogue._SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr("trajmill.flows.viewer.attempts._SECONDS_BETWEEN_LOOKS", 0.0)
     warehouse = create_warehouse(tmp_path / "root")
     catalogue = Catalogue(warehouse)
     count = "SELECT count(*) AS n FROM attempts"

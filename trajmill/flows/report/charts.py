@@ -5,8 +5,8 @@ Colours are classes (`series-0`, `series-1`, ...) that the page's style sheet de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -17,40 +17,21 @@ _LABEL_GAP = 17.0
 _BAR, _BAR_GAP = 18, 8
 
 
-class Share(NamedTuple):
-    """A share in [0, 1] measured in one round, with its interval."""
-
-    round: int
-    share: float
-    low: float
-    high: float
-
-
 class Series(NamedTuple):
     name: str
-    points: tuple[Share, ...]
-    """In the order of the rounds."""
-
-
-class Segment(NamedTuple):
-    name: str
-    amount: float
+    points: Sequence[Any]
+    """With `round`, `share` and its interval from `low` to `high`, all in [0, 1]; in the order of the rounds."""
 
 
 class Bar(NamedTuple):
     label: str
-    segments: tuple[Segment, ...]
+    segments: Mapping[str, float]
     note: str
     """Text after the bar, e.g. its total."""
 
 
 def share_chart(series: Sequence[Series], title: str) -> Markup:
-    """Draw shares over the rounds; each line has the band of its interval and a label at its end.
-
-    Args:
-        series: the lines; one without points is left out.
-        title: text for screen readers.
-    """
+    """Draw shares over the rounds; each line has the band of its interval and a label at its end."""
     lines = [(index, line) for index, line in enumerate(series) if line.points]
     rounds = sorted({point.round for _, line in lines for point in line.points})
     if not rounds:
@@ -98,29 +79,27 @@ def share_chart(series: Sequence[Series], title: str) -> Markup:
 
 def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
     """Draw horizontal stacked bars on one common scale; segments of one name have one colour."""
-    longest = max((sum(segment.amount for segment in bar.segments) for bar in bars), default=0.0)
+    longest = max((sum(bar.segments.values()) for bar in bars), default=0.0)
     if longest <= 0.0:
         return Markup("")
-    names = segment_names(bars)
-    room = WIDTH - 84 - 92
-    parts: list[str] = []
+    names, room, parts = segment_names(bars), WIDTH - 84 - 92, list[str]()
     for row, bar in enumerate(bars):
-        top = row * (_BAR + _BAR_GAP)
+        top, x = row * (_BAR + _BAR_GAP), 84.0
         parts.append(_text(76, top + _BAR - 5, bar.label, "axis", "end"))
-        x = 84.0
-        for segment in (segment for segment in bar.segments if segment.amount > 0.0):
-            wide = segment.amount / longest * room
-            parts.append(
-                f'<rect class="series-{names.index(segment.name)}" x="{x:.1f}" y="{top}" height="{_BAR}" '
-                f'width="{max(wide - 1, 0):.1f}"><title>{escape(segment.name)}: {segment.amount:.1f}</title></rect>'
-            )
-            x += wide
+        for name, amount in bar.segments.items():
+            if amount > 0.0:
+                wide = amount / longest * room
+                parts.append(
+                    f'<rect class="series-{names.index(name)}" x="{x:.1f}" y="{top}" height="{_BAR}" '
+                    f'width="{max(wide - 1, 0):.1f}"><title>{escape(name)}: {amount:.1f}</title></rect>'
+                )
+                x += wide
         parts.append(_text(x + 6, top + _BAR - 5, bar.note, "axis", "start"))
     return _svg(len(bars) * (_BAR + _BAR_GAP), title, parts)
 
 
 def segment_names(bars: Sequence[Bar]) -> list[str]:
-    return list(dict.fromkeys(segment.name for bar in bars for segment in bar.segments if segment.amount > 0.0))
+    return list(dict.fromkeys(name for bar in bars for name, amount in bar.segments.items() if amount > 0.0))
 
 
 def _text(x: float, y: float, words: str, style: str, anchor: str) -> str:

@@ -10,13 +10,19 @@ from markupsafe import Markup
 
 from trajmill.flows.nights.log import EndedFlow, ended_flows, needs_person
 from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
-from trajmill.flows.report.figures import ERROR_NAMES, SPLIT_NAMES, Figures, read_figures
+from trajmill.flows.report.figures import SPLIT_NAMES, Figures, read_figures, run_views
 from trajmill.flows.report.filmstrips import pick_filmstrips
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.views import connect, fresh_views, refresh_views
 
+ERROR_NAMES = {
+    "planning": "planning",
+    "structural_compliance": "malformed replies",
+    "operational": "lost or misplaced actions",
+    "knowledge_deficit": "ran out of ideas",
+    "perceptual": "misread values",
+}
 _KAPPA_FALL = 0.1
 """A smaller fall from one round to another is taken for chance."""
 _MOST_NIGHTS = 60
@@ -25,12 +31,9 @@ _MOST_NIGHTS = 60
 def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> Path:
     """Write the report from what the run has committed to a file, or to `runs/RUN/report.html`, and return its path.
 
-    Raises:
-        BadInputError: it cannot be written there.
+    Raises BadInputError if it cannot be written there.
     """
-    refresh_views(warehouse)
-    path = out or warehouse.run(run_id) / "report.html"
-    page = render_report(warehouse, run_id)
+    path, page = out or warehouse.run(run_id) / "report.html", render_report(warehouse, run_id)
     try:
         write_text(path, page)
     except OSError as error:
@@ -43,10 +46,7 @@ def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> 
 
 
 def render_report(warehouse: Warehouse, run_id: str) -> str:
-    """Render the report as HTML; the warehouse's views must be up to date.
-
-    All texts of models and screens are escaped.
-    """
+    """Render the report as HTML; all texts of models and screens are escaped."""
     figures = read_figures(warehouse, run_id)
     pages = Environment(
         loader=PackageLoader("trajmill.flows.report"),
@@ -77,19 +77,16 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
 def runs_to_report(warehouse: Warehouse, named: str | None, configured: str | None) -> list[str]:
     """Return the runs to report: the named one, else the configured one, else all if none is configured.
 
-    A configured run that is not there is replaced by the only one that is.
-
-    Raises:
-        BadInputError: it has no finished round, or there are several to choose from.
+    A configured run that is not there is replaced by the only one that is. Raises BadInputError if the named run has no
+    finished round, or there are several to choose from.
     """
-    with fresh_views(warehouse) as shown, connect(shown) as views:
-        runs = [str(row[0]) for row in views.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()]
+    with run_views(warehouse) as views:
+        found = views.connection.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()
+    runs = [str(row[0]) for row in found]
     if named is not None and named not in runs:
         raise BadInputError(f"{warehouse.address} has no finished round of a run {named!r}; there are {runs or 'none'}")
-    if named is not None:
-        return [named]
-    if configured in runs:
-        return [configured]
+    if named is not None or configured in runs:
+        return [str(named or configured)]
     if not runs or (configured is not None and len(runs) > 1):
         advice = f"name one of its runs with --run: {', '.join(runs)}" if runs else "run `trajmill evolve`"
         raise BadInputError(f"{warehouse.address} has {len(runs) or 'no'} runs with finished rounds; {advice}")
@@ -103,22 +100,19 @@ def warnings(figures: Figures) -> Iterator[str]:
     """
     for line in figures.success:
         best, last = max(line.points, key=lambda point: point.share), line.points[-1]
-        versions = [row for row in figures.tables["models"] if row.promoted and best.round < row.round <= last.round]
+        versions = sum(row.promoted and best.round < row.round <= last.round for row in figures.tables["models"])
         if versions and last.high < best.low:
             yield (
                 f"Success on {line.name} fell from {best.share:.0%} after round {best.round} to {last.share:.0%} after "
-                f"round {last.round}, while {len(versions)} {'versions were' if len(versions) > 1 else 'version was'} "
-                "promoted"
+                f"round {last.round}, while {versions} {'versions were' if versions > 1 else 'version was'} promoted"
             )
     for level, cells in figures.judge.items():
         measured = [cell for cell in cells if cell is not None and cell.kappa is not None]
-        if not measured:
-            continue
-        top, now = max(measured, key=lambda cell: cell.kappa), measured[-1]
-        if now.kappa < top.kappa - _KAPPA_FALL:
+        top = max(measured, key=lambda cell: cell.kappa, default=None)
+        if top is not None and measured[-1].kappa < top.kappa - _KAPPA_FALL:
             yield (
                 f"Kappa of the judge's level {level!r} fell from {top.kappa:.2f} in round {top.round} to "
-                f"{now.kappa:.2f} in round {now.round}: look at its verdicts, or calibrate it anew"
+                f"{measured[-1].kappa:.2f} in round {measured[-1].round}: look at its verdicts, or calibrate it anew"
             )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from typing import NamedTuple
 
 from rich import box
 from rich.columns import Columns
@@ -18,20 +16,18 @@ from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.stages.critics.calibration.agreement import agreement
 from trajmill.stages.metrics.intervals import wilson
 
-
-class _Block(NamedTuple):
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
+_Block = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""Headings and rows."""
 
 
 def round_table(summary: RoundSummary) -> RenderableType:
     """Lay out the round's success, judge and stages, side by side where the terminal is wide enough."""
     tables = []
-    for block in _blocks(summary):
+    for headings, rows in _blocks(summary):
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-        for place, heading in enumerate(block.headings):
-            table.add_column(heading, justify="left" if place == 0 else "right", no_wrap=True)
-        for row in block.rows:
+        for place, heading in enumerate(headings):
+            table.add_column(heading, justify="right" if place else "left", no_wrap=True)
+        for row in rows:
             table.add_row(*row)
         tables.append(table)
     # One line, however long: it can be searched for in a log, and paths in it can be copied.
@@ -40,11 +36,10 @@ def round_table(summary: RoundSummary) -> RenderableType:
 
 
 def round_markdown(summary: RoundSummary) -> str:
-    """Write the same figures as Markdown."""
     parts = [f"# Round {summary.round}", html.escape(_headline(summary), quote=False)]
-    for block in _blocks(summary):
-        rules = ("---", *("--:" for _ in block.headings[1:]))
-        parts.append("\n".join(f"| {' | '.join(cells)} |" for cells in (block.headings, rules, *block.rows)))
+    for headings, rows in _blocks(summary):
+        rules = ("---", *("--:" for _ in headings[1:]))
+        parts.append("\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *rows)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -57,8 +52,7 @@ def _headline(summary: RoundSummary) -> str:
 
 
 def _blocks(summary: RoundSummary) -> tuple[_Block, ...]:
-    before = {entry.split: entry for entry in summary.success_before}
-    after = {entry.split: entry for entry in summary.success_after}
+    before, after = ({each.split: each for each in of} for of in (summary.success_before, summary.success_after))
     success = [
         (name, *_share(before.get(split))[:1], *_share(after.get(split)))
         for split, name in SPLIT_NAMES.items()
@@ -72,9 +66,9 @@ def _blocks(summary: RoundSummary) -> tuple[_Block, ...]:
     stages = [(each.stage, f"{each.rows_in:,}", f"{each.rows_out:,}", f"{each.seconds:.1f}") for each in summary.stages]
     total = sum(each.seconds for each in summary.stages)
     return (
-        _Block(("success", "before", "after", "95 %"), success),
-        _Block(("judge", "precision", "recall", "kappa"), judge),
-        _Block(("stage", "in", "out", "seconds"), [*stages, ("all", "", "", f"{total:.1f}")]),
+        (("success", "before", "after", "95 %"), success),
+        (("judge", "precision", "recall", "kappa"), judge),
+        (("stage", "in", "out", "seconds"), [*stages, ("all", "", "", f"{total:.1f}")]),
     )
 
 

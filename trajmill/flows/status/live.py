@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,7 +24,6 @@ from trajmill.stages.rollout.slots import SlotState
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import worker_of
 
-_MARKER = "/done.json"
 _CLOCK = 1.0
 """Seconds by which the times of two files may differ that were written one after the other."""
 _SECONDS_BETWEEN = 1.0
@@ -56,37 +56,21 @@ class WorkingStage(NamedTuple):
     is_further: bool = False
     """Whether it is the first one of a round after the configured ones, which `evolve` does not begin."""
 
-    @property
-    def seconds_left(self) -> float | None:
-        """At the rate so far; None if it is not known."""
-        return None if not self.done or self.total is None else self.seconds / self.done * (self.total - self.done)
 
+def ahead_line(context: RoundContext) -> str:
+    """Describe the rollout of the round after the current one (`run.asynchronous`); empty if it has not begun.
 
-class RolloutAhead(NamedTuple):
-    """The rollout of a round whose predecessor has not ended (`run.asynchronous`)."""
-
-    round: int
-    policy: str
-    """The version that acts in it: the one in force, not the one that is trained meanwhile."""
-    done: int
-    total: int | None
-    """How many it has at most; None if it is not known."""
-    is_finished: bool
-
-
-def rollout_ahead(context: RoundContext) -> RolloutAhead | None:
-    """Return the rollout of the next round of a run, if it has begun; else None."""
+    It names the version that acts: the one in force, not the one that is trained meanwhile.
+    """
     current = first_unfinished(context.in_round(1))
     following = current.in_round(current.round + 1)
     if not has_begun(following, ROLLOUT):
-        return None
-    report = report_of(following, ROLLOUT)
-    if report is None:
-        done, total = stage_counter(following, ROLLOUT).progress()
-    else:
-        done, total = report.count.rows_out, report.count.rows_in
+        return ""
+    done, total = stage_counter(following, ROLLOUT).progress()
+    of = "" if total is None else f" of {total:,}"
+    count = f"{done:,}{of} attempts" if report_of(following, ROLLOUT) is None else "finished"
     policy = policy_before(acting_round(following)).version
-    return RolloutAhead(following.round, policy, done, total, report is not None)
+    return f"round {following.round}, rollout: {count}, by {policy} while round {current.round} learns"
 
 
 def working_stage(context: RoundContext) -> WorkingStage:
@@ -123,34 +107,28 @@ def _last_change(context: RoundContext, stage: str) -> float:
 def _began(context: RoundContext) -> float:
     """When the run was locked, or its last stage ended, in seconds since the epoch; now for a new run."""
     folder = context.warehouse.name(context.warehouse.staging(context.run_id))
-    files = ((file, file.name.removeprefix(f"{folder}/")) for file in context.warehouse.store.files(folder))
     changes = (
         file.modified
-        for file, name in files
-        if (name.endswith(_MARKER) and name.count("/") == 1) or name.startswith("lock")
+        for file in context.warehouse.store.files(folder)
+        if re.match("lock|[^/]+/done.json$", file.name.removeprefix(f"{folder}/"))
     )
     return max(changes, default=time.time())
 
 
 def now_line(now: WorkingStage) -> str:
-    """What works now, how far it is, and how long it needs."""
+    """Describe what works now, how far it is, and how long it needs."""
     where = f"round {now.round}, {now.stage}"
     if now.process is None and now.is_further:
         return "nobody is at work; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
     if now.process is None:
         return f"nobody is at work; {where} is next"
-    of = "" if now.total is None else f" of {now.total:,}"
+    of, rate, left = "" if now.total is None else f" of {now.total:,}", "", ""
     count = f", {now.done:,}{of}" if now.done or of else ""
-    rate = f", {now.done / now.seconds:,.1f} a second" if now.done and now.seconds else ""
-    left = f", {_duration(now.seconds_left)} left" if now.seconds_left is not None else ""
+    if now.done and now.seconds:
+        rate = f", {now.done / now.seconds:,.1f} a second"
+    if now.done and now.total is not None:
+        left = f", {_duration(now.seconds / now.done * (now.total - now.done))} left"
     return f"{where} since {_duration(now.seconds)}{count}{rate}{left} (process {now.process})"
-
-
-def ahead_line(ahead: RolloutAhead) -> str:
-    """How far the rollout of the next round is, and which version acts in it."""
-    of = "" if ahead.total is None else f" of {ahead.total:,}"
-    count = "finished" if ahead.is_finished else f"{ahead.done:,}{of} attempts"
-    return f"round {ahead.round}, rollout: {count}, by {ahead.policy} while round {ahead.round - 1} learns"
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Everything about one trajectory: its steps, verdicts of every judge, guidance, and other attempts at its query."""
+"""Routes to everything about one trajectory: steps, verdicts of every judge, model calls, training rows, screens."""
 
 from __future__ import annotations
 
@@ -6,79 +6,111 @@ import io
 import threading
 import warnings
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from http import HTTPStatus
+from typing import NamedTuple
 
+import pyarrow.dataset as ds
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse, Response
 from PIL import Image, UnidentifiedImageError
 
-from trajmill.flows.viewer.catalogue import Catalogue, Row
-from trajmill.flows.viewer.listing import ATTEMPT_COLUMNS
+from trajmill.flows.viewer.attempts import Catalogue, Row
 from trajmill.pipelines.reading.episodes import TrajectoryPlace, read_trajectory
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.registry import rows_from_arrow
+from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.stages.export.selection import SELECTION_FILE
+from trajmill.stages.export.sft import SFT_FILE
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.releases import read_release, release_folder, release_names
 from trajmill.warehouse.screens import WarehouseScreens
 
 _MOST_OTHERS = 60
+_FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
 _TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 _MOST_PIXELS = 64_000_000
 """Above this a browser would take more than 256 MB to decode it."""
 
 
-def trajectory_page(
-    warehouse: Warehouse, catalogue: Catalogue, screens: SharedScreens, run_id: str, trajectory_id: str
-) -> dict[str, Any]:
-    """Return one trajectory: its row, its records, the sizes of its screens, and `others`, attempts at its query.
+def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
+    """Make the routes; they raise BadInputError for what is not there, and for missing or damaged files."""
+    routes, screens = APIRouter(), SharedScreens(warehouse)
 
-    A screen that the warehouse does not have has no size.
+    @routes.get("/api/trajectories/{run_id}/{trajectory_id}")
+    def trajectory(run_id: str, trajectory_id: str) -> Row:
+        """Return its row, its records, the sizes of its screens, and `others`, attempts at its query.
 
-    Raises:
-        BadInputError: there is none with this id, or a committed file is missing or damaged.
-    """
-    rows = _attempts(catalogue, "run_id = ? AND trajectory_id = ?", [run_id, trajectory_id], limit=1)
-    if not rows:
-        raise BadInputError(f"run {run_id!r:.40} has no trajectory {trajectory_id!r:.40}")
-    [attempt] = rows
-    records = read_trajectory(warehouse, TrajectoryPlace(trajectory_id, run_id, attempt["round"]))
-    shown = {screen_id for step in records.steps for screen_id in (step.screen_before, step.screen_after)}
-    stored = screens.knowing(shown)
-    same_query = "run_id = ? AND query_id = ? AND trajectory_id <> ?"
-    tokens = {"reply_token_ids", "reply_logprobs"}
-    return records._asdict() | {
-        "attempt": attempt,
-        "steps": [step.model_dump(exclude=tokens) for step in records.steps],
-        "screens": {screen_id: stored.size(screen_id) if screen_id in stored else None for screen_id in sorted(shown)},
-        "others": _attempts(catalogue, same_query, [run_id, attempt["query_id"], trajectory_id], limit=_MOST_OTHERS),
-    }
+        A screen that the warehouse does not have has no size.
+        """
+        rows = catalogue.attempts("run_id = ? AND trajectory_id = ?", [run_id, trajectory_id], limit=1)
+        if not rows:
+            raise BadInputError(f"run {run_id!r:.40} has no trajectory {trajectory_id!r:.40}")
+        [attempt] = rows
+        records = read_trajectory(warehouse, TrajectoryPlace(trajectory_id, run_id, attempt["round"]))
+        shown = {screen_id for step in records.steps for screen_id in (step.screen_before, step.screen_after)}
+        stored = screens.knowing(shown)
+        same_query = "run_id = ? AND query_id = ? AND trajectory_id <> ?"
+        tokens = {"reply_token_ids", "reply_logprobs"}
+        return records._asdict() | {
+            "attempt": attempt,
+            "steps": [step.model_dump(exclude=tokens) for step in records.steps],
+            "screens": {name: stored.size(name) if name in stored else None for name in sorted(shown)},
+            "others": catalogue.attempts(same_query, [run_id, attempt["query_id"], trajectory_id], limit=_MOST_OTHERS),
+        }
+
+    @routes.get("/api/trajectories/{run_id}/{trajectory_id}/calls")
+    def calls(run_id: str, trajectory_id: str) -> list[ModelCall]:
+        """Return its model requests, of the agent and of critics, in the order of their steps."""
+        found = read_rows(warehouse, ModelCall, run_id=run_id, where={"trajectory_id": [trajectory_id]})
+        return sorted(found, key=lambda call: -1 if call.step_index is None else call.step_index)
+
+    @routes.get("/api/trajectories/{run_id}/{trajectory_id}/training")
+    def training(run_id: str, trajectory_id: str) -> Row:
+        """Return its examples, with the releases that offer them, and its rows for policy updates."""
+        where = {"trajectory_id": [trajectory_id]}
+        examples = read_rows(warehouse, Example, run_id=run_id, where=where)
+        rl_steps = read_rows(warehouse, RLStep, run_id=run_id, where=where)
+        ids = [example.example_id for example in examples]
+        offered = {name: _offered(warehouse, name, run_id, ids) for name in (release_names(warehouse) if ids else ())}
+        return {
+            "examples": [
+                {"example": example, "releases": [name for name, has in offered.items() if example.example_id in has]}
+                for example in sorted(examples, key=lambda row: (row.step_index, row.kind))
+            ],
+            "rl_steps": sorted(rl_steps, key=lambda row: (row.round, row.step_index)),
+        }
+
+    @routes.get("/api/screens/{screen_id}")
+    def screen(screen_id: str) -> Response:
+        image = screens.image(screen_id)
+        return Response(image.data, media_type=image.media_type, headers=_FOR_EVER)
+
+    @routes.get("/t/{start}")
+    def named(start: str) -> Response:
+        """Follow a short link: `/t/` and the start of a trajectory's id; the newest, if runs share an id."""
+        rows = catalogue.attempts("starts_with(trajectory_id, ?)", [start], limit=2)
+        if len({row["trajectory_id"] for row in rows}) != 1:
+            raise BadInputError(
+                f"{'several trajectories start' if rows else 'no trajectory starts'} with {start!r:.40}"
+            )
+        return RedirectResponse(f"/trajectories/{rows[0]['run_id']}/{rows[0]['trajectory_id']}", HTTPStatus.SEE_OTHER)
+
+    return routes
 
 
-def model_calls(warehouse: Warehouse, run_id: str, trajectory_id: str) -> list[ModelCall]:
-    """Return the model requests of a trajectory, of the agent and of critics, in the order of their steps.
-
-    Raises:
-        BadInputError: a committed file or an entry of the table's log is missing or damaged.
-    """
-    found = read_table(warehouse, "model_calls", run_id=run_id, where={"trajectory_id": [trajectory_id]})
-    calls = [row for row in rows_from_arrow("model_calls", found) if isinstance(row, ModelCall)]
-    return sorted(calls, key=lambda call: -1 if call.step_index is None else call.step_index)
-
-
-def trajectory_named(catalogue: Catalogue, start: str) -> Row:
-    """Return the attempt whose trajectory id starts so; the newest, if runs share an id.
-
-    Raises:
-        BadInputError: there is none, or there are several ids.
-    """
-    rows = _attempts(catalogue, "starts_with(trajectory_id, ?)", [start], limit=2)
-    if len({row["trajectory_id"] for row in rows}) != 1:
-        raise BadInputError(f"{'several trajectories start' if rows else 'no trajectory starts'} with {start!r:.40}")
-    return rows[0]
-
-
-def _attempts(catalogue: Catalogue, condition: str, parameters: list[object], limit: int) -> list[Row]:
-    query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE {condition} ORDER BY place DESC LIMIT ?"
-    return catalogue.ask(query, [*parameters, limit])
+def _offered(warehouse: Warehouse, name: str, run_id: str, ids: list[str]) -> set[str]:
+    """Return those of some examples that a release offers."""
+    release = read_release(warehouse, name)
+    if release.run_id != run_id:
+        return set()
+    folder = release_folder(warehouse, release.name)
+    # A release of an earlier trajmill names its examples beside their rows.
+    places = [folder / file for file in (SELECTION_FILE, SFT_FILE) if (folder / file).is_file()]
+    dataset = ds.dataset([str(path) for path in places[:1]], format="parquet")
+    wanted = ds.field("example_id").isin(ids)
+    return set(dataset.to_table(columns=["example_id"], filter=wanted)["example_id"].to_pylist())
 
 
 class StoredImage(NamedTuple):
@@ -95,11 +127,7 @@ class SharedScreens:
         self._lock = threading.Lock()
 
     def knowing(self, screen_ids: Collection[str]) -> WarehouseScreens:
-        """Return the screens, refreshed if one of these ids is missing.
-
-        Raises:
-            BadInputError: a committed file or an entry of the table's log is missing or damaged.
-        """
+        """Return the screens, refreshed if one of these ids is missing."""
         with self._lock:
             if self._screens is None:
                 self._screens = WarehouseScreens(self._warehouse)
@@ -108,11 +136,6 @@ class SharedScreens:
             return self._screens
 
     def image(self, screen_id: str) -> StoredImage:
-        """Return one screenshot.
-
-        Raises:
-            BadInputError: there is no such screen, or it is no image that a browser should decode.
-        """
         screens = self.knowing({screen_id})
         if screen_id not in screens:
             raise BadInputError(f"there is no screen {screen_id!r:.40}")
@@ -122,8 +145,7 @@ class SharedScreens:
 def checked_image(data: bytes) -> StoredImage:
     """Return an image with its type, from its header alone.
 
-    Raises:
-        BadInputError: it is none of the formats that screens are stored in, or larger than any screen.
+    Raises BadInputError if it is none of the formats that screens are stored in, or larger than any screen.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
