@@ -33,7 +33,7 @@ class Bar(NamedTuple):
 def share_chart(series: Sequence[Series], title: str) -> Markup:
     """Draw shares over the rounds; each line has the band of its interval and a label at its end."""
     lines = [(index, line) for index, line in enumerate(series) if line.points]
-    rounds = sorted({point.round for _, line in lines for point in line.points})
+    rounds: list[int] = sorted({point.round for _, line in lines for point in line.points})
     if not rounds:
         return Markup("")
     right = WIDTH - _RIGHT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 
 from rich import box
 from rich.columns import Columns
@@ -16,7 +17,7 @@ from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.stages.critics.calibration.agreement import agreement
 from trajmill.stages.metrics.intervals import wilson
 
-_Block = tuple[tuple[str, ...], list[tuple[str, ...]]]
+_Block = tuple[tuple[str, ...], Sequence[tuple[str, ...]]]
 """Headings and rows."""
 
 
