@@ -34,9 +34,8 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import IMAGE, tree_column
 from trajmill.stages.curate.training_set import digests_of, training_set
-from trajmill.stages.export.check import check_release
 from trajmill.stages.export.exporter import exporter_spec
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.release import check_release, export_release
 
 _SIZE = Size(720, 1280)
 _STEPS = 8

@@ -28,9 +28,8 @@ from trajmill.flows.cli.app import give_memory_back
 from trajmill.pipelines.reading.examples import supervised
 from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
-from trajmill.stages.export.exporter import exporter_spec
-from trajmill.stages.export.sft import LINEAGE
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.exporter import LINEAGE, exporter_spec
+from trajmill.stages.export.release import export_release
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches

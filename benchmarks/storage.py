@@ -35,8 +35,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.exporter import exporter_spec
-from trajmill.stages.export.selection import write_selection
-from trajmill.stages.export.write import export_release
+from trajmill.stages.export.release import export_release, write_selection
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table

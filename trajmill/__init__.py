@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trajmill.stages.environments.simulated.spec import SimulatedSpec
     from trajmill.stages.environments.spec import EnvironmentSpec
     from trajmill.stages.export.exporter import exporter_spec
-    from trajmill.stages.export.write import export_release
+    from trajmill.stages.export.release import export_release
     from trajmill.stages.guidance.write import write_guidance
     from trajmill.stages.models.embedded.model import embedded_model, load_embedded_model, untrained_network
     from trajmill.stages.queries.base import GrammarWriter
@@ -98,7 +98,7 @@ _HOMES = {
     "end_to_end_examples": "stages.derive.end_to_end",
     "rows_to_arrow": "schemas.tables.registry",
     "exporter_spec": "stages.export.exporter",
-    "export_release": "stages.export.write",
+    "export_release": "stages.export.release",
     # Parts of your own
     "Spec": "schemas.spec",
     "OPERATIONAL": "schemas.spec",

@@ -28,8 +28,8 @@ from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.export.selection import released_rows
-from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.export.exporter import SFT_FILE
+from trajmill.stages.export.release import released_rows
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import release_names

@@ -21,6 +21,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.derive.rl_steps import compares_members
+from trajmill.stages.export.exporter import SFT_FILE, SftExporter
 from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
 from trajmill.stages.export.formats.derived import kind_example
@@ -33,8 +34,7 @@ from trajmill.stages.export.formats.steps import (
     rl_step_example,
     step_example,
 )
-from trajmill.stages.export.selection import has_rows_of, released_rows
-from trajmill.stages.export.sft import SFT_FILE, SftExporter
+from trajmill.stages.export.release import has_rows_of, released_rows
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches

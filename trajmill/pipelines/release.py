@@ -27,23 +27,20 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.leaks import LeakCheck, without_leaks, without_rows
-from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import (
     Alike,
     TrainingSet,
+    alike_queries,
     training_set,
     with_equal_reflections,
+    without_alike_screens,
     without_duplicates,
 )
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, LeftOutRows, dataset_card
-from trajmill.stages.export.check import check_release
-from trajmill.stages.export.exporter import Exporter
-from trajmill.stages.export.rl import RL_FILE
-from trajmill.stages.export.selection import write_selection
-from trajmill.stages.export.sft import SftExporter
-from trajmill.stages.export.write import ExportedFile, RowsWritten, export_release
+from trajmill.stages.export.exporter import RL_FILE, Exporter, SftExporter
+from trajmill.stages.export.release import ExportedFile, RowsWritten, check_release, export_release, write_selection
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
 from trajmill.warehouse.read import read_batches, read_table

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.stages.export.exporter import Exporter
-from trajmill.stages.export.selection import SelectedRow
-from trajmill.stages.export.write import SCREENS_FILE, ExportedFile, RowsWritten, export_release
+from trajmill.stages.export.release import SCREENS_FILE, ExportedFile, RowsWritten, SelectedRow, export_release
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import named_shards, read_release, release_names
 from trajmill.warehouse.screens import WarehouseScreens

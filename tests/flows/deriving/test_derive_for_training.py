@@ -11,8 +11,8 @@ from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.derive import DERIVE_KIND
 from trajmill.flows.tasks.release import release_again
 from trajmill.schemas.tables.example import Example
-from trajmill.stages.export.selection import released_rows
-from trajmill.stages.export.sft import SftExporter
+from trajmill.stages.export.exporter import SftExporter
+from trajmill.stages.export.release import released_rows
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows

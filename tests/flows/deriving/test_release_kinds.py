@@ -9,9 +9,8 @@ import yaml
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.schemas.tables.example import Example
-from trajmill.stages.export.check import check_release
-from trajmill.stages.export.selection import released_rows
-from trajmill.stages.export.sft import SFT_FILE, SftExporter
+from trajmill.stages.export.exporter import SFT_FILE, SftExporter
+from trajmill.stages.export.release import check_release, released_rows
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import newest_release, read_release, release_names, verify_release

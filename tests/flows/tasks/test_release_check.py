@@ -15,10 +15,9 @@ from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.schemas.errors import TrajmillError
-from trajmill.stages.export.exporter import Exporter
+from trajmill.stages.export.exporter import SFT_FILE, Exporter
 from trajmill.stages.export.images import ReleaseScreenReader
-from trajmill.stages.export.sft import SFT_FILE
-from trajmill.stages.export.write import ExportedFile, RowsWritten, export_release
+from trajmill.stages.export.release import ExportedFile, RowsWritten, export_release
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 

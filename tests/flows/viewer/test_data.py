@@ -14,8 +14,8 @@ from trajmill.flows.viewer.app import viewer_app
 from trajmill.flows.viewer.attempts import Catalogue
 from trajmill.flows.viewer.trajectory import checked_image
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.export.selection import released_rows
-from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.export.exporter import SFT_FILE
+from trajmill.stages.export.release import released_rows
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.releases import release_names

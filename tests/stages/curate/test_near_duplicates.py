@@ -8,8 +8,7 @@ from PIL import Image, ImageDraw
 from tests.stages.curate.test_training_set import examples_of, saying, table
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.curate.near_duplicates import alike_queries, without_alike_screens
-from trajmill.stages.curate.training_set import Alike, training_set
+from trajmill.stages.curate.training_set import Alike, alike_queries, training_set, without_alike_screens
 
 
 class Drawn:

@@ -22,7 +22,7 @@ from trajmill.schemas.tables.screen import tree_column
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.images import ReleaseScreenReader
-from trajmill.stages.export.write import ExportedFile, export_release
+from trajmill.stages.export.release import ExportedFile, export_release
 
 EXPORTERS = [exporter_spec(kind) for kind in ("trl", "verl")]
 

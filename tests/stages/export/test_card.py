@@ -7,7 +7,7 @@ import yaml
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, rl_rows, write_release
 from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, dataset_card
-from trajmill.stages.export.write import ExportedFile
+from trajmill.stages.export.release import ExportedFile
 
 CONTENTS = CardContents(
     name="round-003",

@@ -9,9 +9,8 @@ import pytest
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, png, rl_rows, write_release
 from trajmill.schemas.record import content_id
-from trajmill.stages.export.check import check_release
-from trajmill.stages.export.rl import RL_FILE
-from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
+from trajmill.stages.export.release import check_release
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, png, 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.screen import ELEMENT
+from trajmill.stages.export.exporter import RL_FILE, RL_SCHEMA, SFT_FILE, SFT_SCHEMA
 from trajmill.stages.export.images import IMAGES, ImageCache, row_groups, with_features
-from trajmill.stages.export.rl import RL_FILE, RL_SCHEMA
-from trajmill.stages.export.sft import SFT_FILE, SFT_SCHEMA
-from trajmill.stages.export.write import GROUP, SCREENS_FILE, SCREENS_SCHEMA, export_release, screen_batches
+from trajmill.stages.export.release import GROUP, SCREENS_FILE, SCREENS_SCHEMA, export_release, screen_batches
 
 
 class MadeScreens(StoredScreens):

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.stages.curate.leaks import LeakCheck, RowLeak
-from trajmill.stages.curate.training_set import DIGESTED, DIGESTS, digests_of, shortest_successes, successes_in
+from trajmill.stages.curate.training_set import DIGESTED, DIGESTS, digests_of, shortest_successes
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
-from trajmill.stages.export.selection import has_rows_of, released_rows
-from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.export.exporter import SFT_FILE
+from trajmill.stages.export.release import has_rows_of, released_rows
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import release_folder
@@ -69,7 +69,7 @@ def read_candidates(warehouse: Warehouse, origin: Origin, wanted: ExampleSet, ch
     keys = read_table(warehouse, "examples", _KEYS, rounds=rounds, run_id=run_id, where=where)
     chosen = keys["trajectory_id"].unique()
     if wanted.per_query is not None:
-        chosen = pa.array(sorted(shortest_successes(successes_in(keys), wanted.per_query)), pa.string())
+        chosen = pa.array(sorted(shortest_successes(keys, wanted.per_query)), pa.string())
     tables = [CANDIDATES.empty_table()]
     for batch in read_batches(warehouse, "examples", DIGESTED, rounds=rounds, run_id=run_id, where=where):
         rows = pa.Table.from_batches([batch.filter(pc.is_in(batch["trajectory_id"], chosen))])

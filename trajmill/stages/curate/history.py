@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 
 
 class JudgedAttempt(NamedTuple):
-    """One judged attempt at a training query."""
-
     round: int
     query_id: str
     trajectory_id: str
@@ -45,7 +43,6 @@ class QueryHistory(NamedTuple):
     shortest_unguided: ShortSuccess | None = None
 
     def after(self, attempt: JudgedAttempt) -> QueryHistory:
-        """Return the figures with one more attempt."""
         shortest, unguided = self.shortest, self.shortest_unguided
         if attempt.correct:
             success = ShortSuccess(attempt.steps, attempt.trajectory_id, attempt.round)
@@ -80,7 +77,6 @@ class History(NamedTuple):
         return cls(queries)
 
     def averages(self, query_ids: Collection[str]) -> dict[str, float]:
-        """Return the success average of the unguided attempts at each query."""
         return {each: self.queries.get(each, QueryHistory()).average for each in query_ids}
 
     def rounds_of(self, trajectory_ids: Collection[str]) -> dict[str, int]:
@@ -126,24 +122,12 @@ def task_weight(average: float) -> float:
 
 
 class Attempts(NamedTuple):
-    """How often a query is to be tried."""
-
     query_id: str
     attempts: int
 
 
 def plan_attempts(averages: Mapping[str, float], total: int, seed: int, group_size: int = 1) -> list[Attempts]:
-    """Share `total` attempts among queries by `task_weight`, in order of query id, whole groups at a time.
-
-    Uses systematic sampling: one random offset, then equal strides along the summed weights. Chance leaves out no
-    query; every count is exact to below one group.
-
-    Args:
-        averages: success average by query id.
-        total: attempts to share out; those that make no whole group are left out.
-        seed: decides the offset and the order of the queries.
-        group_size: attempts at a query each time that it is chosen.
-    """
+    """Share `total` attempts among queries by `task_weight`, whole groups at a time, in order of query id."""
     if not averages:
         return []
     order = sorted(averages)
@@ -161,12 +145,7 @@ def plan_attempts(averages: Mapping[str, float], total: int, seed: int, group_si
 
 
 def with_task_weights(examples: pa.Table, averages: Mapping[str, float]) -> pa.Table:
-    """Multiply `loss_weight` by the query's task weight, scaled to a mean of 1 over the table.
-
-    Args:
-        examples: in the schema `DIGESTS`; only `query_id` and `loss_weight` are read.
-        averages: success average by query id; a query without one counts as never succeeded.
-    """
+    """Multiply `loss_weight` by the query's task weight, scaled to a mean of 1; a new query never succeeded."""
     if examples.num_rows == 0:
         return examples
     queries = examples["query_id"].combine_chunks().dictionary_encode()

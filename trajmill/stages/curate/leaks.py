@@ -44,10 +44,7 @@ def example_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
 
 
 def rl_step_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
-    """Yield the prompts and responses of rows of table `rl_steps`, whose group is their query.
-
-    Reads `rl_step_id`, `group`, `prompt` and `response`.
-    """
+    """Yield the prompts and responses of rows of table `rl_steps`, whose `group` is their query."""
     for batch in batches:
         columns = (batch[name].to_pylist() for name in ("rl_step_id", "group", "prompt", "response"))
         for rl_step_id, group, prompt, response in zip(*columns, strict=True):
@@ -97,8 +94,6 @@ def leaks_in_texts(queries: Sequence[Query], texts: Iterable[TrainingText]) -> t
 
 
 class NearLeak(NamedTuple):
-    """Why a row must not be learned from."""
-
     reason: str
     """`near_heldout`, or `benchmark_` and the name of the benchmark."""
     found: str
@@ -142,11 +137,7 @@ class NearLeaks:
 
 
 def benchmark_tasks(path: Path) -> list[str]:
-    """Read the tasks of a benchmark: one in each line, or JSON (a list, or an object in each line) with a known key.
-
-    Raises:
-        BadInputError: the file cannot be read, or has no task.
-    """
+    """Read tasks: one in each line, or JSON (a list, or an object in each line) with a known key."""
     try:
         text = path.read_text(encoding="utf-8")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -176,7 +167,6 @@ class CleanRows(NamedTuple):
     left_out: Mapping[str, int]
     """Rows by reason."""
     leaking: frozenset[str]
-    """Their ids."""
 
 
 class RowLeak(NamedTuple):
@@ -192,12 +182,7 @@ class LeakCheck:
     """Finds held-out instructions and benchmark tasks in the rows of one release."""
 
     def __init__(self, queries: Sequence[Query], heldout_apps: Collection[str], spec: CurateSpec) -> None:
-        """Prepare the check.
-
-        Raises:
-            TrajmillError: training queries have held-out goals, instructions, phrasings or apps.
-            BadInputError: the file of a benchmark cannot be read.
-        """
+        """Raise TrajmillError if training queries leak, BadInputError for an unreadable benchmark."""
         self._stated = StatedTexts(queries)
         self._near = NearLeaks(queries, spec)
         _refuse([_described(leak) for leak in leaks_in_queries(queries, heldout_apps)])
@@ -225,11 +210,7 @@ class LeakCheck:
 
 
 def without_leaks(rows: pa.Table, key: str, leaks: Mapping[str, RowLeak]) -> CleanRows:
-    """Drop the rows that leak.
-
-    Raises:
-        TrajmillError: a row states a whole held-out instruction, or comes from another split.
-    """
+    """Drop the rows that leak; raises TrajmillError if one states a whole held-out instruction, or is held out."""
     found = {row_id: leaks[row_id] for row_id in rows[key].to_pylist() if row_id in leaks} if leaks else {}
     _refuse([leak.refusal for leak in found.values() if leak.refusal])
     kept = without_rows(rows, key, frozenset(found))

@@ -16,14 +16,7 @@ from trajmill.stages.queries.proposals.starts import STAGE
 def without_leaks(
     made: NewQueries, existing: Sequence[Query], heldout_apps: Collection[str], origin: Origin
 ) -> NewQueries:
-    """Keep the proposals that training may use; the others become failures.
-
-    Args:
-        made: tasks of the training split, and what was refused before.
-        existing: all queries of the run, of every split.
-        heldout_apps: apps that training never uses.
-        origin: common columns of failures.
-    """
+    """Keep the proposals that training may use; the others become failures."""
     queries = [*existing, *made.queries]
     texts = [TrainingText(query.query_id, query.query_id, query.instruction) for query in made.queries]
     leaks = (*leaks_in_queries(queries, heldout_apps), *leaks_in_texts(queries, texts))
@@ -34,17 +27,11 @@ def without_leaks(
     heldout = {_state(query) for query in imported if query.split is not Split.TRAIN} - trained - {"{}"}
     reasons |= {query.query_id: "it begins like a held-out task" for query in made.queries if _state(query) in heldout}
     kept = tuple(query for query in made.queries if query.query_id not in reasons)
-    refused = tuple(
-        failure(
-            query.query_id,
-            f"{query.source}: training must not see it: {reasons[query.query_id]}",
-            origin,
-            query.made_by,
-            stage=STAGE,
-        )
-        for query in made.queries
-        if query.query_id in reasons
-    )
+    refused = []
+    for query in made.queries:
+        if query.query_id in reasons:
+            text = f"{query.source}: training must not see it: {reasons[query.query_id]}"
+            refused.append(failure(query.query_id, text, origin, query.made_by, stage=STAGE))
     return NewQueries(kept, (*made.failures, *refused))
 
 

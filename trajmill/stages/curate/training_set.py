@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+import importlib.util
+import io
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.history import with_task_weights
+from trajmill.stages.overlap import words_of
+
+if TYPE_CHECKING:
+    from trajmill.schemas.observation import ScreenReader
 
 DIGESTS = pa.schema(
     [
@@ -33,7 +40,6 @@ DIGESTS = pa.schema(
 null. The other columns are those of table `examples`."""
 
 DIGESTED = (*DIGESTS.names[:-3], "messages", "screens")
-"""The columns of table `examples` that digests are made from."""
 KEPT_PER_QUERY = 3
 _SEPARATOR = "\x1f"
 _HASH_BYTES = 16
@@ -87,31 +93,22 @@ def with_few_equal_replies(examples: pa.Table, most: int) -> pa.Table:
     return examples.take(pa.array(sorted(kept), pa.int64()))
 
 
-class Success(NamedTuple):
-    """One trajectory that was judged correct."""
+def shortest_successes(
+    examples: pa.Table, per_query: int = KEPT_PER_QUERY, same: Mapping[str, str] = {}
+) -> frozenset[str]:
+    """Return the ids of the `per_query` shortest trajectories of each query, by smaller id if equally long.
 
-    query_id: str
-    trajectory_id: str
-    steps: int
-
-
-def shortest_successes(successes: Iterable[Success], per_query: int = KEPT_PER_QUERY) -> frozenset[str]:
-    """Return the ids of the `per_query` shortest successes of each query, by smaller id if equally long."""
-    by_query: dict[str, set[Success]] = {}
-    for success in successes:
-        by_query.setdefault(success.query_id, set()).add(success)
-    ranked = (sorted(found, key=lambda each: (each.steps, each.trajectory_id)) for found in by_query.values())
-    return frozenset(success.trajectory_id for found in ranked for success in found[:per_query])
-
-
-def successes_in(examples: pa.Table) -> list[Success]:
-    """Return the trajectories of stored examples; the last example of one gives its length.
-
-    Reads `query_id`, `trajectory_id` and `step_index`.
+    Args:
+        examples: only the columns `query_id`, `trajectory_id` and `step_index` are read.
+        per_query: how many trajectories are kept.
+        same: by query id, the query that it counts as.
     """
+    by_query: dict[str, list[tuple[int, str]]] = defaultdict(list)
     ends = examples.group_by(["query_id", "trajectory_id"]).aggregate([("step_index", "max")])
     columns = (ends[name].to_pylist() for name in ("query_id", "trajectory_id", "step_index_max"))
-    return [Success(query, trajectory, last + 1) for query, trajectory, last in zip(*columns, strict=True)]
+    for query, trajectory, last in zip(*columns, strict=True):
+        by_query[same.get(query, query)].append((last, trajectory))
+    return frozenset(trajectory for found in by_query.values() for _, trajectory in sorted(found)[:per_query])
 
 
 class TrainingSet(NamedTuple):
@@ -128,25 +125,10 @@ class TrainingSet(NamedTuple):
 
 
 class Alike(NamedTuple):
-    """What counts as one although it is not equal."""
-
     queries: Mapping[str, str] = {}
     """By query id, the query that it counts as; a query that is not named counts as itself."""
     without_alike_screens: Callable[[pa.Table], pa.Table] | None = None
     """Drops rows whose screens look like those of others; None keeps all."""
-
-
-def chosen_trajectories(examples: pa.Table, per_query: int, alike: Alike = Alike()) -> frozenset[str]:
-    """Return the ids of the trajectories that a training set learns from.
-
-    Args:
-        examples: only the columns `query_id`, `trajectory_id` and `step_index` are read.
-        per_query: how many successes of a query are learned from.
-        alike: queries that share `per_query`.
-    """
-    successes = successes_in(examples)
-    shared = (each._replace(query_id=alike.queries.get(each.query_id, each.query_id)) for each in successes)
-    return shortest_successes(shared, per_query)
 
 
 def training_set(
@@ -167,7 +149,7 @@ def training_set(
         per_reply: how many steps with the same reply are learned from; None for all.
         alike: queries that share `per_query`, and screens of which one is enough.
     """
-    chosen = chosen_trajectories(examples, per_query, alike)
+    chosen = shortest_successes(examples, per_query, alike.queries)
     kept = examples.filter(pc.is_in(examples["trajectory_id"], pa.array(sorted(chosen), pa.string())))
     ordered = kept.sort_by([("query_id", "ascending"), ("trajectory_id", "ascending"), ("step_index", "ascending")])
     distinct = without_duplicates(ordered)
@@ -202,13 +184,7 @@ def retained_reflections(positive: Mapping[int, bool]) -> frozenset[int]:
 
 
 def with_equal_reflections(examples: pa.Table) -> pa.Table:
-    """Keep as many positive as negative reflections, those with the smallest ids; rows of other roles stay.
-
-    Ids are hashes: the smallest ones are a random sample.
-
-    Args:
-        examples: in the schema `DIGESTS`; only `example_id` and `variant` are read.
-    """
+    """Keep as many positive as negative reflections, those with the smallest ids (hashes, so a random sample)."""
     positive, negative = (
         sorted(examples.filter(pc.equal(examples["variant"], variant))["example_id"].to_pylist())
         for variant in (POSITIVE, NEGATIVE)
@@ -216,3 +192,74 @@ def with_equal_reflections(examples: pa.Table) -> pa.Table:
     size = min(len(positive), len(negative))
     surplus = pa.array([*positive[size:], *negative[size:]], pa.string())
     return examples.filter(pc.invert(pc.is_in(examples["example_id"], surplus)))
+
+
+_LETTERS = 3
+_PERMUTATIONS: Final = 128
+
+
+def _check_package(package: str, key: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise BadInputError(f"{key} needs {package}: pip install 'trajmill[curate]', or set it to 0")
+
+
+def alike_queries(instructions: Mapping[str, str], similarity: float) -> dict[str, str]:
+    """Return by query id the first query in order of id that is alike; one like no other stands for itself.
+
+    Two instructions are alike if the Jaccard similarity of their runs of three letters is at least `similarity`. The
+    pairs that MinHash finds are computed exactly.
+
+    Raises:
+        BadInputError: the package datasketch is not installed.
+    """
+    _check_package("datasketch", "curate.near_queries")
+    from datasketch import MinHash, MinHashLSH
+
+    index = MinHashLSH(threshold=similarity, num_perm=_PERMUTATIONS)
+    runs: dict[str, frozenset[str]] = {}
+    chosen: dict[str, str] = {}
+    for query_id in sorted(instructions):
+        text = " ".join(words_of(instructions[query_id]))
+        own = frozenset(text[at : at + _LETTERS] for at in range(max(1, len(text) - _LETTERS + 1)))
+        sketch = MinHash(num_perm=_PERMUTATIONS)
+        sketch.update_batch([run.encode() for run in own])
+        found = sorted(index.query(sketch))
+        near = [other for other in found if len(own & runs[other]) / len(own | runs[other]) >= similarity]
+        chosen[query_id] = near[0] if near else query_id
+        if not near:
+            runs[query_id] = own
+            index.insert(query_id, sketch)
+    return chosen
+
+
+def without_alike_screens(examples: pa.Table, screens: ScreenReader, bits: int) -> pa.Table:
+    """Drop rows that repeat the reply of an earlier row on a screen whose hash differs in at most `bits` of 64."""
+    _check_package("imagehash", "curate.near_screens")
+    by_reply: dict[bytes, list[int]] = defaultdict(list)
+    for row, reply in enumerate(examples["reply"].to_pylist()):
+        by_reply[reply].append(row)
+    last_screens = examples["last_screen"].to_pylist()
+    kept: list[int] = []
+    hashes: dict[str, int] = {}
+    for rows in by_reply.values():
+        kept_hashes: list[int] = []
+        for row in rows:
+            screen_id = last_screens[row]
+            if len(rows) > 1 and screen_id is not None:
+                if screen_id not in hashes:
+                    hashes[screen_id] = _perceptual_hash(screens.image(screen_id))
+                own = hashes[screen_id]
+                if any((own ^ other).bit_count() <= bits for other in kept_hashes):
+                    continue
+                kept_hashes.append(own)
+            kept.append(row)
+    return examples.take(pa.array(sorted(kept), pa.int64()))
+
+
+def _perceptual_hash(image: bytes) -> int:
+    """Return the perceptual hash (DCT) of an encoded image: 64 bits, few of which differ between alike images."""
+    import imagehash
+    from PIL import Image
+
+    with Image.open(io.BytesIO(image)) as opened:
+        return int(str(imagehash.phash(opened.convert("RGB"), hash_size=8)), 16)

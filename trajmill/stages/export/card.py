@@ -10,8 +10,7 @@ import yaml
 
 from trajmill.stages.derive.collected import TEMPLATE, writes_templates
 from trajmill.stages.export.exporter import Exporter
-from trajmill.stages.export.selection import SELECTION_FILE
-from trajmill.stages.export.write import SCREENS_FILE, SCREENS_SCHEMA, ExportedFile
+from trajmill.stages.export.release import SCREENS_FILE, SCREENS_SCHEMA, SELECTION_FILE, ExportedFile
 
 TEMPLATES: Final = "filled into templates"
 MODELS: Final = "a model's"
@@ -28,13 +27,10 @@ class LeftOutRows(NamedTuple):
     """The rows of the shards of a configuration that the release does not take."""
 
     values: Mapping[str, Sequence[str]] = {}
-    """By column, the values with which they are left out."""
     rows: int = 0
 
 
 class AuthoredRows(NamedTuple):
-    """Rows of one sort that have one author."""
-
     configuration: str
     variant: str
     """The sort within a derived kind; empty for `sft`."""
@@ -53,20 +49,15 @@ class CardContents(NamedTuple):
     round: int
     code_version: str
     policy: str
-    """Version of the policy that acted."""
     judge: str
     """How trajectories were judged, e.g. `consensus(text,multimodal)`."""
     tables: Mapping[str, int]
-    """The version of each warehouse table that the rows were read from."""
     queries: int
-    """Distinct training queries in the supervised file."""
     trajectories: int
-    """Distinct trajectories in it."""
     dropped: Sequence[DroppedRows]
     left_out: Mapping[str, LeftOutRows] = {}
     """By configuration, the rows of its shards that the release does not take."""
     authors: Sequence[AuthoredRows] = ()
-    """Who wrote what is learned."""
     notes: Sequence[str] = ()
     """Sentences that name what else is missing, and why."""
 
@@ -105,13 +96,7 @@ _SHARED = (
 
 
 def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: Iterable[ExportedFile]) -> str:
-    """Return the text of README.md; the front matter has one configuration per format with rows.
-
-    Args:
-        contents: the facts that are not in the files.
-        exporters: the formats.
-        files: with paths relative to the release; those of its shards end with the path of their format's file.
-    """
+    """Return the text of README.md. Each path in `files` ends with that of its format's file."""
     written = list(files)
     screens = "the accessibility tree of one screen, without pixels; each shard has those that its rows show"
     described = [(each.name, each.file, each.schema, each.row_is) for each in exporters]
@@ -190,13 +175,7 @@ def _loading(configs: Sequence[_Config]) -> str:
 
 
 def words_of(kind: str, variant: str, author: str) -> str:
-    """Return who wrote what the rows of a variant teach: `TEMPLATES`, `MODELS`, `IMPORTED` or `NO_WORDS`.
-
-    Args:
-        kind: a derived kind, or `sft`.
-        variant: the sort within the kind; empty without one.
-        author: the version of a policy, of a model or of an import, or `template`.
-    """
+    """Return whose words rows teach: `TEMPLATES`, `MODELS`, `IMPORTED` or `NO_WORDS`; `kind` may be `sft`."""
     if (kind, variant) == ("action_semantics", "action"):
         return NO_WORDS
     if author == TEMPLATE or writes_templates(author):
@@ -217,7 +196,6 @@ def markdown_cell(value: object) -> str:
 
 
 def front_matter(name: str, licence: str, values: Mapping[str, object]) -> str:
-    """Return the head of a card, which the Hugging Face Hub reads."""
     common: dict[str, object] = {
         "pretty_name": name,
         "license": licence,

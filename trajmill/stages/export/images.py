@@ -1,8 +1,4 @@
-"""Reads the images of exported rows through a temporary file, and divides rows into row groups by their images.
-
-The store keeps many images in one block: reading them in the order of the rows would read each block many times. The
-cache copies the images of some thousands of rows at a time, in the order of the store.
-"""
+"""Reads the images of exported rows through a temporary file, and divides rows into row groups by their images."""
 
 from __future__ import annotations
 
@@ -27,19 +23,11 @@ class ReleaseScreenReader(ScreenReader, Protocol):
     """A screen reader that reads many images, and many trees, together faster than one by one."""
 
     def images(self, screen_ids: Iterable[str]) -> Iterable[tuple[str, bytes]]:
-        """Yield each id once with its encoded image, in the order that is fastest to read, few of them in memory.
-
-        Raises:
-            KeyError: a screen is not stored.
-        """
+        """Yield each id once with its encoded image, in the fastest order; KeyError for a screen that is not stored."""
         ...
 
     def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
-        """Return the accessibility trees in the order of the ids, lists of `ELEMENT`.
-
-        Raises:
-            KeyError: a screen is not stored.
-        """
+        """Return the accessibility trees in the order of the ids, lists of `ELEMENT`."""
         ...
 
 
@@ -49,7 +37,7 @@ class _Place(NamedTuple):
 
 
 class ImageCache:
-    """Random access to the images of the screens that were added."""
+    """Random access to images of some thousand rows, which are copied in the order in which the store keeps them."""
 
     def __init__(self, file: IO[bytes], screens: ReleaseScreenReader) -> None:
         """Copy images from `screens` to `file`, which is open and empty; the caller closes it."""
@@ -60,11 +48,7 @@ class ImageCache:
         self._end = 0
 
     def add(self, screen_ids: Iterable[str]) -> None:
-        """Add the images that are missing. Screens with different trees but equal pixels share an image.
-
-        Raises:
-            KeyError: a screen is not stored.
-        """
+        """Add the images that are missing. Screens with different trees but equal pixels share an image."""
         for screen_id, data in self._screens.images(set(screen_ids) - self._places.keys()):
             content = hashlib.sha256(data).digest()
             if content not in self._contents:
@@ -75,11 +59,7 @@ class ImageCache:
         self._file.flush()
 
     def column(self, screen_ids: Sequence[str]) -> pa.DictionaryArray:
-        """Return the encoded images in the order of the ids; the dictionary has each image once, as Parquet requires.
-
-        Raises:
-            KeyError: a screen was not added.
-        """
+        """Return encoded images in the order of the ids; the dictionary has each image once, as Parquet requires."""
         numbers: dict[_Place, int] = {}
         indices = [numbers.setdefault(self._places[screen_id], len(numbers)) for screen_id in screen_ids]
         starts = np.zeros(len(numbers) + 1, np.int32)
@@ -92,7 +72,6 @@ class ImageCache:
         return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), distinct)
 
     def length(self, screen_id: str) -> int:
-        """Return the bytes of an encoded image. Raises KeyError for a screen that was not added."""
         return self._places[screen_id].size
 
     def screen_ids(self) -> list[str]:
@@ -110,19 +89,13 @@ class GroupLimits(NamedTuple):
 
 
 class RowGroup(NamedTuple):
-    """The rows of one row group, without their images."""
-
     rows: pa.RecordBatch
     bytes: int
     """Bytes of its distinct images."""
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], cache: ImageCache, limits: GroupLimits) -> Iterator[RowGroup]:
-    """Divide rows into row groups, and add the images of their `screen_ids` to the cache some thousand rows ahead.
-
-    Raises:
-        KeyError: a screen is not stored.
-    """
+    """Divide rows into row groups; their images enter the cache some thousand rows ahead."""
     parts: list[pa.RecordBatch] = []
     seen: set[str] = set()
     rows = distinct = repeated = 0
@@ -160,17 +133,7 @@ def _cached_ahead(batches: Iterable[pa.RecordBatch], cache: ImageCache) -> Itera
 def with_images(
     rows: pa.RecordBatch, schema: pa.Schema, cache: ImageCache, bounds: PixelBudget | None = None
 ) -> pa.RecordBatch:
-    """Add the images of the screens in column `screen_ids`.
-
-    Args:
-        rows: in the schema `without_images`.
-        schema: with one column of images.
-        cache: has the images.
-        bounds: the values of the bounds of `BOUNDED_IMAGES`.
-
-    Raises:
-        KeyError: a screen was not added to the cache.
-    """
+    """Add the images of the screens in `screen_ids` to rows in the schema `without_images`."""
     screen_ids = rows["screen_ids"]
     flat = screen_ids.flatten()
     values = [cache.column(flat.to_pylist()), pa.nulls(len(flat), pa.string())]
@@ -206,19 +169,11 @@ def with_distinct_images(schema: pa.Schema) -> pa.Schema:
 
 
 def distinct_images(images: pa.DataType) -> pa.DataType:
-    """Return a list type with dictionary-encoded images, which becomes the dictionary of a Parquet row group."""
     encoded = pa.field("bytes", pa.dictionary(pa.int32(), pa.binary()))
     return pa.list_(pa.struct([encoded, *list(images.value_type)[1:]]))
 
 
 def with_features(schema: pa.Schema) -> pa.Schema:
-    """Add the metadata key `huggingface`; columns of type `schemas.tables.screen.IMAGE` are images.
-
-    Made without `datasets`: exporting needs neither it nor torch. A test compares the result with `datasets.Features`.
-
-    Raises:
-        NotImplementedError: a column has a type that no exporter uses.
-    """
     features = {field.name: _feature(field.type) for field in schema}
     return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 

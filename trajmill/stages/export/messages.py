@@ -52,11 +52,7 @@ def content_blocks(content: str) -> list[dict[str, str]]:
 
 
 def check_placeholders(row_ids: pa.Array, messages: Iterable[Sequence[dict[str, str]]], screens: pa.ListArray) -> None:
-    """Check that the messages of each row have one placeholder for each screen.
-
-    Raises:
-        BadInputError: the numbers differ; the error names the first such row.
-    """
+    """Raise BadInputError for the first row whose messages have not one placeholder for each screen."""
     for row_id, row, shown in zip(row_ids, messages, screens, strict=True):
         if sum(message["content"].count(IMAGE_PLACEHOLDER) for message in row) != len(shown):
             raise BadInputError(

@@ -35,15 +35,10 @@ class ReplyScore(NamedTuple):
     parameters: float
     """1 if the parameters are right too, by `ActionMatch`."""
     closeness: float
-    """How close the parameters are, by `ActionMatch`."""
 
 
 def score_reply(text: str, target: str) -> ReplyScore:
-    """Compare a reply with a target, given as JSON of a `ReplyTarget`.
-
-    Raises:
-        pydantic.ValidationError: `target` is no `ReplyTarget`.
-    """
+    """Compare a reply with the JSON of a `ReplyTarget`."""
     right = _target(target)
     parsed = family_named(right.family).dialect(right.platform).parse(text, right.frame())
     if not isinstance(parsed, Reply) or parsed.slip:
@@ -68,21 +63,17 @@ def action_reward(score: ReplyScore) -> float:
 
 
 RULES: Final = {"ces": ces_reward, "coda": coda_reward, "action": action_reward}
-"""The values of `rule` of `compute_score`."""
 
 
 def ces_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
-    """`ces_reward` of each completion, as TRL calls it."""
     return [ces_reward(score) for score in _scores(completions, target)]
 
 
 def coda_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
-    """`coda_reward` of each completion, as TRL calls it."""
     return [coda_reward(score) for score in _scores(completions, target)]
 
 
 def action_rewards(completions: Sequence[Any], target: Sequence[str], **columns: object) -> list[float]:
-    """`action_reward` of each completion, as TRL calls it."""
     return [action_reward(score) for score in _scores(completions, target)]
 
 

@@ -42,7 +42,6 @@ from trajmill.stages.importing.base import (
 )
 
 _FACTS = "meta_data"
-"""Prefix of the file that lists the system and the apps of each task, and has no trajectories."""
 
 
 class AgentNetLayout(LayoutSpec):
@@ -57,9 +56,8 @@ class AgentNetLayout(LayoutSpec):
 
     def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
         places = ["", *sorted(f"{path.name}/" for path in folder.iterdir() if path.is_dir())]
-        for line in lines_of(file):
-            make = partial(_recording, line.text, folder, places)
-            yield read_recording(f"{file.name}:{line.number}", len(line.text), make)
+        for number, line in enumerate(lines_of(file), 1):
+            yield read_recording(f"{file.name}:{number}", len(line), partial(_recording, line, folder, places))
 
 
 def _recording(text: bytes, folder: Path, places: Sequence[str]) -> Recording:
@@ -104,11 +102,9 @@ _PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def read_code(code: str, screen: Size) -> tuple[Action, ...]:
-    """Return the actions of a piece of code, in order; empty if a statement is no known call.
+    """Return the actions of calls of `pyautogui` and `computer`; empty if a statement is no known call.
 
-    Args:
-        code: calls of `pyautogui` and `computer`; positions up to 1 are shares of the screen, larger ones pixels.
-        screen: width and height of the screenshot.
+    Positions up to 1 are shares of the screen, larger ones pixels.
     """
     actions: list[Action] = []
     try:

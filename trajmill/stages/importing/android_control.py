@@ -165,11 +165,7 @@ _FARTHEST = 1 << 20
 
 
 def read_forest(data: bytes) -> tuple[UIElement, ...]:
-    """Return the visible elements with a text or something to press, from the front window to the back.
-
-    Raises:
-        ValueError: the bytes are no forest.
-    """
+    """Return the visible elements with a text or something to press, from the front window to the back."""
     elements = []
     windows = sorted(EncodedMessage(data).messages(_WINDOWS), key=lambda window: -window.number(_LAYER))
     nodes = (node for window in windows for tree in window.messages(_TREE) for node in tree.messages(_NODES))
@@ -201,12 +197,7 @@ class TFRecord(NamedTuple):
 
 
 def read_records(file: Path) -> Iterator[TFRecord]:
-    """Yield the records of a TFRecord file, one in memory at a time; the file may be compressed with GZIP.
-
-    Raises:
-        ValueError: the file is cut short, or a record is too long.
-        OSError: it cannot be read, or its compression is damaged.
-    """
+    """Yield the records of a TFRecord file, plain or GZIP; raises ValueError or OSError for a damaged one."""
     with file.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -251,7 +242,6 @@ class EncodedMessage:
             position += length
 
     def number(self, field: int) -> int:
-        """Return the last value of a whole number; 0 without one."""
         return (self.numbers(field) or [0])[-1]
 
     def numbers(self, field: int) -> list[int]:

@@ -25,7 +25,6 @@ _LONGEST_REASON = 200
 _MOST_JSON_BYTES: Final = 64 << 20
 _MOST_IMAGE_BYTES: Final = 32 << 20
 _MOST_PIXELS: Final = 40_000_000
-"""More than an 8K screen has."""
 
 
 class BadRecordingError(Exception):
@@ -58,8 +57,6 @@ class RecordedStep(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """One trajectory that was recorded elsewhere."""
-
     name: str
     """Its name in the source."""
     platform: Platform
@@ -75,8 +72,6 @@ class Recording(NamedTuple):
 
 
 class BadRecording(NamedTuple):
-    """A recording that cannot be read."""
-
     name: str
     reason: str
 
@@ -125,7 +120,6 @@ LAYOUTS: Final = PartGroup(
 
 
 def layout_spec(kind: str) -> LayoutSpec:
-    """Return a layout, or raise BadInputError that names the nearest one."""
     return LAYOUTS.default_spec(kind, LayoutSpec)
 
 
@@ -140,13 +134,7 @@ def reading() -> Iterator[None]:
 
 
 def read_recording(name: str, size: int, make: Callable[[], Recording]) -> ReadRecording:
-    """Return the recording that a function makes of untrusted content, or why it cannot be read.
-
-    Args:
-        name: its name in the source.
-        size: its bytes in the files that list the recordings.
-        make: reads it.
-    """
+    """Return the recording that `make` reads from untrusted content, or why it cannot be read."""
     try:
         with reading():
             return ReadRecording(make(), size)
@@ -164,30 +152,17 @@ def only_recording(file: Path, read: Callable[[Any], Recording]) -> ReadRecordin
     return read_recording(file.stem, file.stat().st_size, make)
 
 
-class Line(NamedTuple):
-    number: int
-    """From 1."""
-    text: bytes
-
-
-def lines_of(file: Path) -> Iterator[Line]:
+def lines_of(file: Path) -> Iterator[bytes]:
     """Yield the lines of a file, one in memory at a time; a line that is too long is cut."""
     with file.open("rb") as stream:
-        number = 0
         while text := stream.readline(_MOST_JSON_BYTES):
-            number += 1
-            yield Line(number, text)
+            yield text
             while not text.endswith(b"\n") and len(text) == _MOST_JSON_BYTES:
                 text = stream.readline(_MOST_JSON_BYTES)
 
 
 def parse_json(text: bytes) -> Any:
-    """Parse JSON.
-
-    Raises:
-        ValueError: it is no JSON, or too long.
-        RecursionError: it is too deep.
-    """
+    """Parse JSON; raises ValueError if it is none or too long, RecursionError if it is too deep."""
     if len(text) >= _MOST_JSON_BYTES:
         raise ValueError(f"more than {_MOST_JSON_BYTES >> 20} MiB of JSON")
     return json.loads(text, parse_constant=_refuse_constant)

@@ -60,7 +60,6 @@ class ExportedLayout(LayoutSpec):
 
 
 def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a file without the copies that stand for weight."""
     seen = ("", -1)
     with pq.ParquetFile(file) as parquet:
         for batch in parquet.iter_batches(_ROWS_AT_ONCE, columns=_COLUMNS):

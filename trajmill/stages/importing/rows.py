@@ -47,8 +47,6 @@ class HeldOut:
 
 
 class ImportedRows(NamedTuple):
-    """The rows of one recording."""
-
     query: Query
     trajectory: Trajectory
     steps: tuple[Step, ...]
@@ -57,11 +55,7 @@ class ImportedRows(NamedTuple):
 
 
 def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
-    """Make the rows of a recording; equal recordings give equal ids.
-
-    Raises:
-        BadRecordingError: it has no instruction, no step, or far too many.
-    """
+    """Make the rows of a recording; raises BadRecordingError without an instruction or steps, or with too many."""
     instruction = " ".join(storable(recording.instruction).split())
     if not instruction or len(instruction) > _LONGEST_INSTRUCTION:
         raise BadRecordingError(f"its instruction has {len(instruction):,} characters")
@@ -71,7 +65,30 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
     acting = [step.screen for step in recording.steps]
     observations = tuple(map(_observation, [*acting, recording.last or acting[-1]]))
     common = origin.common(made_by=f"import.{layout}/1")
-    query = _query(recording, layout, instruction, common)
+    task, count = storable(recording.task) or layout, len(recording.steps)
+    query = Query.model_validate(
+        {
+            "query_id": Query.make_id(recording.platform, task, (), "{}", instruction),
+            "platform": recording.platform,
+            "apps": tuple(map(storable, recording.apps)),
+            "source": Source.IMPORTED,
+            "task": task,
+            "raw_instruction": instruction,
+            "instruction": instruction,
+            "phrasing": layout,
+            "pages": (),
+            "page_descriptions": (),
+            "slots": (),
+            "path": (),
+            "start_state": "{}",
+            "goal": "{}",
+            "difficulty": 1 if count <= 5 else 2 if count <= 12 else 3,
+            "max_steps": count,
+            "split": Split.TRAIN,
+            "validation": RECORDED,
+        }
+        | common
+    )
     screen_ids = [observation.screen.screen_id for observation in observations]
     actions = [None if decision.action is None else action_to_json(decision.action) for decision in decisions]
     trajectory_id = content_id("imported", query.query_id, actions, screen_ids)
@@ -131,30 +148,3 @@ def _observation(screen: RecordedScreen) -> Observation:
     screen_id = content_id("recorded", picture, screen.elements)
     handle = ScreenHandle(screen_id, Size(screen.width, screen.height), lambda: screen.image)
     return Observation(handle, screen.elements, storable(screen.app))
-
-
-def _query(recording: Recording, layout: str, instruction: str, common: dict[str, object]) -> Query:
-    task, steps = storable(recording.task) or layout, len(recording.steps)
-    return Query.model_validate(
-        {
-            "query_id": Query.make_id(recording.platform, task, (), "{}", instruction),
-            "platform": recording.platform,
-            "apps": tuple(map(storable, recording.apps)),
-            "source": Source.IMPORTED,
-            "task": task,
-            "raw_instruction": instruction,
-            "instruction": instruction,
-            "phrasing": layout,
-            "pages": (),
-            "page_descriptions": (),
-            "slots": (),
-            "path": (),
-            "start_state": "{}",
-            "goal": "{}",
-            "difficulty": 1 if steps <= 5 else 2 if steps <= 12 else 3,
-            "max_steps": steps,
-            "split": Split.TRAIN,
-            "validation": RECORDED,
-        }
-        | common
-    )

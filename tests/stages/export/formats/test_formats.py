@@ -20,7 +20,7 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.formats import shards
+from trajmill.stages.export.formats import folder as folder_module
 from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.steps import same_action
 from trajmill.stages.export.images import with_images
@@ -243,7 +243,7 @@ def test_a_large_row_group_is_gone_when_the_next_one_is_made(tmp_path: Path, mon
         made.append(weakref.ref(rows := with_images(*given)))
         return rows
 
-    monkeypatch.setattr(shards, "with_images", watched)
-    monkeypatch.setattr(shards, "GROUP", shards.GROUP._replace(rows=2))
+    monkeypatch.setattr(folder_module, "with_images", watched)
+    monkeypatch.setattr(folder_module, "GROUP", folder_module.GROUP._replace(rows=2))
     write("trl", "gui-owl", tmp_path / "out", walked())
     assert len(counts) > 2 and not any(counts)

@@ -13,8 +13,8 @@ from tests.stages.training.hugging_face.small_release import FAMILY, picture
 from trajmill.schemas.actions import Action, Click, SystemButton
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.formats.feedback import FeedbackFormat
 from trajmill.stages.export.formats.folder import FIGURES_FILE, supervised_schema
+from trajmill.stages.export.formats.trainers import FeedbackFormat
 from trajmill.stages.export.rewards import ReplyTarget
 
 SCREEN: Final = Size(84, 112)

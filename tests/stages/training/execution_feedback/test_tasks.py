@@ -19,9 +19,9 @@ from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.step import TargetElement
 from trajmill.stages.derive.spec import CesDataSpec
 from trajmill.stages.export.formats.derived import kind_example
-from trajmill.stages.export.formats.feedback import FeedbackFormat
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import StepExample
+from trajmill.stages.export.formats.trainers import FeedbackFormat
 from trajmill.stages.metrics.action_match import RightAction
 from trajmill.stages.training.execution_feedback.spec import CesStage1Spec, CesStage2Spec
 from trajmill.stages.training.execution_feedback.tasks import feedback_tasks

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from trajmill.schemas.dialects.families import Family, family_named
-from trajmill.stages.export.rl import RL_FILE, RL_SCHEMA
-from trajmill.stages.export.sft import SFT_FILE, SFT_SCHEMA
+from trajmill.stages.export.exporter import RL_FILE, RL_SCHEMA, SFT_FILE, SFT_SCHEMA
 
 FAMILY: Final[Family] = family_named("qwen2.5-vl").within(64 * 28 * 28)
 """Of the tiny model, with the pixels that it takes."""

@@ -1,1 +1,1 @@
-"""Writes a release as a folder that a trainer reads; one module for each format."""
+"""Writes a release as a folder that a trainer reads."""

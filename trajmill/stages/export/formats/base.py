@@ -22,15 +22,18 @@ FORMATS: Final = PartGroup(
     "trajmill.formats",
     "export format",
     {
-        "trl": "trajmill.stages.export.formats.trl:TrlFormat",
-        "grpo": "trajmill.stages.export.formats.grpo:GrpoFormat",
-        "verl": "trajmill.stages.export.formats.verl:VerlFormat",
-        "verl-sft": "trajmill.stages.export.formats.verl_sft:VerlSftFormat",
-        "llamafactory": "trajmill.stages.export.formats.llamafactory:LlamaFactoryFormat",
-        "swift": "trajmill.stages.export.formats.swift:SwiftFormat",
+        "trl": "trajmill.stages.export.formats.trainers:TrlFormat",
+        "grpo": "trajmill.stages.export.formats.trainers:GrpoFormat",
+        "verl": "trajmill.stages.export.formats.trainers:VerlFormat",
+        "verl-sft": "trajmill.stages.export.formats.trainers:VerlSftFormat",
+        "llamafactory": "trajmill.stages.export.formats.trainers:LlamaFactoryFormat",
+        "swift": "trajmill.stages.export.formats.trainers:SwiftFormat",
     },
 )
-"""The formats, by the names that `trajmill export --format` takes."""
+
+
+DATA_FOLDER: Final = "data"
+"""The sub-folder of the rows that the trainer reads, in every format."""
 
 
 class TrainerSettings(NamedTuple):
@@ -45,10 +48,7 @@ class TrainerSettings(NamedTuple):
 
 
 class TrainerFormat(Spec):
-    """Base class of the formats.
-
-    Rows are Parquet with their images where `columns` are set, else lines of JSON beside image files.
-    """
+    """Base class: rows are Parquet with their images where `columns` are set, else lines of JSON beside image files."""
 
     columns: ClassVar[tuple[pa.Field, ...]] = ()
     """The columns that the trainer reads, without the images."""
@@ -65,14 +65,9 @@ class TrainerFormat(Spec):
 
     @abstractmethod
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
-        """Return what the trainer reads of a row, by column; `number` counts the rows from 0.
-
-        Raises:
-            BadInputError: the trainer cannot learn from this kind of row.
-        """
+        """Return what the trainer reads of row `number`, from 0; raises BadInputError for a kind it cannot use."""
 
     def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
-        """Return the values of `rl_columns`."""
         raise NotImplementedError(f"{self.kind} has no RL rows")
 
     def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
@@ -84,5 +79,5 @@ class TrainerFormat(Spec):
 
 
 def format_spec(kind: str) -> TrainerFormat:
-    """Return a format with its defaults. Raises BadInputError if there is no such format; the nearest one is named."""
+    """Return a format with its defaults, or raise BadInputError that names the nearest one."""
     return FORMATS.default_spec(kind, TrainerFormat)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import yaml
 
 from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.export.formats.llamafactory import SETTINGS_FILE
+from trajmill.stages.export.formats.trainers import SETTINGS_FILE
 
 _PREPROCESSOR, _PROCESSOR = "preprocessor_config.json", "processor_config.json"
 """Where image settings are: at the top, or below `image_processor` (transformers 5)."""
@@ -22,13 +22,7 @@ _STATED: Final = re.compile(r"(?:.*[.\-+])?((?:image_)?(?:min|max)_pixels)", re.
 
 
 def bounded_model(model: Path, budget: PixelBudget, folder: Path) -> Path:
-    """Make a folder with the files of a model, as links, whose image processor has the bounds of a budget.
-
-    Args:
-        model: folder of the model; returned itself if it has no image processor.
-        budget: the bounds that the targets are written for.
-        folder: where to make it; what is there is replaced.
-    """
+    """Link the files of a model with an image processor that has the bounds; the model itself if it has none."""
     settings = [name for name in (_PREPROCESSOR, _PROCESSOR) if _image_settings(model / name) is not None]
     if budget.factor == 1 or not settings:
         return model
@@ -50,22 +44,20 @@ def bounded_model(model: Path, budget: PixelBudget, folder: Path) -> Path:
 
 
 def bounds_as_variables(budget: PixelBudget) -> dict[str, str]:
-    """Return the environment variables by which ms-swift bounds pictures."""
     return {"MIN_PIXELS": str(budget.min_pixels), "MAX_PIXELS": str(budget.max_pixels)}
 
 
 def check_stated_bounds(
     command: Sequence[str], variables: Mapping[str, str], release: Path, budget: PixelBudget
 ) -> None:
-    """Refuse a command that states other bounds than those that the targets are written for.
-
-    Raises:
-        BadInputError: it does.
-    """
+    """Raise BadInputError if a command states other bounds than those that the targets are written for."""
     settings = release / SETTINGS_FILE
     exported = yaml.safe_load(settings.read_text()) if settings.is_file() else {}
     wanted = {"min_pixels": budget.min_pixels, "max_pixels": budget.max_pixels, **exported}
-    for name, value in (*_options(command), *variables.items()):
+    # The options of a command: `--name value`, `--name=value` or `name=value`.
+    parts = [(*part.partition("="), following) for part, following in zip(command, [*command[1:], ""], strict=True)]
+    options = [(name, value if found else following) for name, found, value, following in parts]
+    for name, value in (*options, *variables.items()):
         stated = _STATED.fullmatch(name)
         key = stated[1].lower() if stated else ""
         if key in wanted and value.isdigit() and int(value) != wanted[key]:
@@ -76,11 +68,7 @@ def check_stated_bounds(
 
 
 def check_trained_bounds(model: Path, budget: PixelBudget) -> None:
-    """Refuse a model whose trainer saved a processor with another upper bound.
-
-    Raises:
-        TrainingFailedError: the trainer resized pictures otherwise than the targets are written for.
-    """
+    """Raise TrainingFailedError if the trainer saved a processor with another upper bound."""
     for name in (_PREPROCESSOR, _PROCESSOR):
         images = _image_settings(model / name) or {}
         most = images.get("max_pixels") or (images.get("size") or {}).get("longest_edge")
@@ -98,10 +86,3 @@ def _image_settings(file: Path) -> dict[str, Any] | None:
         return None
     images = whole if file.name == _PREPROCESSOR else whole.get("image_processor")
     return images if isinstance(images, dict) else None
-
-
-def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options of a command with their values: `--name value`, `--name=value` or `name=value`."""
-    for part, following in zip(command, [*command[1:], ""], strict=True):
-        name, found, value = part.partition("=")
-        yield name, value if found else following

@@ -21,7 +21,6 @@ from trajmill.stages.export.card import (
     words_of,
 )
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.shards import WrittenRows
 from trajmill.stages.export.formats.steps import RLStepExample, StepExample, image_tokens
 
 SIMULATED: Final = frozenset({"simulated", "webapp"})
@@ -35,7 +34,6 @@ class RowCounts:
     def __init__(self) -> None:
         self.examples = 0
         self.longest = 0
-        """Upper bound on the tokens of the longest row."""
         self.trajectories: set[str] = set()
         self.queries: set[str] = set()
         self.left_out: Counter[str] = Counter()
@@ -45,19 +43,15 @@ class RowCounts:
         self.rules: Counter[str] = Counter()
         """Examples by the rule of their judge."""
         self.sizes: Counter[Size] = Counter()
-        """Number of images of each size."""
         self.tables: dict[str, Counter[str]] = defaultdict(Counter)
         """Examples by the values of other facts, each a table of the card."""
         self.with_tokens = 0
-        """RL steps whose tokens are known."""
         self.replayed: set[str] = set()
-        """Trajectories."""
         self.group_sizes: dict[str, int] = {}
         """Attempts of each RL group."""
 
     @property
     def max_length(self) -> int:
-        """A number of tokens that no row exceeds."""
         return math.ceil(self.longest / _LENGTHS_ROUNDED_TO) * _LENGTHS_ROUNDED_TO
 
     @property
@@ -92,6 +86,12 @@ class RowCounts:
         }
         for name, value in facts.items():
             self.tables[name][value] += 1
+
+
+class WrittenRows(NamedTuple):
+    rows: int
+    shards: tuple[str, ...]
+    """Paths of the files, relative to the folder."""
 
 
 class ExportedRelease(NamedTuple):

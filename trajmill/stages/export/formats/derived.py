@@ -38,15 +38,7 @@ LEADING_KINDS: Final = frozenset({"ces", "coda"})
 def kind_example(
     family: Family, episode: Episode, example: Example, weight: float, screens: ScreenReader
 ) -> StepExample | LeftOutStep:
-    """Return the training row of an example of a derived kind, or the reason why there is none.
-
-    Args:
-        family: with the pixel budget that its model is trained with.
-        episode: of the example's trajectory, with all its steps, its verdicts and its guidance.
-        example: as it is stored; positions in its reply are pixels of its last screen.
-        weight: what it counts in the release.
-        screens: reads sizes and accessibility trees of the stored screens.
-    """
+    """Return the row of a stored example of a derived kind, or why there is none; `episode` is whole and judged."""
     try:
         if example.kind in STEP_KINDS and example.step_index is not None:
             row = ReleasedStep(example.example_id, example.trajectory_id, example.step_index, weight)
@@ -64,7 +56,6 @@ def kind_example(
 
 
 def _with_reply(episode: Episode, example: Example) -> Episode:
-    """Return the episode with the thought and the conclusion of the example at its step."""
     # The frame only converts positions, and the stored action has these already.
     parsed = dialect_for(episode.query.platform).parse(example.messages[-1].content, native_frame(Size(1, 1)))
     if not isinstance(parsed, Reply):

@@ -5,30 +5,39 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from tempfile import TemporaryFile
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.record import arrow_type
-from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
+from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.card import (
     ExportedFolder,
     ExportedRelease,
     RowCounts,
+    WrittenRows,
     export_card,
 )
-from trajmill.stages.export.formats.shards import (
-    DATA_FOLDER,
-    Row,
-    WrittenRows,
-    write_json_lines,
-    write_parquet_shards,
-)
 from trajmill.stages.export.formats.steps import Comparison, LeftOutStep, Lineage, RLStepExample, StepExample
-from trajmill.stages.export.images import BOUNDED_IMAGES, IMAGES, ReleaseScreenReader, with_features
+from trajmill.stages.export.images import (
+    BOUNDED_IMAGES,
+    IMAGES,
+    GroupLimits,
+    ImageCache,
+    ReleaseScreenReader,
+    row_groups,
+    with_features,
+    with_images,
+    without_images,
+)
+from trajmill.stages.export.release import write_parquet
 
 FIGURES_FILE: Final = "export.json"
 RL_FOLDER: Final = "rl_steps"
@@ -42,7 +51,6 @@ E = TypeVar("E", StepExample, RLStepExample)
 class ReleaseSteps(NamedTuple):
     supervised: Iterable[StepExample | LeftOutStep]
     rl: Iterable[RLStepExample | LeftOutStep] = ()
-    """The RL steps; only formats for RL read them."""
 
 
 def write_folder(
@@ -63,7 +71,11 @@ def write_folder(
     """
     counts, rl_counts = RowCounts(), RowCounts()
     bounds = family.budget if form.images_have_bounds else None
-    examples = _counted(_without_weightless(steps.supervised), counts)
+    weighing = (
+        LeftOutStep("weight_zero") if isinstance(step, StepExample) and step.loss_weight <= 0 else step
+        for step in steps.supervised
+    )
+    examples = _counted(weighing, counts)
     rows = supervised_rows(form, repeat_by_weight(examples) if form.weights_as_rows else examples)
     rl_written = WrittenRows(0, ())
     if form.columns:
@@ -133,12 +145,6 @@ def _with_images_and_lineage(form: TrainerFormat, columns: Iterable[pa.Field]) -
     return with_features(pa.schema([*columns, images, *arrow_type(Lineage)]))
 
 
-def _without_weightless(steps: Iterable[StepExample | LeftOutStep]) -> Iterator[StepExample | LeftOutStep]:
-    for step in steps:
-        weightless = isinstance(step, StepExample) and step.loss_weight <= 0
-        yield LeftOutStep("weight_zero") if weightless else step
-
-
 def _counted(steps: Iterable[E | LeftOutStep], counts: RowCounts) -> Iterator[E]:
     for step in steps:
         if isinstance(step, LeftOutStep):
@@ -146,3 +152,81 @@ def _counted(steps: Iterable[E | LeftOutStep], counts: RowCounts) -> Iterator[E]
         else:
             counts.add(step)
             yield step
+
+
+IMAGE_FOLDER: Final = "images"
+GROUP: Final = GroupLimits(rows=4096, distinct=16_000_000, repeated=128_000_000)
+_ROWS_AT_ONCE = 256
+_ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
+
+T = TypeVar("T")
+Row = Mapping[str, Any]
+"""Values by column, with the ids of its screens in `screen_ids`."""
+
+
+def write_parquet_shards(
+    folder: Path,
+    rows_folder: str,
+    schema: pa.Schema,
+    rows: Iterable[Row],
+    screens: ReleaseScreenReader,
+    shard_bytes: int,
+    bounds: PixelBudget | None = None,
+) -> WrittenRows:
+    """Write rows as Parquet with few, large row groups; `bounds` are those that each image carries."""
+    count, names = 0, list[str]()
+    with TemporaryFile(dir=folder) as file:
+        cache = ImageCache(file, screens)
+        remaining, plain = iter(rows), without_images(schema)
+        chunks = iter(lambda: list(islice(remaining, _ROWS_AT_ONCE)), [])
+        groups = row_groups((pa.RecordBatch.from_pylist(chunk, plain) for chunk in chunks), cache, GROUP)
+        for shard in _in_shards(((group.rows, group.bytes) for group in groups), shard_bytes):
+            names.append(f"{rows_folder}/train-{len(names):05d}.parquet")
+            filled = (with_images(group, schema, cache, bounds) for group in shard)
+            count += write_parquet(folder, names[-1], schema, filled).rows
+    return WrittenRows(count, tuple(names))
+
+
+def write_json_lines(folder: Path, rows: Iterable[Row], screens: ReleaseScreenReader, shard_bytes: int) -> WrittenRows:
+    """Write a line for each row, with paths of its images, and each distinct image as a file."""
+    (folder / DATA_FOLDER).mkdir()
+    count, names = 0, list[str]()
+    for shard in _in_shards(((line, len(line)) for line in _json_lines(folder, rows, screens)), shard_bytes):
+        names.append(f"{DATA_FOLDER}/train-{len(names):05d}.jsonl")
+        with (folder / names[-1]).open("wb") as file:
+            for line in shard:
+                file.write(line)
+                count += 1
+    return WrittenRows(count, tuple(names))
+
+
+def _json_lines(folder: Path, rows: Iterable[Row], screens: ReleaseScreenReader) -> Iterator[bytes]:
+    remaining = iter(rows)
+    paths: dict[str, str] = {}
+    while chunk := list(islice(remaining, _ROWS_AT_ONCE)):
+        missing = {screen_id for row in chunk for screen_id in row["screen_ids"]} - paths.keys()
+        for screen_id, data in screens.images(sorted(missing)):
+            ending = next((ending for start, ending in _ENDINGS if data.startswith(start)), "img")
+            # Sub-folders keep each folder small.
+            path = paths[screen_id] = f"{IMAGE_FOLDER}/{screen_id[:2]}/{screen_id}.{ending}"
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(data)
+        for row in chunk:
+            # No list that may be empty: readers of JSON would guess its type wrongly.
+            changed = {"images": [paths[screen_id] for screen_id in row["screen_ids"]], "apps": ", ".join(row["apps"])}
+            yield json.dumps({**row, **changed}, ensure_ascii=False).encode() + b"\n"
+
+
+def _in_shards(sized: Iterable[tuple[T, int]], most: int) -> Iterator[Iterator[T]]:
+    """Divide items with their sizes into consecutive shards, each closed by the item that fills it."""
+
+    def numbered() -> Iterator[tuple[int, T]]:
+        shard = size = 0
+        for item, length in sized:
+            if size >= most:
+                shard, size = shard + 1, 0
+            size += length
+            yield shard, item
+
+    for _, shard in groupby(numbered(), key=itemgetter(0)):
+        yield (item for _, item in shard)

@@ -58,7 +58,6 @@ class Lineage(NamedTuple):
     image_tokens: Int64
     """Tokens of all images; 0 if it is unknown how the family divides images."""
     text_bytes: Int64
-    """Bytes of all messages in UTF-8."""
     tokens_at_most: Int64
     """Upper bound on the tokens of the row: those of the images, and one for each byte of text."""
     screen_ids: tuple[str, ...]
@@ -68,7 +67,6 @@ class LeftOutStep(NamedTuple):
     """A step that gives no row, and why."""
 
     reason: str
-    """`not_expressible`, `screen_outside_budget`, ..."""
 
 
 class ReleasedStep(NamedTuple):
@@ -117,7 +115,6 @@ class Comparison(NamedTuple):
     group: str
     """The query whose attempts are compared."""
     group_size: Int64
-    """Number of attempts in the group."""
     replayed: bool
     """Whether the attempt is a success of an earlier round that replaced a failed one."""
     accuracy_reward: float
@@ -137,10 +134,7 @@ class Comparison(NamedTuple):
 
 
 class RLStepExample(NamedTuple):
-    """One RL row, before it takes a trainer's format."""
-
     messages: tuple[Message, ...]
-    """Each image is the placeholder `<image>`; the last message is the reply."""
     comparison: Comparison
     lineage: Lineage
 
@@ -148,14 +142,7 @@ class RLStepExample(NamedTuple):
 def step_example(
     family: Family, episode: Episode, row: ReleasedStep, screens: ScreenReader
 ) -> StepExample | LeftOutStep:
-    """Return the training example of a released step, or the reason why there is none.
-
-    Args:
-        family: with the pixel budget that its model is trained with.
-        episode: with all its steps, its verdicts and its guidance.
-        row: names the step and its weight.
-        screens: reads sizes and accessibility trees of the stored screens.
-    """
+    """Return the training example of a released step, or why there is none; `episode` is whole and judged."""
     made = _family_step(family, episode, row.step_index, screens.size)
     if isinstance(made, LeftOutStep):
         return made
@@ -293,11 +280,7 @@ def _is_forgotten(
 def lineage_of(
     family: Family, episode: Episode, step: Step, conversation: StepConversation, size_of: Callable[[str], Size]
 ) -> Lineage:
-    """Return the lineage of a step in the conversation of a family.
-
-    Raises:
-        ModelFailure: a screen does not fit the family's pixel budget.
-    """
+    """Return the lineage of a step; raises ModelFailure if a screen does not fit the family's pixel budget."""
     query, trajectory, messages = episode.query, episode.trajectory, conversation.messages
     sizes = tuple(size_of(screen) for screen in conversation.screens)
     labels = {verdict.index: verdict.label.value for verdict in episode.step_verdicts}
@@ -331,11 +314,7 @@ def lineage_of(
 
 
 def image_tokens(family: Family, size: Size) -> int:
-    """Return the tokens of an image for a family's model; 0 if it is unknown how the family divides images.
-
-    Raises:
-        ModelFailure: the image does not fit its pixel budget.
-    """
+    """Return the tokens of an image, 0 for unknown patches; raises ModelFailure if it does not fit the budget."""
     patch = family.budget.factor
     if patch == 1:
         return 0

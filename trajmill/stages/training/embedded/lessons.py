@@ -16,9 +16,8 @@ from torch import Tensor
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.export.rl import RL_FILE
-from trajmill.stages.export.selection import released_rows, screen_files
-from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
+from trajmill.stages.export.release import released_rows, screen_files
 from trajmill.stages.models.embedded.network_inputs import Bags, Batch, bags, collate
 from trajmill.stages.models.embedded.situation import InputReader, empty_situation
 from trajmill.stages.training.embedded.detours import detours

@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from trajmill.schemas.errors import TrainingFailedError
-from trajmill.stages.export.rl import RL_FILE
-from trajmill.stages.export.selection import files_of, screen_files
-from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
+from trajmill.stages.export.release import files_of, screen_files
 from trajmill.stages.models.embedded.model import load_network, save_network
 from trajmill.stages.models.embedded.network_inputs import Batch
 from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork

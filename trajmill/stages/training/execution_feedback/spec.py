@@ -50,7 +50,7 @@ class FeedbackRecipe(HuggingFaceRecipe):
     @property
     def takes(self) -> TrainerFormat:
         """Prompts of roles with the action that their words must lead to."""
-        from trajmill.stages.export.formats.feedback import FeedbackFormat
+        from trajmill.stages.export.formats.trainers import FeedbackFormat
 
         return FeedbackFormat()
 

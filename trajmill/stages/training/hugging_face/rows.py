@@ -15,9 +15,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.formats.folder import FIGURES_FILE
-from trajmill.stages.export.rl import RL_FILE
-from trajmill.stages.export.sft import SFT_FILE
 from trajmill.stages.models.base import ChatMessage, MessagePart
 
 _SHOWN = ("prompt", "images", "screen_ids")

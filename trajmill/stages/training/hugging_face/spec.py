@@ -111,7 +111,7 @@ class TrlSftSpec(HuggingFaceRecipe):
     @property
     def takes(self) -> TrainerFormat:
         """TRL's format without repeated rows, because the loss uses the weights."""
-        from trajmill.stages.export.formats.trl import TrlFormat
+        from trajmill.stages.export.formats.trainers import TrlFormat
 
         return TrlFormat(weights_as_rows=False)
 

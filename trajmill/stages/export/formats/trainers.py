@@ -1,0 +1,280 @@
+"""The formats of the trainers: each makes the row of its trainer from a canonical row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
+
+import pyarrow as pa
+import yaml
+
+from trajmill.schemas.coordinates import QWEN3_VL
+from trajmill.schemas.dialects.families import Family
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerFormat, TrainerSettings
+from trajmill.stages.export.formats.steps import RLStepExample, StepExample
+from trajmill.stages.export.messages import BLOCK_MESSAGES, STRING_MESSAGES, in_blocks, in_one_prompt, in_strings
+
+
+class TrlFormat(TrainerFormat):
+    columns: ClassVar = (pa.field("prompt", BLOCK_MESSAGES), pa.field("completion", BLOCK_MESSAGES))
+    kind: Literal["trl"] = "trl"
+    """Prompt and completion for `SFTTrainer`."""
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        blocks = in_blocks(example.messages)
+        return {"prompt": blocks[:-1], "completion": blocks[-1:]}
+
+    def advice(self, settings: TrainerSettings) -> str:
+        budget = settings.family.budget
+        return (
+            f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "
+            "two. `SFTTrainer` reads `prompt`, `completion` and `images`, and learns the completion alone. It ignores "
+            "`loss_weight`; `WeightedSFTTrainer` of `trajmill.stages.training.trl_sft.weighted` takes the same "
+            "arguments and weighs each row. Pass the processor with the bounds: `AutoProcessor.from_pretrained(MODEL, "
+            f"min_pixels={budget.min_pixels}, max_pixels={budget.max_pixels})`."
+        )
+
+
+class GrpoFormat(TrainerFormat):
+    columns: ClassVar = (pa.field("prompt", BLOCK_MESSAGES), pa.field("target", pa.string()))
+    rl_columns: ClassVar = (pa.field("prompt", BLOCK_MESSAGES), pa.field("completion", BLOCK_MESSAGES))
+    kind: Literal["grpo"] = "grpo"
+    """Prompts and targets for `GRPOTrainer`."""
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        return {"prompt": in_blocks(example.messages[:-1]), "target": example.target_json()}
+
+    def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
+        blocks = in_blocks(example.messages)
+        return {"prompt": blocks[:-1], "completion": blocks[-1:]}
+
+    def advice(self, settings: TrainerSettings) -> str:
+        budget = settings.family.budget
+        return (
+            "```python\nfrom trajmill.stages.export.rewards import ces_rewards  # or coda_rewards, action_rewards\n\n"
+            f"processor = AutoProcessor.from_pretrained(MODEL, min_pixels={budget.min_pixels}, "
+            f"max_pixels={budget.max_pixels})\n"
+            "trainer = GRPOTrainer(model, reward_funcs=ces_rewards, train_dataset=rows, args=GRPOConfig(...), "
+            "processing_class=processor)\n```\n\n"
+            "Replies are parsed in the dialect of the family and held against the column `target`: the stored action "
+            "and the box of its element."
+        )
+
+
+REWARD_FILE: Final = "reward.py"
+_REWARD = '''\
+"""What verl loads as its reward function; trajmill must be installed where verl runs."""
+
+from trajmill.stages.export.rewards import compute_score
+
+__all__ = ["compute_score"]
+'''
+_EXTRA_INFO = pa.struct(
+    [
+        ("split", pa.string()),
+        ("index", pa.int64()),
+        ("query_id", pa.string()),
+        ("trajectory_id", pa.string()),
+        ("step_index", pa.int64()),
+    ]
+)
+
+
+class VerlFormat(TrainerFormat):
+    columns: ClassVar = (
+        pa.field("data_source", pa.string()),
+        pa.field("prompt", STRING_MESSAGES),
+        pa.field("ability", pa.string()),
+        pa.field("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        pa.field("extra_info", _EXTRA_INFO),
+    )
+    rl_columns: ClassVar = (pa.field("prompt", STRING_MESSAGES), pa.field("response", pa.string()))
+    images_have_bounds: ClassVar[bool] = True
+    kind: Literal["verl"] = "verl"
+    """Prompts and ground truths for `RLHFDataset`."""
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        """Return prompt and ground truth; verl tells rows apart by `extra_info.index`."""
+        lineage = example.lineage
+        return {
+            "data_source": f"trajmill/{lineage.environment}",
+            "prompt": in_strings(example.messages[:-1]),
+            "ability": "gui",
+            "reward_model": {"style": "rule", "ground_truth": example.target_json()},
+            "extra_info": {
+                "split": Split.TRAIN.value,
+                "index": number,
+                "query_id": lineage.query_id,
+                "trajectory_id": lineage.trajectory_id,
+                "step_index": lineage.step_index,
+            },
+        }
+
+    def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
+        *prompt, reply = in_strings(example.messages)
+        return {"prompt": prompt, "response": reply["content"]}
+
+    def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
+        (folder / REWARD_FILE).write_text(_REWARD, encoding="utf-8")
+
+    def advice(self, settings: TrainerSettings) -> str:
+        return (
+            f"`data.max_prompt_length={settings.max_length} data.image_key=images "
+            f"reward.custom_reward_function.path=FOLDER/{REWARD_FILE} "
+            "reward.custom_reward_function.name=compute_score "
+            "+reward.custom_reward_function.reward_kwargs.rule=ces` (or `coda`, `action`). verl drops longer prompts "
+            "without an error: with its default of 1,024 all of them. Each image carries `min_pixels` and "
+            "`max_pixels`, by which verl resizes it; the processor of the model must not have narrower bounds."
+        )
+
+
+class VerlSftFormat(TrainerFormat):
+    columns: ClassVar = (pa.field("messages", STRING_MESSAGES),)
+    images_have_bounds: ClassVar[bool] = True
+    kind: Literal["verl-sft"] = "verl-sft"
+    """Messages for `MultiTurnSFTDataset`."""
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        return {"messages": in_strings(in_one_prompt(example.messages))}
+
+    def advice(self, settings: TrainerSettings) -> str:
+        return (
+            f"`data.messages_key=messages data.max_length={settings.max_length} "
+            "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "
+            "earlier turns stand in the user message as the chat template writes them. Each image carries "
+            "`min_pixels` and `max_pixels`, by which verl resizes it; the processor of the model must not have "
+            "narrower bounds."
+        )
+
+
+DATASET: Final = "trajmill"
+SETTINGS_FILE: Final = "llamafactory.yaml"
+_NEVER_ENLARGED: Final = 1
+"""The smallest number of pixels of an image that LLaMA-Factory does not enlarge."""
+_INFO = {
+    DATASET: {
+        "file_name": DATA_FOLDER,
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages", "images": "images"},
+        "tags": {
+            "role_tag": "role",
+            "content_tag": "content",
+            "user_tag": "user",
+            "assistant_tag": "assistant",
+            "system_tag": "system",
+        },
+    }
+}
+
+
+class LlamaFactoryFormat(TrainerFormat):
+    kind: Literal["llamafactory"] = "llamafactory"
+    """Messages in the sharegpt form."""
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        return {"messages": in_strings(in_one_prompt(example.messages))}
+
+    def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
+        (folder / "dataset_info.json").write_text(json.dumps(_INFO, indent=1) + "\n", encoding="utf-8")
+        needed = {
+            "stage": "sft",
+            "dataset_dir": ".",
+            "dataset": DATASET,
+            "template": _template(settings.family),
+            "cutoff_len": settings.max_length,
+            "image_min_pixels": _NEVER_ENLARGED,
+            "image_max_pixels": _never_shrunk(settings),
+        }
+        (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
+
+    def advice(self, settings: TrainerSettings) -> str:
+        budget = settings.family.budget
+        return (
+            f"Call it in this folder, with what `{SETTINGS_FILE}` says: `dataset_dir: .`, `dataset: {DATASET}`, "
+            f"`template: {_template(settings.family)}`, `cutoff_len: {settings.max_length}`, "
+            f"`image_max_pixels: {_never_shrunk(settings)}`, `image_min_pixels: {_NEVER_ENLARGED}`. With these "
+            "LLaMA-Factory hands every picture on as it is; by default it shrinks those above 589,824 pixels, by a "
+            "rule of its own, and the positions are wrong. The processor of the model then fits pictures into the "
+            f"bounds of its `preprocessor_config.json`, which must be {budget.min_pixels:,} and {budget.max_pixels:,} "
+            "pixels: the recipe `command` writes them there. Every row has one assistant message: earlier turns stand "
+            "in the user message as the chat template writes them."
+        )
+
+
+def _never_shrunk(settings: TrainerSettings) -> int:
+    return max(settings.largest_image, settings.family.budget.max_pixels)
+
+
+def _template(family: Family) -> str:
+    return "qwen3_vl_nothink" if family.budget.factor == QWEN3_VL.factor else "qwen2_vl"
+
+
+class SwiftFormat(TrainerFormat):
+    kind: Literal["swift"] = "swift"
+    """Messages with a loss scale each."""
+    weights_as_rows: bool = False
+    """Whether a step has as many rows as it weighs; ms-swift reads the weights."""
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        *said, reply = in_strings(in_one_prompt(example.messages))
+        return {"messages": [*said, {**reply, "loss_scale": example.loss_weight}]}
+
+    def advice(self, settings: TrainerSettings) -> str:
+        budget = settings.family.budget
+        return (
+            f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "
+            f"--model MODEL --model_type {_model_type(settings.family)} --template {_model_type(settings.family)} "
+            f"--dataset FOLDER/{DATA_FOLDER}/*.jsonl --max_length {settings.max_length} --truncation_strategy delete "
+            "--is_binary_loss_scale false`. Several of its templates fit one architecture, so both are named. "
+            "Without `--is_binary_loss_scale false` the weights of the replies have no effect; the end of a turn "
+            "counts once whatever the weight."
+        )
+
+
+def _model_type(family: Family) -> str:
+    """Return ms-swift's name of the architecture and of its template."""
+    return "qwen3_vl" if family.budget.factor == QWEN3_VL.factor else "qwen2_5_vl"
+
+
+class FeedbackFormat(TrainerFormat):
+    """Prompts of roles with the action that their words must lead to.
+
+    The recipes `ces-stage1`, `ces-stage2` and `coda-specialist` read them. `target` is a `ReplyTarget`, `past` a list
+    of the replies and conclusions of the steps before, both as JSON.
+    """
+
+    columns: ClassVar = (
+        pa.field("prompt", BLOCK_MESSAGES),
+        pa.field("variant", pa.string()),
+        pa.field("target", pa.string()),
+        pa.field("past", pa.string()),
+    )
+    kind: Literal["feedback"] = "feedback"
+    """Prompts of roles, and the right actions."""
+    weights_as_rows: bool = False
+    """Whether a step has as many rows as it weighs; these recipes read the weights."""
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        """Return prompt, target and past.
+
+        Raises:
+            BadInputError: the row is no words of a role that lead to an action.
+        """
+        led = example.leads_to
+        if led is None:
+            raise BadInputError(
+                f"example {example.example_id} leads to no action: execution feedback takes ces and coda"
+            )
+        return {
+            "prompt": in_blocks(example.messages[:-1]),
+            "variant": led.variant,
+            "target": led.target.model_dump_json(),
+            "past": json.dumps(led.past),
+        }
+
+    def advice(self, settings: TrainerSettings) -> str:
+        return "The recipes `ces-stage1`, `ces-stage2` and `coda-specialist` of `[train]` read it."
