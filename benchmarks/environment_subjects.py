@@ -156,7 +156,7 @@ def browsergym() -> Iterator[Subject]:
 def android() -> Iterator[Subject]:
     """Simulated phones behind the adb protocol, in a process of their own."""
     from tests.stages.environments.android.stand_in.phone import package_of
-    from trajmill.stages.environments.android.factory import AndroidFactory
+    from trajmill.stages.environments.android.environment import AndroidFactory
     from trajmill.stages.environments.android.spec import AndroidSpec
     from trajmill.stages.environments.android.task import read_task_file
 

@@ -24,10 +24,7 @@ class Environment(Protocol):
     def name(self) -> str: ...
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Prepare the start state of a query; equal seeds give equal episodes.
-
-        Raises EnvironmentFailure if the start state cannot be reached (class `setup`).
-        """
+        """Prepare a query's start state, equal for equal seeds; raises EnvironmentFailure (`setup`) if it cannot."""
         ...
 
     async def step(self, action: Action) -> Observation:
@@ -79,10 +76,7 @@ class EnvironmentFactory(Protocol):
     """Makes fresh environments for a pool; picklable."""
 
     async def __call__(self) -> Environment:
-        """Start an environment and return it when it is ready.
-
-        Raises EnvironmentFailure if it does not start (class `setup`).
-        """
+        """Start an environment; raises EnvironmentFailure (`setup`) if it does not start."""
         ...
 
     async def close(self) -> None: ...

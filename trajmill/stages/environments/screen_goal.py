@@ -28,10 +28,7 @@ _KEYS = {KEY, LACKING, PATHWAY}
 
 
 def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
-    """Return elements by their names in paths: the element id, or `role:text` without one.
-
-    Of several elements with one name, the second and later are numbered: `button:OK#2`.
-    """
+    """Return elements by their names in paths: element id, or `role:text`; a second one is `button:OK#2`."""
     named: dict[str, UIElement] = {}
     seen: dict[str, int] = {}
     for element in elements:
@@ -103,10 +100,7 @@ class _GoalOnScreens(ScreenGoal):
 
 
 def with_checks(environment: Environment, query: Query) -> Environment:
-    """Return the environment for a query: itself, or one that also checks goals about screens.
-
-    Raises EnvironmentFailure if such a goal is malformed (class `task`).
-    """
+    """Return the environment, with checks of goals about screens; EnvironmentFailure (`task`) for a malformed one."""
     if not any(key in query.goal for key in _KEYS):
         return environment
     goal = json.loads(query.goal)
@@ -148,10 +142,7 @@ class CheckedEnvironment:
         return self._check(await self._environment.step(action))
 
     async def score(self) -> float | None:
-        """Return 0 if an answer is missing or the last screen is wrong, else the environment's own score.
-
-        Without an own score, 1 if the goal names elements of the last screen.
-        """
+        """Return 0 if an answer is missing or the last screen is wrong, else the own score, or 1 without one."""
         if self._seen < len(self._wanted.pathway or ()) or self._last is None:
             return 0.0
         if not holds_on(self._last, self._wanted):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trajmill.schemas.spec import Spec
+from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
@@ -30,7 +31,6 @@ class EnvironmentSpec(Spec):
     """The environment of the episodes."""
 
     kind: str
-    """Name of the kind of environment."""
 
     draws_screens: ClassVar[bool] = False
     """Whether it draws screens only when their pixels are needed, so that another process can draw them."""
@@ -40,16 +40,7 @@ class EnvironmentSpec(Spec):
         """Return a factory of environments of a platform; a kind with one platform ignores it."""
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
-        """Return its own queries, and the tasks that could not be started; none by default.
-
-        Args:
-            seed: seed of the run; it decides the seeds of tasks.
-            origin: common columns of the rows.
-
-        Raises:
-            BadInputError: a file of tasks, or the name of a task, is wrong.
-            EnvironmentFailure: something that the tasks need is not installed or does not start.
-        """
+        """Return its own tasks as queries; raises BadInputError, or EnvironmentFailure if what they need is missing."""
         from trajmill.stages.environments.tasks import ImportedQueries
 
         return ImportedQueries([], [])
@@ -81,3 +72,22 @@ class TaskFileSpec(EnvironmentSpec):
         if self.tasks is None and not other_queries:
             return [MissingKey("tasks", "is missing: a file of your tasks, one JSON object in each line")]
         return []
+
+
+_HERE = __package__
+
+ENVIRONMENTS = PartGroup(
+    "trajmill.environments",
+    "environment",
+    {
+        "simulated": f"{_HERE}.simulated.spec:SimulatedSpec",
+        "miniwob": f"{_HERE}.miniwob.spec:MiniWobSpec",
+        "webapp": f"{_HERE}.webapp.spec:WebAppSpec",
+        "browser": f"{_HERE}.browser.spec:BrowserSpec",
+        "browsergym": f"{_HERE}.browsergym.spec:BrowserGymSpec",
+        "android": f"{_HERE}.android.spec:AndroidSpec",
+        "desktop": f"{_HERE}.desktop.spec:DesktopSpec",
+        "devices": f"{_HERE}.devices.spec:DevicesTogetherSpec",
+        "openenv": f"{_HERE}.openenv.spec:OpenEnvSpec",
+    },
+)

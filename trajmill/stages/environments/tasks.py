@@ -23,17 +23,7 @@ GoalT = TypeVar("GoalT", bound=Record)
 def own_query(
     platform: Platform, task: str, instruction: str, start_state: str, origin: Origin, made_by: str, **others: Any
 ) -> Query:
-    """Make a query, without validation, for a task that is not sampled from a graph.
-
-    Args:
-        platform: platform of its first screen.
-        task: name of the task.
-        instruction: the instruction for the agent.
-        start_state: start state for the environment's reset.
-        origin: common columns of the row.
-        made_by: the maker of the row.
-        others: values of other columns, in place of their defaults.
-    """
+    """Make a query, without validation, for a task that is not sampled from a graph; `others` are other columns."""
     defaults: dict[str, Any] = {
         "query_id": Query.make_id(platform, task, (), start_state, instruction),
         "apps": (task,),
@@ -75,16 +65,7 @@ async def ask_at_seeds(
     origin: Origin,
     made_by: str,
 ) -> ImportedQueries:
-    """Make the queries of one task at all seeds, until the first seed at which it cannot be started.
-
-    Args:
-        ask: starts the task at a seed.
-        name: name of the task.
-        splits: the split of each seed.
-        run_seed: seed of the run, which decides the seeds of the task.
-        origin: common columns of the rows.
-        made_by: the maker of the rows.
-    """
+    """Make the queries of a task at the seeds that `run_seed` gives, until the first at which it cannot be started."""
     asked = ImportedQueries([], [])
     for number, split in enumerate(splits):
         try:
@@ -123,10 +104,7 @@ class TaskLine(Record, Generic[StartT, GoalT]):
 
 
 def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: Platform, origin: Origin) -> list[Query]:
-    """Read the queries of a file in its order; empty lines are ignored.
-
-    Raises BadInputError if the file cannot be read, or a line is no task; the message has one line for each mistake.
-    """
+    """Read the queries of a file in its order, or raise BadInputError with a line for each mistake."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -12,8 +12,7 @@ from tests.stages.environments.android.stand_in.tasks import ORIGIN
 from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.android.environment import AndroidEnvironment
-from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.environment import AndroidEnvironment, AndroidFactory
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task import PhoneTask
 from trajmill.stages.environments.tasks import query_of

@@ -14,7 +14,7 @@ from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_K
 from tests.stages.environments.android.stand_in.server import AdbServer
 from trajmill.schemas.actions import OpenApp, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.environment import AndroidFactory
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
@@ -192,7 +192,7 @@ def test_without_adbutils_one_line_says_what_to_install() -> None:
 import asyncio, sys
 sys.modules["adbutils"] = None
 from trajmill.stages.environments.android import task
-from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.environment import AndroidFactory
 from trajmill.stages.environments.android.spec import AndroidSpec
 try:
     asyncio.run(AndroidFactory(AndroidSpec())())

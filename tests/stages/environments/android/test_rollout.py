@@ -12,7 +12,7 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.environments.android.factory import AndroidFactory
+from trajmill.stages.environments.android.environment import AndroidFactory
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.tasks import query_of
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trajmill.schemas.geometry import Box, Size
-from trajmill.stages.environments.browsergym.protocol import PageTree, read_elements
+from trajmill.stages.environments.browsergym.environment import PageTree, read_elements
 
 SCREEN = Size(100, 80)
 

@@ -20,7 +20,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.environments.openenv.client import BUSY, ServerBusy, read_answer, session_address
-from trajmill.stages.environments.openenv.environment import OpenEnvServers, ServerSessions, ServerTimeouts
+from trajmill.stages.environments.openenv.environment import ServerSessions, ServerTimeouts
 from trajmill.stages.environments.openenv.wire import WireScreen, to_observation, to_screen
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
@@ -45,7 +45,7 @@ def roll(
         finished.append(made)
 
     async def run() -> None:
-        factory = OpenEnvServers(ServerSessions(tuple(urls), "", ROOM), Platform.PHONE)
+        factory = ServerSessions(tuple(urls), "", ROOM, Platform.PHONE)
         planned = [Attempt(toy_query(query), Purpose.TRAIN, number, number) for number in range(attempts)]
         limits = Limits(environment=EnvironmentLimits(step_seconds=step_seconds))
         maker = agent or ToyAgent(press_and_finish)

@@ -58,10 +58,7 @@ class AdbDevice:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"adb-{serial}")
 
     async def run(self, *words: str) -> Output:
-        """Run one program.
-
-        Raises EnvironmentFailure as `run_line`, or if a word has a character that no argument can have.
-        """
+        """Run one program; raises EnvironmentFailure as `run_line`, or for a word that no argument can be."""
         return await self.run_all([words])
 
     async def run_all(self, commands: Sequence[Command]) -> Output:
@@ -73,11 +70,7 @@ class AdbDevice:
         return await self.run_line(line)
 
     async def run_line(self, line: ShellLine) -> Output:
-        """Run a line of the device's shell.
-
-        Raises EnvironmentFailure if the server does not answer, the device is offline or gone, the connection was cut,
-        or the deadline has passed.
-        """
+        """Run a line of the device's shell; raises EnvironmentFailure without a whole answer in time."""
         call = asyncio.get_running_loop().run_in_executor(self._thread, self._run, line)
         try:
             return await asyncio.shield(call)
@@ -119,10 +112,7 @@ class AdbDevice:
 
 
 def list_devices(address: ServerAddress, seconds: float) -> dict[str, str]:
-    """Return the state (`device`, `offline`, `unauthorized`, ...) of each device by its serial. Blocks.
-
-    Raises EnvironmentFailure (class `setup`) if no adb server answers.
-    """
+    """Return the state of each device by serial, or raise EnvironmentFailure (`setup`) if no server answers. Blocks."""
     try:
         return {found.serial: found.state for found in _AdbServerClient(address, seconds).list()}
     except (AdbError, OSError, ValueError) as error:

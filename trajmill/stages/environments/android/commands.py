@@ -48,10 +48,7 @@ _LINE_BREAKS = str.maketrans({"\r": "\n", "\v": "\n", "\f": "\n"})
 
 
 def quote(word: str) -> str:
-    """Quote a word so that any POSIX shell reads it unchanged.
-
-    Raises ValueError if the word holds a NUL or a lone surrogate, which no argument can hold.
-    """
+    """Quote a word for any POSIX shell; raises ValueError for a NUL or a lone surrogate."""
     if "\0" in word:
         raise ValueError("an argument cannot hold a NUL")
     word.encode()
@@ -90,10 +87,7 @@ async def find_launcher(device: AdbDevice) -> str:
 
 
 async def start_app(device: AdbDevice, package: str) -> bool:
-    """Start an app, or bring it to the front, as its icon does; False if the device has no such app.
-
-    `monkey -p` would also switch automatic rotation on.
-    """
+    """Start an app as its icon does (`monkey -p` would also switch rotation on); False if there is no such app."""
     component = await _resolve(device, "android.intent.category.LAUNCHER", package)
     if component is None:
         return False
@@ -172,10 +166,7 @@ async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> N
 
 
 def ascii_commands(text: str) -> list[Command]:
-    """Return `input` commands that type ASCII text.
-
-    `input text` types a space for `%s`. If the text itself has `%s`, two commands type the two characters.
-    """
+    """Return `input` commands that type ASCII text; two commands type a `%s`, which alone would be a space."""
     commands: list[Command] = []
     for part in _parts(text):
         if part in _TYPED_KEYS:

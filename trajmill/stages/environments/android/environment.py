@@ -1,17 +1,17 @@
-"""An Android device as an `Environment`."""
+"""An Android device as an `Environment`, and leases of devices that nobody else uses."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
 
 from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.android.adb import AdbDevice
 from trajmill.stages.environments.android.commands import Apps, find_launcher, gesture, key_event, start_app, type_text
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
 from trajmill.stages.environments.android.spec import AndroidSpec
@@ -28,6 +28,10 @@ from trajmill.stages.environments.android.task import (
     wanted_files,
 )
 from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
+
+if TYPE_CHECKING:
+    from trajmill.stages.environments.android.adb import AdbDevice
 
 _LONGEST_WAIT = 10.0
 _MOST_LAUNCHER_PAGES = 12
@@ -175,3 +179,49 @@ class AndroidEnvironment:
             if before.elements == screen.elements:
                 break
         await self.device.run(*key_event("KEYCODE_HOME"))
+
+
+class AndroidFactory:
+    def __init__(self, settings: AndroidSpec) -> None:
+        self._settings = settings
+        self._machines = Machines(
+            "Android device", settings.lease_seconds, "`adb devices` lists those that are connected"
+        )
+
+    async def __call__(self) -> AndroidEnvironment:
+        """Return an environment on the next free device that answers, or raise EnvironmentFailure (`setup`)."""
+        try:
+            from trajmill.stages.environments.android.adb import AdbDevice, ServerAddress, list_devices
+        except ModuleNotFoundError as error:
+            text = f"{error.name} is not installed; run `pip install 'trajmill[android]'`"
+            raise EnvironmentFailure(text, FailureClass.SETUP) from error
+        settings = self._settings
+        address = ServerAddress(settings.host, settings.port)
+
+        def devices() -> dict[str, MachineState]:
+            states, server = list_devices(address, settings.call_seconds), machine_address(settings.host, settings.port)
+            found = {serial: states.get(serial, "not connected") for serial in settings.serials or states}
+            return {
+                serial: MachineState(f"{server} {serial}", "" if state == "device" else state)
+                for serial, state in found.items()
+            }
+
+        deadline = monotonic() + settings.lease_seconds
+        while True:
+            lease = await self._machines.lease(lambda: asyncio.to_thread(devices))
+            device = AdbDevice(address, lease.name, settings.call_seconds)
+            environment = AndroidEnvironment(device, settings, lease.close)
+            healthy = False
+            try:
+                healthy = await environment.healthy()
+            finally:
+                if not healthy:
+                    await environment.close()
+            if healthy:
+                return environment
+            if monotonic() > deadline:
+                raise EnvironmentFailure(f"{lease.name} does not answer", FailureClass.SETUP)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def close(self) -> None:
+        """Do nothing: each environment gives its device back itself."""

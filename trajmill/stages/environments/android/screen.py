@@ -6,15 +6,17 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
 from trajmill.schemas.actions import Swipe
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.environments.android.adb import AdbDevice
 from trajmill.stages.environments.android.commands import Apps, ShellLine
+
+if TYPE_CHECKING:
+    from trajmill.stages.environments.android.adb import AdbDevice
 
 _DUMP = "/data/local/tmp/trajmill.xml"
 _PARTS = "\ntrajmill-window\n"
@@ -46,10 +48,7 @@ class DeviceScreen(NamedTuple):
 
 
 async def capture_screen(device: AdbDevice, apps: Apps, settle_seconds: float) -> DeviceScreen:
-    """Capture until the screenshots before and after the tree are equal, or `settle_seconds` have passed.
-
-    Raises EnvironmentFailure if the device fails, or sends no valid screenshot.
-    """
+    """Capture until the screenshots before and after the tree are equal, or `settle_seconds` have passed."""
     deadline = monotonic() + settle_seconds
     before = await _screenshot(device)
     while True:
@@ -184,9 +183,7 @@ class ScreenContext(NamedTuple):
 
     size: Size
     app: str
-    """The title if the window shows none."""
     launcher: str
-    """Package of the home app."""
     keyboard: Box | None
     """The area of the on-screen keyboard; None while it is hidden."""
 

@@ -37,7 +37,7 @@ class AndroidSpec(TaskFileSpec):
     """Longest wait for a free device."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        from trajmill.stages.environments.android.factory import AndroidFactory
+        from trajmill.stages.environments.android.environment import AndroidFactory
 
         return AndroidFactory(self)
 

@@ -96,12 +96,11 @@ class PhoneGoal(Record):
 
 class FinalState(NamedTuple):
     foreground: str
-    """`package/activity` in front; empty if unknown."""
     answer: str | None
 
 
 def read_part(kind: type[P], text: str) -> P:
-    """Read the start state or the goal of a query. Raises EnvironmentFailure if it is malformed (class `task`)."""
+    """Read the start state or the goal of a query; raises EnvironmentFailure (`task`) if it is malformed."""
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
@@ -157,10 +156,6 @@ class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
 
 
 def read_task_file(path: Path, origin: Origin) -> list[Query]:
-    """The queries of a file, in its order; empty lines are skipped.
-
-    Raises BadInputError if the file cannot be read, or a line is no task: one line for each mistake.
-    """
     return read_task_lines(path, PhoneTask, Platform.PHONE, origin)
 
 

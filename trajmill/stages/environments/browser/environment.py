@@ -123,10 +123,7 @@ class BrowserEnvironment:
     async def _observe_turn(
         self, episode: BrowserEpisode, work: Coroutine[object, object, Observation], seconds: float
     ) -> Observation:
-        """Wait for a turn of the page to end, or for a dialog that interrupts it.
-
-        Raises EnvironmentFailure if neither comes in time, or the browser is gone.
-        """
+        """Wait for a turn of the page to end, or for a dialog that interrupts it."""
         turn = self._turn = asyncio.create_task(work)
         dialog = asyncio.create_task(episode.tabs.dialogs.get())
         try:

@@ -73,21 +73,13 @@ class Tabs:
         context.on("page", self._on_page)
 
     async def front(self) -> Page:
-        """Return the page in front; a blank one if all are closed.
-
-        Raises:
-            EnvironmentFailure: a page has crashed.
-            playwright.async_api.Error: the browser is gone.
-        """
+        """Return the page in front, a blank one if all are closed; raises EnvironmentFailure if a page has crashed."""
         if self._crashed:
             raise EnvironmentFailure("a page has crashed")
         return self._pages[-1] if self._pages else await self._context.new_page()
 
     async def session(self, page: Page) -> CDPSession:
-        """Return the DevTools session of a page, for screenshots and touch.
-
-        Raises playwright.async_api.Error if the page is gone.
-        """
+        """Return the DevTools session of a page, for screenshots and touch."""
         if page not in self._sessions:
             session = await open_session(page, self._viewport, self._mobile)
             # This event comes before the answer to the press that opens a window; the window itself comes later.
@@ -176,18 +168,7 @@ async def _close_page(page: Page) -> None:
 
 
 async def goal_holds(goal: BrowserGoal, start: BrowserStart, page: Page, downloads: Mapping[str, Path]) -> bool:
-    """Whether all conditions of a goal hold.
-
-    Args:
-        goal: goal of the query.
-        start: start state of the query; the storage of its origin is read.
-        page: the page in front, without an open dialog.
-        downloads: files by the names that pages gave them.
-
-    Raises:
-        EnvironmentFailure: a selector is not valid CSS (class `task`).
-        playwright.async_api.Error: the page is gone.
-    """
+    """Whether all conditions of a goal hold; raises EnvironmentFailure (`task`) for a selector that is no CSS."""
     actual: str | None
     for condition in goal.all:
         match condition:
@@ -241,10 +222,7 @@ def viewport_of(start: BrowserStart) -> Viewport:
 
 
 class BrowserEpisode:
-    """A context from the start URL of a query to its end.
-
-    All methods raise `playwright.async_api.Error` if the browser is gone, and EnvironmentFailure if a page has crashed.
-    """
+    """A context from the start URL of a query to its end; methods raise playwright's Error if the browser is gone."""
 
     def __init__(self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, timeouts: PageTimeouts) -> None:
         self._context = context
@@ -260,10 +238,7 @@ class BrowserEpisode:
         return bool(self._goal.all)
 
     async def open(self, seed: int) -> Observation:
-        """Open the start URL with a stopped clock and a seeded `Math.random`.
-
-        Raises EnvironmentFailure if the server answers with an error.
-        """
+        """Open the start URL with a stopped clock; raises EnvironmentFailure if the server answers with an error."""
         self._context.set_default_timeout(self._timeouts.turn * 1000)
         await make_reproducible(self._context, seed)
         page = await self.tabs.front()

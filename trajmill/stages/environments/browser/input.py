@@ -43,10 +43,7 @@ class PlaywrightCall(NamedTuple):
 
 
 async def perform(page: Page, action: actions.Action, scale: int) -> None:
-    """Do an action; one that a page cannot do changes nothing. `scale` is screenshot pixels per CSS pixel.
-
-    Raises playwright.async_api.Error if the page is gone.
-    """
+    """Do an action; one that a page cannot do changes nothing. `scale` is screenshot pixels per CSS pixel."""
     for call in playwright_calls(action, scale):
         await call.on(page)
         if call.method == "wheel":
@@ -120,18 +117,7 @@ async def _wait_until_scrolled(page: Page) -> None:
 
 
 async def perform_by_touch(page: Page, session: CDPSession, action: actions.Action, scale: int, home: str) -> None:
-    """Do an action of the mobile space; one that a page cannot do changes nothing.
-
-    Args:
-        page: the page.
-        session: DevTools session of the page, from `open_session`.
-        action: the action, with positions in pixels of the screenshot.
-        scale: screenshot pixels per CSS pixel.
-        home: address that the button Home opens.
-
-    Raises:
-        playwright.async_api.Error: the page is gone.
-    """
+    """Do an action of the mobile space as `perform`; the button Home opens the address `home`."""
     match action:
         case actions.Click(x=x, y=y, count=count):
             for _ in range(max(1, min(count, _MOST_TAPS))):

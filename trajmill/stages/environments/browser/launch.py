@@ -72,16 +72,7 @@ class BrowserProcess:
         self._starting = asyncio.Lock()
 
     async def new_context(self, viewport: Viewport, mobile: bool = False, proxy: str | None = None) -> BrowserContext:
-        """Make a context with its own cookies and storage.
-
-        Args:
-            viewport: viewport of its pages.
-            mobile: whether its pages are shown as on a phone, with touch instead of a mouse.
-            proxy: address of the proxy of all its requests, loopback included; no proxy if None.
-
-        Raises:
-            EnvironmentFailure: the browser is missing or does not start (class `setup`).
-        """
+        """Make a context; requests go through `proxy`. Raises EnvironmentFailure (`setup`) if no browser starts."""
         emulated = None if viewport == self._screen else viewport
         try:
             async with asyncio.timeout(_SECONDS_TO_START):

@@ -50,20 +50,14 @@ def read_script(name: str) -> str:
 
 
 async def make_reproducible(context: BrowserContext, seed: int) -> None:
-    """Stop the clock and seed `Math.random` in every page that opens from now on.
-
-    Raises playwright.async_api.Error if the browser is gone.
-    """
+    """Stop the clock and seed `Math.random` in every page that opens from now on."""
     await context.add_init_script(read_script("before_page"))
     await context.add_init_script(f"({read_script('clock')})({_EPOCH_MS:d})")
     await context.add_init_script(f"({read_script('random')})({seed % 2**32:d})")
 
 
 async def within_time(work: Awaitable[T], seconds: float, name: str) -> T:
-    """Wait for work on a page.
-
-    Raises EnvironmentFailure if the page (`name`, in errors) hangs, or the browser is gone.
-    """
+    """Wait for work on a page; raises EnvironmentFailure if it hangs, or the browser is gone."""
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -116,17 +110,7 @@ class PendingRequests:
 
 
 async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSession) -> Observation:
-    """Observe a page without an open dialog: its pixels, and the elements of all its frames.
-
-    Args:
-        page: the page.
-        viewport: viewport of the page.
-        app: name of the site, as the title of the observation.
-        session: DevTools session of the page, from `open_session`.
-
-    Raises:
-        playwright.async_api.Error: the page is gone, or has gone to another address meanwhile.
-    """
+    """Observe a page without an open dialog: its pixels, and the elements of all its frames."""
     elements = await frame_elements(page, viewport, await page.evaluate(read_script("elements")))
     parts = urlsplit(page.url)
     address = urlunsplit(("", "", parts.path, parts.query, parts.fragment))[:_LONGEST_ADDRESS]
@@ -135,19 +119,13 @@ async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSes
 
 
 async def screenshot(session: CDPSession) -> bytes:
-    """Take a screenshot: a weakly compressed PNG, because better compression takes longer than drawing.
-
-    Raises playwright.async_api.Error if the page is gone.
-    """
+    """Take a weakly compressed PNG: better compression takes longer than drawing."""
     taken = await session.send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
     return base64.b64decode(taken["data"])
 
 
 async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> CDPSession:
-    """Open a DevTools session with a page and its emulated screen, for screenshots and touch.
-
-    Raises playwright.async_api.Error if the page is gone.
-    """
+    """Open a DevTools session with a page and its emulated screen, for screenshots and touch."""
     session = await page.context.new_cdp_session(page)
     width, height = viewport.size
     screen = {"width": width, "height": height, "deviceScaleFactor": viewport.scale, "mobile": mobile}
@@ -156,10 +134,7 @@ async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> 
 
 
 async def settle(page: Page) -> bool:
-    """Finish the animations of a page; returns whether all of the page has loaded.
-
-    Raises playwright.async_api.Error if the page is gone, or has gone to another address meanwhile.
-    """
+    """Finish the animations of a page; returns whether all of the page has loaded."""
     return bool(await page.evaluate(read_script("settled")))
 
 
@@ -169,11 +144,7 @@ def title_element(app: str, viewport: Viewport, address: str = "") -> UIElement:
 
 
 async def frame_elements(page: Page, viewport: Viewport, rows: list[Any]) -> list[UIElement]:
-    """Return the elements of all frames of a page, with their bounds in the screenshot.
-
-    `rows` is the result of the script `elements` in the page itself. Raises playwright.async_api.Error if the page is
-    gone.
-    """
+    """Return the elements of all frames; `rows` is the result of the script `elements` in the page itself."""
     whole = Box(0, 0, *viewport.size)
     found = [_element(row, whole, viewport.scale) for row in rows]
     for frame in page.frames[1:]:

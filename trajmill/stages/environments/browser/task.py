@@ -26,7 +26,6 @@ class BrowserStart(Record):
     """`Query.start_state` of a query for the browser, as JSON."""
 
     url: str
-    """Address of the start page: `http` or `https`."""
     viewport: tuple[Side, Side] | None = None
     """Width and height of the page in CSS pixels; the factory's own if null."""
     mobile: bool = False
@@ -98,7 +97,7 @@ class BrowserGoal(Record):
 
 
 def read_start(text: str) -> BrowserStart:
-    """Read a start state. Raises EnvironmentFailure if the text is not valid (class `task`)."""
+    """Read a start state; raises EnvironmentFailure (`task`) if the text is not valid."""
     return _read(TypeAdapter(BrowserStart), text, "start state")
 
 
@@ -119,8 +118,4 @@ class WebTask(TaskLine[BrowserStart, BrowserGoal]):
 
 
 def read_task_file(path: Path, origin: Origin) -> list[Query]:
-    """The queries of a file, in its order; empty lines are skipped.
-
-    Raises BadInputError if the file cannot be read, or a line is no task: one line for each mistake.
-    """
     return read_task_lines(path, WebTask, Platform.WEB, origin)

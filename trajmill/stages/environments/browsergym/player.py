@@ -23,7 +23,7 @@ from playwright.sync_api import Error
 from trajmill.schemas.actions import Action, Answer, Terminate, action_from_json
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.browser.input import playwright_calls
-from trajmill.stages.environments.browsergym.protocol import PageTree, PlayerRequest, PlayerScreen, read_elements
+from trajmill.stages.environments.browsergym.environment import PageTree, PlayerRequest, PlayerScreen, read_elements
 
 
 class _Messages:
@@ -44,11 +44,6 @@ class Player:
     """Plays one task after another in its own browser."""
 
     def __init__(self, browser: str) -> None:
-        """Start nothing; the first reset starts the browser.
-
-        Args:
-            browser: path of the Chromium to use.
-        """
         self._browser = browser
         self._env: Any = None
         self._observation: dict[str, Any] = {}

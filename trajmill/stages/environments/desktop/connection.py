@@ -96,10 +96,7 @@ class DesktopConnection:
         self._resets = False
 
     async def wait_until_ready(self) -> None:
-        """Request screenshots until one comes; then read the server's features beyond OSWorld's protocol.
-
-        Raises EnvironmentFailure if no screenshot came in time (class `setup`).
-        """
+        """Wait for a screenshot and read the server's features; raises EnvironmentFailure (`setup`) in the end."""
         deadline = time.monotonic() + self._timeouts.ready
         while True:
             try:

@@ -55,14 +55,6 @@ class DesktopEnvironment:
         give_back: Callable[[], Awaitable[None]],
         belongings: Belongings = Belongings(),
     ) -> None:
-        """Use a ready machine.
-
-        Args:
-            desktop: the connection; the environment closes it.
-            files: folder of the tasks' local files.
-            give_back: called once at the end.
-            belongings: the processes and folders of a local desktop.
-        """
         self.desktop = desktop
         self._files = files
         self._give_back: Callable[[], Awaitable[None]] | None = give_back
@@ -97,10 +89,7 @@ class DesktopEnvironment:
         return await self._observe()
 
     async def score(self) -> float | None:
-        """Return the result of the task's evaluator, 1 or 0; None if the task has none.
-
-        A program may still be saving a file: a check that fails is repeated for two seconds.
-        """
+        """Return the evaluator's result; a failing check is repeated for two seconds, as a file may still be saved."""
         goal = json.loads(self._goal)
         if not goal:
             return None
@@ -252,10 +241,7 @@ _SCREEN_POLL_SECONDS = 0.2
 
 
 async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files: Path) -> None:
-    """Take the steps of a parsed task in order; local files are read only from the folder `files`.
-
-    Raises EnvironmentFailure if the machine failed, or a local file is missing.
-    """
+    """Take the steps of a parsed task in order; local files are read only from the folder `files`."""
     for step in steps:
         parameters = step.parameters
         match step.type:
@@ -280,10 +266,7 @@ async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files:
 
 
 def local_file(files: Path, name: str) -> bytes:
-    """Read a local file that a task names.
-
-    Raises EnvironmentFailure if it is not in the folder of the tasks' files (class `setup`).
-    """
+    """Read a local file of a task; raises EnvironmentFailure (`setup`) if it is not in the folder `files`."""
     path = (files / name).resolve()
     if not path.is_relative_to(files.resolve()) or not path.is_file():
         raise EnvironmentFailure(f"the task's file {name!r} is not in {files}", FailureClass.SETUP)
@@ -320,10 +303,7 @@ def _command(parameters: dict[str, Any]) -> tuple[str | list[str], bool]:
 
 
 async def evaluate(desktop: DesktopConnection, evaluator: Evaluator, files: Path) -> float:
-    """Return 1.0 if the task is done, else 0.0; a missing file counts as not done.
-
-    Raises EnvironmentFailure if the machine failed, so that the task cannot be checked.
-    """
+    """Return 1.0 if the task is done, else 0.0; a missing file counts as not done."""
     await prepare(desktop, evaluator.postconfig, files)
     passed = []
     for check in evaluator.checks:

@@ -134,10 +134,7 @@ def is_named(query: Query, device: Platform) -> bool:
 
 
 def read_device_tasks(path: Path, first: Platform, origin: Origin) -> list[Query]:
-    """The tasks of a file; each begins at the device `first`.
-
-    Raises BadInputError if the file cannot be read, or a line is no task.
-    """
+    """Read the tasks of a file; each begins at the device `first`."""
     return read_task_lines(path, TaskLine[OnDevices, OnDevices], first, origin)
 
 

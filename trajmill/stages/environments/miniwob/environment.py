@@ -99,10 +99,7 @@ class MiniWobEnvironment:
         return await self.observe()
 
     async def start(self, page: str, seed: int) -> PageTask:
-        """Start an episode and return the page's instruction.
-
-        Raises EnvironmentFailure if there is no such page, or it does not start (class `setup`).
-        """
+        """Start an episode; raises EnvironmentFailure (`setup`) if there is no such page, or it does not start."""
         path = pages_folder() / f"{page}.html"
         if path.parent != pages_folder() or not path.is_file():
             raise EnvironmentFailure(f"MiniWoB++ has no page {page!r}", FailureClass.SETUP)
@@ -224,13 +221,7 @@ async def _ask(environment: MiniWobEnvironment, page: str, origin: Origin, seed:
 
 
 def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> tuple[tuple[str, str], ...]:
-    """Return the names and values of an instruction's fields, in its order; empty if the wheel cannot read it.
-
-    Args:
-        page: name of the page.
-        utterance: its instruction, as the page gives it.
-        given: the fields that some pages give themselves; None if the page does not.
-    """
+    """Return the fields of an instruction: those that the page gives, or what the wheel reads in it."""
     if given is not None:
         return tuple((name, str(value)) for name, value in given.items())
     extractor = FIELD_EXTRACTORS.get(page)

@@ -24,10 +24,7 @@ _DEBUG = ("click-test", "enter-text", "click-dialog")
 
 
 def pages_folder() -> Path:
-    """Return the folder of the task pages in the `miniwob` wheel.
-
-    Raises EnvironmentFailure if the wheel is not installed (class `setup`).
-    """
+    """Return the folder of the pages, or raise EnvironmentFailure (`setup`) if the wheel is not installed."""
     spec = find_spec("miniwob")
     if spec is None or spec.origin is None:
         raise EnvironmentFailure("miniwob is not installed; run `pip install 'trajmill[web]'`", FailureClass.SETUP)
@@ -35,20 +32,11 @@ def pages_folder() -> Path:
 
 
 def page_names() -> list[str]:
-    """Return the names of all pages of the wheel, in order.
-
-    Raises EnvironmentFailure if the wheel is not installed (class `setup`).
-    """
     return sorted(page.stem for page in pages_folder().glob("*.html"))
 
 
 def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
-    """Check names of pages in a key of the configuration.
-
-    Raises:
-        BadInputError: a page does not exist; the message has one line for each.
-        EnvironmentFailure: the wheel is not installed (class `setup`).
-    """
+    """Raise BadInputError for names in a key of the configuration that are no pages, a line for each."""
     known = page_names()
     mistakes = [
         f"{key}: there is no MiniWoB++ page {name!r}; {instead_of(name, known)}" for name in names if name not in known

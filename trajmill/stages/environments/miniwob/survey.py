@@ -29,10 +29,7 @@ class _FirstScreen(NamedTuple):
 
 
 async def survey(pages: Sequence[str]) -> list[PageReport]:
-    """Try each page at two seeds, in a used browser context and in a fresh one.
-
-    Raises EnvironmentFailure if the browser is missing.
-    """
+    """Try each page at two seeds, in a used browser context and in a fresh one."""
     factory = MiniWobFactory()
     try:
         played_in, other = await factory(), await factory()

@@ -46,12 +46,7 @@ def step_message(action: WireAction) -> str:
 
 
 def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
-    """Parse an observation; `where` names the server in errors.
-
-    Raises:
-        ServerBusy: the server has no room.
-        EnvironmentFailure: the server reports a failure, or its message is no observation.
-    """
+    """Parse an observation; `where` names the server in the errors ServerBusy and EnvironmentFailure."""
     data = read_data(raw, where)
     try:
         screen = WireScreen.model_validate(data.get("observation"))
@@ -65,12 +60,7 @@ def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
 
 
 def read_data(raw: str | bytes, where: str) -> dict[str, Any]:
-    """Parse the data of any message that is no error.
-
-    Raises:
-        ServerBusy: the server has no room.
-        EnvironmentFailure: the server reports a failure, or the message does not follow the protocol.
-    """
+    """Parse the data of a message; raises ServerBusy or EnvironmentFailure for one that reports an error."""
     try:
         message = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -102,17 +92,7 @@ def connection_options(token: str, seconds: float) -> dict[str, Any]:
 
 class EnvironmentClient:
     def __init__(self, url: str, token: str = "", policy: str = "online", seconds: float = 300.0) -> None:
-        """Connect to nothing yet; the first reset connects.
-
-        Args:
-            url: address of the server, e.g. `http://127.0.0.1:8000`.
-            token: token of the server; empty for none.
-            policy: version of the policy, for the rows.
-            seconds: time limit of an answer.
-
-        Raises:
-            BadInputError: the address is not valid.
-        """
+        """Connect to nothing yet. `policy` is its version for the rows; raises BadInputError for a wrong address."""
         self.url = url
         self.policy = policy
         self._address = session_address(url)
@@ -122,12 +102,7 @@ class EnvironmentClient:
         self._last: EpisodeAnswer | None = None
 
     def reset(self, query_id: str | None = None, seed: int | None = None) -> EpisodeAnswer:
-        """Begin an episode.
-
-        Raises:
-            ServerBusy: the server has no room.
-            EnvironmentFailure: the server cannot be reached, or the episode cannot begin.
-        """
+        """Begin an episode; raises ServerBusy if the server has no room, else EnvironmentFailure if it cannot."""
         self._last = None
         if self._socket is not None and self._socket.close_code is not None:
             # The server ends a session in which nobody has asked for anything for long.
@@ -137,19 +112,13 @@ class EnvironmentClient:
         return self._ask(reset_message(query_id, seed, policy=self.policy))
 
     def step(self, action: WireAction) -> EpisodeAnswer:
-        """Do one step; the last one has the reward, unless the episode is void.
-
-        Raises EnvironmentFailure if there is no running episode, or it has become void.
-        """
+        """Do one step; the last one has the reward. Raises EnvironmentFailure if the episode is over or void."""
         if self._socket is None or self._last is None or self._last.done:
             raise EnvironmentFailure("no episode is under way; reset first")
         return self._ask(step_message(action))
 
     def finish(self) -> EpisodeAnswer:
-        """Return the result of the episode; a running episode is ended.
-
-        Raises EnvironmentFailure if there is none, or it has become void.
-        """
+        """Return the result of the episode; a running episode is ended."""
         if self._last is not None and self._last.done:
             return self._last
         return self.step(WireAction(stop=True))

@@ -86,10 +86,15 @@ class ServerSessions:
     A session is a lease: it ends when it is closed, or when its process ends in any way.
     """
 
-    def __init__(self, servers: tuple[str, ...], token: str, timeouts: ServerTimeouts = ServerTimeouts()) -> None:
-        """Connect to nothing yet; an empty token is not sent."""
-        self._token = token
-        self._timeouts = timeouts
+    def __init__(
+        self,
+        servers: tuple[str, ...],
+        token: str,
+        timeouts: ServerTimeouts = ServerTimeouts(),
+        platform: Platform = Platform.WEB,
+    ) -> None:
+        """Connect to nothing yet; an empty token is not sent. `platform` is that of the environments."""
+        self._token, self._timeouts, self._platform = token, timeouts, platform
         self._held = Counter(dict.fromkeys(servers, 0))
 
     async def open(self) -> ServerSession:
@@ -112,38 +117,37 @@ class ServerSessions:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _open_at(self, url: str, troubles: list[str]) -> ServerSession | None:
-        give_back = partial(self._held.subtract, [url])
+        give_back, seconds = partial(self._held.subtract, [url]), self._timeouts.connect
         # Counted before the connection is open, so that episodes that start at the same time choose other servers.
         self._held[url] += 1
+        session, fits = None, False
         try:
-            return await _open_session(url, self._token, self._timeouts.connect, give_back)
+            socket = await connect(session_address(url), **connection_options(self._token, seconds))
+            session = ServerSession(url, socket, give_back)
+            # A full server accepts the connection, and refuses in answer to the first message.
+            async with asyncio.timeout(seconds):
+                await session.state()
+            fits = True
+            return session
         except ServerBusy:
             troubles.append(f"{url} is full")
         except EnvironmentFailure as error:
             troubles.append(str(error))
-        except BaseException:
-            give_back()
-            raise
-        give_back()
+        except (OSError, WebSocketException) as error:
+            late = f"{url} did not answer within {seconds:g} s"
+            troubles.append(f"{url} cannot be reached: {error}" if session is None else late)
+        finally:
+            if session is None:
+                give_back()
+            elif not fits:
+                await session.close()
         return None
 
+    async def __call__(self) -> OpenEnvEnvironment:
+        return OpenEnvEnvironment(await self.open(), self._platform)
 
-async def _open_session(url: str, token: str, seconds: float, on_close: Callable[[], None]) -> ServerSession:
-    try:
-        socket = await connect(session_address(url), **connection_options(token, seconds))
-    except (OSError, TimeoutError, WebSocketException) as error:
-        raise EnvironmentFailure(f"{url} cannot be reached: {error}") from error
-    session = ServerSession(url, socket, on_close)
-    try:
-        # A full server accepts the connection, and refuses in answer to the first message.
-        async with asyncio.timeout(seconds):
-            await session.state()
-    except BaseException as error:
-        await socket.close()
-        if isinstance(error, TimeoutError):
-            raise EnvironmentFailure(f"{url} did not answer within {seconds:g} s") from error
-        raise
-    return session
+    async def close(self) -> None:
+        """Do nothing, because each environment ends its own session."""
 
 
 class OpenEnvEnvironment:
@@ -204,18 +208,6 @@ class OpenEnvEnvironment:
         if self._seen is None:
             raise EnvironmentFailure(f"{self._session.url}: no episode is under way")
         return self._seen
-
-
-class OpenEnvServers:
-    def __init__(self, sessions: ServerSessions, platform: Platform) -> None:
-        self._sessions = sessions
-        self._platform = platform
-
-    async def __call__(self) -> OpenEnvEnvironment:
-        return OpenEnvEnvironment(await self._sessions.open(), self._platform)
-
-    async def close(self) -> None:
-        """Do nothing, because each environment ends its own session."""
 
 
 async def served_queries(servers: Sequence[str], token: str, origin: Origin) -> list[Query]:

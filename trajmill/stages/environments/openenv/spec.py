@@ -27,9 +27,9 @@ class OpenEnvSpec(FixedTasksSpec):
     """File with the token that the servers ask for; without a file, no token is sent."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
-        from trajmill.stages.environments.openenv.environment import OpenEnvServers, ServerSessions
+        from trajmill.stages.environments.openenv.environment import ServerSessions
 
-        return OpenEnvServers(ServerSessions(self.servers, self._token()), platform)
+        return ServerSessions(self.servers, self._token(), platform=platform)
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         from trajmill.stages.environments.openenv.environment import served_queries

@@ -40,13 +40,7 @@ class Machines:
     """Leases machines of one kind. Processes see each other's leases if they share a network namespace."""
 
     def __init__(self, kind: str, seconds: float, advice: str) -> None:
-        """Lease nothing yet.
-
-        Args:
-            kind: the machines' kind, e.g. `desktop`.
-            seconds: longest wait for a machine that another process uses.
-            advice: advice for the user if no machine is free.
-        """
+        """Wait at most `seconds` for a machine that another process uses; `advice` ends the error if none is free."""
         self._kind = kind
         self._advice = advice
         self._seconds = seconds

@@ -168,11 +168,7 @@ class EnvironmentPool:
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[LeasedEnvironment]:
-        """Lease an environment for one episode.
-
-        A lease ends after `lease_seconds`: every later call of the environment fails. Raises EnvironmentFailure if no
-        environment can be started in time (class `setup`).
-        """
+        """Lease an environment for an episode, at most `lease_seconds`; EnvironmentFailure (`setup`) if none starts."""
         instance = await self._fit_instance()
         lease = LeasedEnvironment(instance.environment, self._limits)
         instance.leases += 1

@@ -29,7 +29,6 @@ class SlotValue(NamedTuple):
     """The page on which it is set, as `app.screen`."""
     label: str
     kind: str
-    """Kind of widget: list, choice, switch, checkbox, stepper, field, search."""
     value: str
     """The value as the screen shows it; true and false are `on` and `off`."""
     words: tuple[str, ...]
@@ -44,8 +43,6 @@ class SlotValue(NamedTuple):
 
 
 class PageMetadata(NamedTuple):
-    """One page of a path."""
-
     page: str
     """`app.screen`."""
     app_name: str
@@ -62,7 +59,6 @@ class PathMetadata(NamedTuple):
 
     task: str
     description: str
-    """Name of the task, e.g. `Order a dish`."""
     platform: Platform
     pages: tuple[PageMetadata, ...]
     constraints: tuple[SlotValue, ...]
@@ -92,10 +88,7 @@ class KnownSlot(NamedTuple):
 
 
 def known_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> tuple[KnownSlot, ...]:
-    """Return all slots of a task, with the words for the wanted value (`asked`, by slot) and for the others.
-
-    Raises BadInputError if the task has no such slot or value.
-    """
+    """Return all slots with the words for `asked` values and for others; raises BadInputError for unknown ones."""
     values = resolve_slots(task, asked)
     return tuple(_known(task, slot, asked, values) for slot in task.slots)
 
@@ -151,10 +144,7 @@ class _Choices(NamedTuple):
 
 
 def path_metadata(task: TaskGraph, path: Sequence[str], asked: Mapping[str, Scalar]) -> PathMetadata:
-    """Return the facts about a path (pages as `app.screen`) with the values that the user asks for, by slot.
-
-    Raises BadInputError if the task has no such slot or value.
-    """
+    """Return the facts about a path of pages with the `asked` values by slot; raises BadInputError for unknown ones."""
     values = resolve_slots(task, asked)
     slots = {
         slot.spec.name: values[slot.spec.name]

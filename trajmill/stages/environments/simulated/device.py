@@ -24,8 +24,7 @@ from trajmill.stages.environments.simulated.layout.screens import (
 )
 from trajmill.stages.environments.simulated.layout.view import PreparedApp, ScreenView
 from trajmill.stages.environments.simulated.layout.widgets import Target, list_items
-from trajmill.stages.environments.simulated.state import Store, apply_effects, make_store
-from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.simulated.world import Store, World, apply_effects, make_store
 
 LONGEST_INPUT = 200
 
@@ -48,12 +47,7 @@ def episode_chance(seed: int, query_id: str) -> random.Random:
 
 
 def surprises(decided_by: float, rate: float) -> Iterator[Surprise]:
-    """Iterate endlessly over the surprises of openings of apps.
-
-    Args:
-        decided_by: the first number of `episode_chance`.
-        rate: share of the openings with a surprise, as `FaultRates.popup`.
-    """
+    """Iterate endlessly over the surprises of openings of apps, which happen at `rate`."""
     drawn = random.Random(decided_by)
     while True:
         happens, which = drawn.random() < rate, drawn.random()
@@ -83,7 +77,6 @@ class RunningApp:
 
     @property
     def visible(self) -> list[StackedPage]:
-        """The page on top; if it is a dialog, the page under it comes first."""
         return self.stack[-2:] if self.has_dialog else self.stack[-1:]
 
     def lists(self, profile: DeviceProfile) -> dict[str, tuple[Item, ...]]:

@@ -26,14 +26,14 @@ from trajmill.stages.environments.simulated.layout.view import PreparedApp
 from trajmill.stages.environments.simulated.layout.widgets import is_shown, list_items
 from trajmill.stages.environments.simulated.relevant import AppAim, Reading, relevant_values
 from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
-from trajmill.stages.environments.simulated.state import (
+from trajmill.stages.environments.simulated.world import (
     Store,
+    World,
     apply_effects,
     prepared_store,
     read_episode_goal,
     wanted_store,
 )
-from trajmill.stages.environments.simulated.world import World
 
 _MOST_STATES = 4_000
 """States of one search; a search that needs more counts as unreachable."""

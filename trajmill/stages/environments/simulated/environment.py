@@ -13,14 +13,14 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import profile_of
 from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
-from trajmill.stages.environments.simulated.state import (
+from trajmill.stages.environments.simulated.world import (
     Difference,
     EpisodeGoal,
     Store,
+    World,
     prepared_store,
     read_episode_goal,
 )
-from trajmill.stages.environments.simulated.world import World
 
 _SHORTEST_SWIPE = 40
 """Least pixels of a finger's movement that scrolls."""
@@ -61,11 +61,7 @@ class SimulatedEnvironment:
         self._episode = None
 
     def reset_now(self, query: Query, seed: int) -> Observation:
-        """Make a device of the seed's profile in the start state of the query, and show its launcher.
-
-        Raises EnvironmentFailure if the query is for another platform, or its start state or goal is malformed (class
-        `task`).
-        """
+        """Make a device of the seed's profile in the query's start state; EnvironmentFailure (`task`) if malformed."""
         goal = read_episode_goal(query, self._world, self.platform)
         chance = episode_chance(seed, query.query_id)
         met = surprises(chance.random(), self._faults.popup)
@@ -77,10 +73,7 @@ class SimulatedEnvironment:
         return device.view().observation
 
     def step_now(self, action: Action) -> Observation:
-        """Do one action; an action without a meaning here changes nothing.
-
-        Raises EnvironmentFailure if an injected crash, or there was no reset.
-        """
+        """Do one action; one without a meaning changes nothing. An injected crash raises EnvironmentFailure."""
         episode = self._running()
         device = episode.device
         if not self._may_fail:
@@ -100,14 +93,10 @@ class SimulatedEnvironment:
         return device.view().observation
 
     def score_now(self) -> float | None:
-        """Return 1.0 if the goal is reached, else 0.0; None for a query without a goal.
-
-        Raises EnvironmentFailure if there was no reset.
-        """
+        """Return 1.0 if the goal is reached, else 0.0; None for a query without a goal."""
         return self._running().goal.score(self._world, self._stores())
 
     def differences_now(self) -> tuple[Difference, ...]:
-        """Return each state that differs from the goal. Raises EnvironmentFailure if there was no reset."""
         return self._running().goal.differences(self._world, self._stores())
 
     def device(self) -> Device:

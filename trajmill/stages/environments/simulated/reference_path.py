@@ -20,8 +20,7 @@ from trajmill.stages.environments.simulated.app_files.references import (
     place_of,
     shown,
 )
-from trajmill.stages.environments.simulated.state import Goal, goal_to_json, start_state_to_json
-from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot
+from trajmill.stages.environments.simulated.world import Goal, TaskGraph, TaskSlot, goal_to_json, start_state_to_json
 
 LAUNCHER = "launcher"
 """The page on which apps are opened."""
@@ -29,11 +28,7 @@ _WHEEL_CLICKS = 5
 
 
 def resolve_slots(task: TaskGraph, asked: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return the typed value of every slot: the wanted value, one that follows from it, or the default.
-
-    Raises:
-        BadInputError: an unknown slot, a value its widget does not offer, or a required slot that was not asked for.
-    """
+    """Return the typed value of every slot: asked, implied, or the default; raises BadInputError for a wrong one."""
     known = {slot.spec.name: slot for slot in task.slots}
     for name in asked:
         if name not in known:
@@ -71,16 +66,7 @@ def _typed(task: TaskGraph, slot: TaskSlot, value: Scalar) -> Scalar:
 
 
 def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[str, Scalar]) -> tuple[PathStep, ...]:
-    """Return the operations of a task along a path of its DAG, from the start of the apps.
-
-    Args:
-        task: the task.
-        pages: a path of the DAG as `app.screen`, from its start to an end.
-        slot_values: the wanted values by slot, typed or as the screen shows them.
-
-    Raises:
-        BadInputError: as `resolve_slots`; or the pages are no path of the DAG.
-    """
+    """Return the operations along `pages` (`app.screen`) of the DAG; raises BadInputError if these are no path."""
     values = resolve_slots(task, slot_values)
     steps: list[PathStep] = []
     places = [place_of(page) for page in pages]
@@ -187,10 +173,7 @@ def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
 
 
 class Position(NamedTuple):
-    """The position of a walk on its path."""
-
     step: int = 0
-    """Index of the next operation."""
     upwards: bool = False
     """Whether the walk scrolls up, because it has not found the target below."""
 
@@ -207,10 +190,7 @@ class Walker(NamedTuple):
     platform: Platform
 
     def next_action(self, observation: Observation, position: Position) -> Move:
-        """Return the next action; the last is `Terminate`, with status failure if the walk cannot continue.
-
-        Raises ValueError if the observation has no accessibility tree.
-        """
+        """Return the next action; the last is `Terminate`, with status failure if the walk cannot continue."""
         if observation.elements is None:
             raise ValueError("the walk needs an accessibility tree")
         tree = {element.element_id: element for element in observation.elements if element.element_id}

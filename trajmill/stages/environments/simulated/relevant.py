@@ -11,7 +11,7 @@ from typing import NamedTuple
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Effect, Item, Scalar
 from trajmill.stages.environments.simulated.app_files.references import fields_in, names_in, shown
-from trajmill.stages.environments.simulated.state import Store
+from trajmill.stages.environments.simulated.world import Store
 
 _LENGTH = 100
 """Weight of a missing or an extra record against a wrong field."""

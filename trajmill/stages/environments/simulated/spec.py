@@ -59,10 +59,7 @@ class AppFilesSpec(EnvironmentSpec):
     """Ids of the built-in apps to include; all by default."""
 
     def navigation_graph(self) -> World:
-        """The built-in apps and the user's own; loaded once in a process.
-
-        Raises BadInputError if a file is wrong, or there is no such built-in app.
-        """
+        """Load the apps once in a process; raises BadInputError if a file is wrong, or an app is unknown."""
         from trajmill.stages.environments.simulated.world import shared_world
 
         return shared_world(self.apps, self.builtin_apps)

@@ -40,10 +40,7 @@ def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
 
 
 def compile_files(paths: Sequence[Path]) -> WebApp:
-    """Compile app and errand files with the built-in ones, on the platform of the first file.
-
-    Raises BadInputError if a file has mistakes; the message has one line for each.
-    """
+    """Compile files with the built-in ones, on the platform of the first; raises BadInputError for mistakes."""
     builtin = {path.resolve() for path in builtin_files()}
     world = load_world([path for path in paths if path.resolve() not in builtin])
     return compile_world(world, _platform_of(paths[0], world) if paths else Platform.PHONE)
@@ -55,10 +52,7 @@ def media_type(name: str) -> str:
 
 
 def write_web_app(app: WebApp, folder: Path) -> Path:
-    """Write the files of a web app into a folder, which is made if missing; returns the path of the page to open.
-
-    Raises BadInputError if the folder cannot be written, or has other files.
-    """
+    """Write a web app into a folder and return its page; raises BadInputError if the folder has other files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         strange = sorted(path.name for path in folder.iterdir() if path.name not in app.files)
@@ -107,10 +101,7 @@ def _world_data(world: World, platform: Platform) -> dict[str, Any]:
 
 
 def web_app_server(app: WebApp, port: int) -> ThreadingHTTPServer:
-    """Listen on a port of loopback, 0 for a free one; `serve_forever` answers requests.
-
-    Raises BadInputError if the port cannot be used.
-    """
+    """Listen on a port of loopback, 0 for a free one; raises BadInputError if the port cannot be used."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

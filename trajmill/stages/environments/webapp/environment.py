@@ -27,8 +27,7 @@ from trajmill.stages.environments.browser.page import open_session, within_time
 from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.device import episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import metrics_of, profile_of
-from trajmill.stages.environments.simulated.state import EpisodeGoal, Store, make_records, read_episode_goal
-from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.simulated.world import EpisodeGoal, Store, World, make_records, read_episode_goal
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
 
 T = TypeVar("T")
@@ -68,11 +67,7 @@ class WebAppEnvironment:
         return await self._pictured(await self.act(action))
 
     async def start(self, query: Query, seed: int) -> Screenful:
-        """Make a fresh device in the start state of the query, on its launcher; takes no screenshot.
-
-        Raises EnvironmentFailure if the query is for another platform, or its start state or goal is malformed (class
-        `task`).
-        """
+        """Make a fresh device in the query's start state, on its launcher; takes no screenshot."""
         goal = read_episode_goal(query, self._world, self.platform)
         met = surprises(episode_chance(seed, query.query_id).random(), self._popup)
         device = {
@@ -89,19 +84,13 @@ class WebAppEnvironment:
         return await self._within_time(self._read(0))
 
     async def act(self, action: Action) -> Screenful:
-        """Do one action by touch, mouse or keyboard; one without a meaning here changes nothing. Takes no screenshot.
-
-        Raises EnvironmentFailure if the browser is gone or hangs, or there was no reset.
-        """
+        """Do an action by touch, mouse or keyboard; one without a meaning changes nothing. Takes no screenshot."""
         self._running()
         await self._within_time(self._input.do(action, self._apps))
         return await self._within_time(self._read(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0))
 
     async def score(self) -> float | None:
-        """Return 1.0 if the goal is reached by the rules of the simulated world, else 0.0; None without a goal.
-
-        Raises EnvironmentFailure if the browser is gone or hangs, or there was no reset.
-        """
+        """Return 1.0 if the goal is reached by the rules of the simulated world, else 0.0; None without a goal."""
         goal = self._running()
         return goal.score(self._world, (await self.device_state()).stores())
 
@@ -142,10 +131,7 @@ class WebAppFactory:
         self._browser: BrowserProcess | None = None
 
     async def __call__(self) -> WebAppEnvironment:
-        """Open a fresh context and load the app.
-
-        Raises EnvironmentFailure if the browser is missing or does not start, or the app does not load (class `setup`).
-        """
+        """Open a fresh context and load the app; raises EnvironmentFailure (`setup`) if that fails."""
         self._app = self._app or compile_world(self._world, self._platform)
         self._browser = self._browser or BrowserProcess()
         mobile = self._platform is Platform.PHONE
@@ -248,15 +234,7 @@ class WebAppInput(NamedTuple):
     """Screenshot pixels per CSS pixel."""
 
     async def do(self, action: actions.Action, apps: dict[str, str]) -> None:
-        """Do an action; one without a meaning on this platform changes nothing.
-
-        Args:
-            action: positions in pixels of the screenshot.
-            apps: ids of the apps on the device, by name and by id, in lower case.
-
-        Raises:
-            playwright.async_api.Error: the page is gone.
-        """
+        """Do an action at pixels of the screenshot; `apps` are the ids of apps by name and id, in lower case."""
         phone = self.platform is Platform.PHONE
         match action:
             case actions.OpenApp(app=app):

@@ -67,12 +67,7 @@ class Bus:
         self._connection: DBusConnection = open_dbus_connection(bus=address)
 
     def ask(self, calls: Sequence[BusCall], seconds: float) -> list[tuple[Any, ...] | None]:
-        """Make all calls and return their answers in order; None for an error.
-
-        Raises:
-            TimeoutError: not all answers came within `seconds`.
-            OSError: the bus is gone.
-        """
+        """Return the answers in order, None for an error; raises TimeoutError, or OSError if the bus is gone."""
         deadline = time.monotonic() + seconds
         answers: list[tuple[Any, ...] | None] = [None] * len(calls)
         waiting: dict[int, int] = {}

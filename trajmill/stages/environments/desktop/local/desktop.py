@@ -11,8 +11,7 @@ from pathlib import Path
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.local.atspi import Reference, programs_call
-from trajmill.stages.environments.desktop.local.display import WindowInfo
-from trajmill.stages.environments.desktop.local.input import DisplayInput
+from trajmill.stages.environments.desktop.local.display import DisplayInput, WindowInfo
 from trajmill.stages.environments.desktop.local.processes import HOME
 from trajmill.stages.environments.desktop.local.session import CREATED, LaunchedProgram, Session
 from trajmill.stages.environments.desktop.local.tree import SECONDS_TO_READ, read_tree
@@ -55,10 +54,7 @@ class LocalDesktop:
             self._start()
 
     def launch(self, command: Sequence[str]) -> None:
-        """Start a program and wait for its window.
-
-        Raises DesktopError if it ended with an error or showed no window in time.
-        """
+        """Start a program and wait for its window; raises DesktopError if it failed or showed none in time."""
         self._used = True
         command = self._real_command(command)
         before = {window.number for window in self._session.windows.all()}
@@ -103,12 +99,7 @@ class LocalDesktop:
         return self.real_path(path).read_bytes()
 
     def act(self, action: Action) -> None:
-        """Do one action and wait until the screen has settled.
-
-        Raises:
-            DesktopError: a program crashed.
-            TimeoutError: a program does not answer.
-        """
+        """Do an action and let the screen settle; raises DesktopError after a crash, TimeoutError without an answer."""
         self._used = True
         self._input.perform(action)
         self._settle()
@@ -174,10 +165,7 @@ class LocalDesktop:
             time.sleep(_POLL_SECONDS)
 
     def _settle(self, seconds: float = SECONDS_TO_READ) -> None:
-        """Wait until all programs have handled their events and the screen stays the same for a moment.
-
-        A program answers a call after it has handled the events before.
-        """
+        """Wait until all programs have handled their events, so that they answer, and the screen stays the same."""
         self._session.windows.wait_for_programs(seconds)
         start = changed = time.monotonic()
         last = b""

@@ -79,11 +79,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def private_home(folder: Path) -> Path:
-    """Mount `folder` as `/home` for this process and its children.
-
-    Returns:
-        The home to use: `HOME`, or one under `folder` if the system forbids mounting.
-    """
+    """Mount `folder` as `/home` and return the home to use: one under `folder` if the system forbids mounting."""
     folder.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
     shown = (

@@ -181,10 +181,7 @@ def _problem(status: int, message: str) -> HttpAnswer:
 
 
 def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
-    """Start a desktop in its own folder, print its address, and serve it for ever.
-
-    Raises EnvironmentFailure if the desktop does not start (class `setup`).
-    """
+    """Start a desktop in its own folder, print its address, and serve it for ever."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     home = private_home(folder / "home")

@@ -70,10 +70,7 @@ def fields_in(value: Scalar) -> Iterator[str]:
 
 
 def bind(value: Scalar, values: Mapping[str, Scalar], item: Item | None = None) -> Scalar:
-    """Replace `$name`s, and `{field}`s of an item; a lone name or field keeps the type of its value.
-
-    Raises KeyError if there is no such name or field.
-    """
+    """Replace `$name`s, and `{field}`s of an item; a lone one keeps its type. Raises KeyError for an unknown one."""
     if not isinstance(value, str):
         return value
     if item is not None and "{" in value:

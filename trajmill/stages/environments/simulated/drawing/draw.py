@@ -334,10 +334,7 @@ PAINTERS: Mapping[str, Callable[[Brush, Shape], None]] = {
 
 
 def draw(scene: Scene) -> bytes:
-    """Draw a scene as a palette PNG of its size.
-
-    Nothing is painted outside a shape's box, except that `dim` darkens everything painted before it.
-    """
+    """Draw a scene as a palette PNG; only `dim` changes what is outside a shape's box, all that is painted already."""
     theme, accent = DARK if scene.dark else LIGHT, parse_color(scene.accent)
     ink = mix(accent, WHITE, _LIGHTER_ON_DARK) if scene.dark else accent
     brush = Brush(Canvas(scene.size, theme.page), theme, accent, ink)

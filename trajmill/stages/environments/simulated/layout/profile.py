@@ -125,9 +125,6 @@ class DeviceProfile(NamedTuple):
 
 
 def profile_of(seed: int, devices: DevicesSpec = DevicesSpec()) -> DeviceProfile:
-    """Return the device of a seed: `seed % PROFILES` decides its look, the quotient which of its orders.
-
-    Profiles of different looks have different numbers, so evaluation has other orders than training.
-    """
+    """Return the device of a seed, whose look and order are not those of another look: evaluation has its own."""
     look, order = seed % PROFILES, seed // PROFILES % devices.orders
     return DeviceProfile(look + PROFILES * order, devices.dark, devices.large_text)
