@@ -20,8 +20,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.stages.export.selection import SELECTION_FILE
-from trajmill.stages.export.sft import SFT_FILE
+from trajmill.stages.export.exporter import SFT_FILE
+from trajmill.stages.export.release import SELECTION_FILE
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import read_release, release_folder, release_names
