@@ -82,6 +82,33 @@ def test_pages_that_the_code_names_exist() -> None:
             assert (ROOT / name).exists(), f"{file}: {name}"
 
 
+@BY_NAME
+def test_targets_modules_and_examples_that_a_page_names_exist(page: Path) -> None:
+    text, targets = page.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE):
+        assert re.search(rf"^{target}:", targets, re.MULTILINE), target
+    for module in re.findall(r"python -m ((?:benchmarks|tests|trajmill)[\w.]*)", text):
+        assert (ROOT / module.replace(".", "/")).exists() or (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+    for path in re.findall(r"\bdocs/examples/[\w/.-]*\w", text):
+        assert (ROOT / path).exists(), path
+
+
+@BY_NAME
+def test_files_and_classes_that_a_page_names_exist(page: Path) -> None:
+    text = prose(page)
+    for path in re.findall(r"`((?:trajmill|schemas|warehouse|stages|pipelines|flows|executors|tests)/[\w/.-]+)`", text):
+        homes = (ROOT, ROOT / "trajmill", ROOT / "trajmill/pipelines")
+        assert any((home / path).exists() for home in homes), path
+    if page.name == "extending.md":
+        for name in re.findall(r"`([A-Z][a-z]\w+[A-Z]\w+)`", text):
+            assert re.search(rf"^class {name}\b", python_text(), re.MULTILINE), name
+
+
+@cache
+def python_text() -> str:
+    return "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "trajmill").rglob("*.py")))
+
+
 def command_lines(page: Path) -> Iterator[str]:
     for block in blocks(page):
         if block.language in ("", "bash", "console", "sh"):
