@@ -15,8 +15,6 @@ from trajmill.schemas.tables.query import Platform, Query
 
 
 class Environment(Protocol):
-    """A phone, a desktop or a browser that an agent can act in."""
-
     @property
     def platform(self) -> Platform: ...
 
@@ -51,8 +49,6 @@ class HealthChecked(Protocol):
 
 @runtime_checkable
 class Confined(Protocol):
-    """An environment whose apps can reach only some addresses."""
-
     @property
     def refused(self) -> tuple[str, ...]: ...
 
@@ -67,8 +63,6 @@ class Belongings(NamedTuple):
 
 @runtime_checkable
 class Owner(Protocol):
-    """An environment or a factory that has started processes."""
-
     def belongings(self) -> Belongings: ...
 
 
@@ -95,8 +89,6 @@ class GoalDistances(Protocol):
 
 @runtime_checkable
 class MeasuresDistance(Protocol):
-    """The spec of an environment whose state gives the distance to a goal."""
-
     def goal_distances(self) -> GoalDistances: ...
 
 

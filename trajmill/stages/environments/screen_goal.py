@@ -47,7 +47,6 @@ class Showing(Record):
     target: str = ""
     state: str = ""
     any_state: tuple[str, ...] = ()
-    """States of which it must have one."""
     value: str | None = None
 
     @model_validator(mode="after")
@@ -57,7 +56,6 @@ class Showing(Record):
         return self
 
     def agrees(self, element: UIElement) -> bool:
-        """Whether an element is the wanted one; its name in paths is not compared."""
         return (
             self.role in ("", element.role)
             and self.text in (None, element.text)
@@ -87,15 +85,11 @@ def is_shown(observation: Observation, wanted: Showing) -> bool:
 
 
 class Checkpoint(ScreenGoal):
-    """Elements of a screen when an atomic task is done."""
-
     device: Platform | None = None
     """The device whose screen it is; null for the only one."""
 
 
 class _GoalOnScreens(ScreenGoal):
-    """The parts of a query's goal that are about screens."""
-
     pathway: tuple[Checkpoint, ...] | None = None
 
 
@@ -114,8 +108,6 @@ def with_checks(environment: Environment, query: Query) -> Environment:
 
 
 class CheckedEnvironment:
-    """Checks each screen for the next answer of the pathway, and the last one for its elements."""
-
     def __init__(self, environment: Environment, wanted: _GoalOnScreens, rest: str) -> None:
         self._environment, self._wanted, self._rest = environment, wanted, rest
         self._last: Observation | None = None

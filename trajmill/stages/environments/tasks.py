@@ -87,7 +87,6 @@ class TaskLine(Record, Generic[StartT, GoalT]):
     """One line of the file; the environment decides the form of start state and goal."""
 
     instruction: str
-    """The instruction for the agent."""
     start_state: StartT
     goal: GoalT
     apps: tuple[str, ...] = ()
@@ -95,7 +94,6 @@ class TaskLine(Record, Generic[StartT, GoalT]):
     task: str = ""
     """Name of the kind of task, e.g. `settings.brightness`; by default the first app."""
     path: tuple[PathStep, ...] = ()
-    """The reference path, for the agent `reference`."""
     source: Source = Source.IMPORTED
     """How the task was made; the path of a `dag` is walked by its pages, other paths by element ids."""
     max_steps: int = 20
@@ -146,7 +144,6 @@ def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) 
 
 
 def bare_query(platform: Platform, name: str, start_state: str, source: Source, origin: Origin, made_by: str) -> Query:
-    """Make a query without instruction and goal, whose reset brings an app or program into its start state."""
     others = {"source": source, "phrasing": "", "max_steps": 1, "validation": ""}
     return own_query(platform, name, "", start_state, origin, made_by, **others)
 

@@ -58,11 +58,9 @@ class AdbDevice:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"adb-{serial}")
 
     async def run(self, *words: str) -> Output:
-        """Run one program; raises EnvironmentFailure as `run_line`, or for a word that no argument can be."""
         return await self.run_all([words])
 
     async def run_all(self, commands: Sequence[Command]) -> Output:
-        """Run commands one after another in one call, whether or not they succeed; raises as `run`."""
         try:
             line = shell_line(commands)
         except ValueError as error:

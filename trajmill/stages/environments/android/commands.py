@@ -68,7 +68,6 @@ class Apps:
         self.launcher = launcher
 
     def package_of(self, name: str) -> str | None:
-        """Return the package of an app by its name; the name itself if it is a package; else None."""
         name = name.strip()
         known = self._packages.get(name.casefold())
         return known or (name if _PACKAGE.fullmatch(name) else None)
@@ -79,7 +78,6 @@ class Apps:
 
 
 async def find_launcher(device: AdbDevice) -> str:
-    """Return the package of the home app. Raises EnvironmentFailure if the device fails or has no home app."""
     component = await _resolve(device, "android.intent.category.HOME")
     if component is None:
         raise EnvironmentFailure(f"{device.serial} has no home app")

@@ -58,7 +58,6 @@ class AndroidEnvironment:
         self._lasting = ChangedSettings(device)
         self._changed = ChangedSettings(device)
         self._files_to_remove: set[str] = set()
-        """The files of the start state and the goal, which are removed afterwards."""
         self._episode: _AndroidEpisode | None = None
         self._screen: DeviceScreen | None = None
         self._answer: str | None = None
@@ -223,5 +222,4 @@ class AndroidFactory:
                 raise EnvironmentFailure(f"{lease.name} does not answer", FailureClass.SETUP)
             await asyncio.sleep(POLL_SECONDS)
 
-    async def close(self) -> None:
-        """Do nothing: each environment gives its device back itself."""
+    async def close(self) -> None: ...

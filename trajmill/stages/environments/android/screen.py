@@ -98,7 +98,6 @@ class ListEnds:
         self._ends: set[tuple[Elements, Box, str]] = set()
 
     def learn(self, swipe: Swipe, before: Elements | None, after: Elements | None) -> None:
-        """Learn from a vertical swipe, and the elements before and after it as uiautomator gave them."""
         down = swipe.y - swipe.y2
         if before is None or before != after or abs(down) <= abs(swipe.x - swipe.x2):
             return
@@ -110,7 +109,6 @@ class ListEnds:
         )
 
     def correct(self, elements: Elements | None) -> Elements | None:
-        """Remove the scroll states of lists towards their known ends."""
         if elements is None or not self._ends:
             return elements
         corrected = []
@@ -148,9 +146,7 @@ class _Surroundings(NamedTuple):
     listed: bool = False
     tabs: bool = False
     group: str = ""
-    """The label of the radio group around it."""
     stepper: str = ""
-    """The label of the number picker around it."""
     launcher: bool = False
 
     def inside(self, node: ElementTree.Element) -> _Surroundings:
@@ -179,8 +175,6 @@ def _role(node: ElementTree.Element, around: _Surroundings) -> str:
 
 
 class ScreenContext(NamedTuple):
-    """The facts about a screen from other sources than the dump."""
-
     size: Size
     app: str
     launcher: str

@@ -76,7 +76,6 @@ class PhoneStart(Record):
     clear: tuple[str, ...] = ()
     settings: dict[Setting, Content] = {}
     files: dict[FilePath, Content | None] = {}
-    """Contents of files by path; null for a file to remove."""
     orientation: Literal["portrait", "landscape"] = "portrait"
     open: str = ""
 
@@ -85,7 +84,6 @@ class PhoneGoal(Record):
     """The conditions at the end; without any there is no check."""
 
     foreground: Annotated[str, AfterValidator(_component)] | None = None
-    """`package` or `package/activity` in the foreground."""
     settings: dict[Setting, str] = {}
     files: dict[FilePath, str | None] = {}
     """Contents of files by path, without a last line break; null for a file that must not exist. A reset removes the
@@ -109,7 +107,6 @@ def read_part(kind: type[P], text: str) -> P:
 
 
 async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> bool:
-    """Whether every part of the goal holds. Raises EnvironmentFailure if the device fails."""
     if goal.foreground is not None:
         package, _, activity = goal.foreground.partition("/")
         shown, _, shown_activity = final.foreground.partition("/")
@@ -160,14 +157,11 @@ def read_task_file(path: Path, origin: Origin) -> list[Query]:
 
 
 class ChangedSettings:
-    """Settings of a device that were changed, with their values from before."""
-
     def __init__(self, device: AdbDevice) -> None:
         self._device = device
         self._before: dict[str, str] = {}
 
     async def remember(self, names: Iterable[str]) -> None:
-        """Remember the present values of settings; a value that is remembered already stays."""
         new = [name for name in names if name not in self._before]
         if new:
             output = await self._device.run_all([("settings", "get", *_split(name)) for name in new])

@@ -41,8 +41,6 @@ class DialogLayout(NamedTuple):
 
 
 class DialogAnswer(NamedTuple):
-    """The button that the agent has pressed, and the text in the field."""
-
     button: int
     typed: str
 
@@ -74,7 +72,6 @@ def lay_out_dialog(content: BrowserDialog, size: Size, scale: int) -> DialogLayo
 
 
 def draw_dialog(layout: DialogLayout, page_png: bytes | None, size: Size) -> bytes:
-    """Draw a dialog over the darkened page, white if None; returns a PNG of `size`."""
     white = Image.new("RGB", size, "white")
     page = Image.open(io.BytesIO(page_png)).convert("RGB") if page_png is not None else white
     picture = Image.blend(page, Image.new("RGB", page.size, "black"), _SHADE)
@@ -102,7 +99,6 @@ def dialog_elements(layout: DialogLayout) -> tuple[UIElement, ...]:
 
 
 def use_dialog(layout: DialogLayout, action: Action) -> DialogLayout | DialogAnswer:
-    """Do an action in a dialog: it answers the dialog, changes the text in its field, or does nothing."""
     content = layout.content
     typed = content.typed or ""
     match action:
@@ -131,7 +127,6 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 
 
 def _wrapped(text: str, text_size: int, width: int) -> tuple[str, ...]:
-    """The text in lines of at most `width` pixels; lines that do not fit into a dialog are left out."""
     font = _font(text_size)
     lines: list[str] = []
     for paragraph in text.splitlines():

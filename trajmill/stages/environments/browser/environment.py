@@ -42,7 +42,6 @@ class BrowserEnvironment:
 
     def __init__(self, browser: BrowserProcess, platform: Platform, timeouts: PageTimeouts) -> None:
         self.platform = platform
-        """Web, or phone for pages that are shown as on a phone."""
         self._browser = browser
         self._timeouts = timeouts
         self._proxy = AllowListProxy(_MOST_BYTES)
@@ -58,7 +57,6 @@ class BrowserEnvironment:
         return self._proxy.refused
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Open the query's start URL in a new context; the page's `Math.random` follows `seed`."""
         start, goal = read_start(query.start_state), read_goal(query.goal)
         await self.end_episode()
         self._proxy_address = self._proxy_address or await self._proxy.open()
@@ -123,7 +121,6 @@ class BrowserEnvironment:
     async def _observe_turn(
         self, episode: BrowserEpisode, work: Coroutine[object, object, Observation], seconds: float
     ) -> Observation:
-        """Wait for a turn of the page to end, or for a dialog that interrupts it."""
         turn = self._turn = asyncio.create_task(work)
         dialog = asyncio.create_task(episode.tabs.dialogs.get())
         try:

@@ -79,7 +79,6 @@ class Tabs:
         return self._pages[-1] if self._pages else await self._context.new_page()
 
     async def session(self, page: Page) -> CDPSession:
-        """Return the DevTools session of a page, for screenshots and touch."""
         if page not in self._sessions:
             session = await open_session(page, self._viewport, self._mobile)
             # This event comes before the answer to the press that opens a window; the window itself comes later.
@@ -209,9 +208,7 @@ async def _stored(page: Page, start: BrowserStart, key: str) -> str | None:
 
 class PageTimeouts(NamedTuple):
     load: float = 30.0
-    """Loading the start page."""
     turn: float = 30.0
-    """An action and the observation of its effect."""
     network: float = 3.0
     """Waiting for the network after an action; then the page is observed as it is."""
 

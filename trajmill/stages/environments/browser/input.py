@@ -29,8 +29,6 @@ _SECONDS_AT_REST = 0.1
 
 
 class PlaywrightCall(NamedTuple):
-    """A method of a page, or of its mouse or keyboard, with its arguments."""
-
     target: Literal["page", "mouse", "keyboard"]
     method: str
     arguments: tuple[float | str, ...] = ()

@@ -26,7 +26,6 @@ from trajmill.stages.environments.browser.launch import Viewport
 T = TypeVar("T")
 
 _EPOCH_MS = 1_700_000_000_000
-"""The start time of every page, in milliseconds since 1970."""
 _ADVANCE_CLOCK = "(duration) => window.__advanceClock && window.__advanceClock(duration)"
 _SECONDS_PER_FRAME = 2.0
 _ENDLESS = ("websocket", "eventsource", "ping")
@@ -45,12 +44,10 @@ _LONGEST_ADDRESS = 200
 
 @cache
 def read_script(name: str) -> str:
-    """Read a script in JavaScript by the name of its file, without `.js`."""
     return files(__package__).joinpath("scripts", f"{name}.js").read_text(encoding="utf-8")
 
 
 async def make_reproducible(context: BrowserContext, seed: int) -> None:
-    """Stop the clock and seed `Math.random` in every page that opens from now on."""
     await context.add_init_script(read_script("before_page"))
     await context.add_init_script(f"({read_script('clock')})({_EPOCH_MS:d})")
     await context.add_init_script(f"({read_script('random')})({seed % 2**32:d})")
@@ -125,7 +122,6 @@ async def screenshot(session: CDPSession) -> bytes:
 
 
 async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> CDPSession:
-    """Open a DevTools session with a page and its emulated screen, for screenshots and touch."""
     session = await page.context.new_cdp_session(page)
     width, height = viewport.size
     screen = {"width": width, "height": height, "deviceScaleFactor": viewport.scale, "mobile": mobile}
@@ -134,7 +130,6 @@ async def open_session(page: Page, viewport: Viewport, mobile: bool = False) -> 
 
 
 async def settle(page: Page) -> bool:
-    """Finish the animations of a page; returns whether all of the page has loaded."""
     return bool(await page.evaluate(read_script("settled")))
 
 

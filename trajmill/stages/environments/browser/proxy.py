@@ -35,8 +35,6 @@ def host_port_of(url: str) -> HostPort | None:
 
 
 class AllowListProxy:
-    """The proxy of one context; each episode may have another allow-list."""
-
     def __init__(self, most_bytes: int) -> None:
         """Allow nothing yet; a context receives at most `most_bytes` between two calls of `allow`."""
         self._most_bytes = most_bytes
@@ -54,7 +52,6 @@ class AllowListProxy:
         self._allowed, self._received, self._refused = hosts, 0, []
 
     async def open(self) -> str:
-        """Start listening; returns the proxy's address."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_LONGEST_HEAD)
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
@@ -116,7 +113,6 @@ class AllowListProxy:
         far_writer: StreamWriter,
         one_answer: bool,
     ) -> None:
-        """Copy bytes both ways until the far end has closed."""
         upwards = asyncio.create_task(_copy(reader, far_writer))
         try:
             if one_answer:
@@ -147,7 +143,6 @@ async def _copy(reader: StreamReader, writer: StreamWriter) -> None:
 
 
 def _closing(line: str, headers: str) -> bytes:
-    """The head of a request or an answer, with `Connection: close`."""
     kept = [each for each in headers.split("\r\n") if each and not each.lower().startswith(_HOP_BY_HOP)]
     return "\r\n".join([line, *kept, "Connection: close", "", ""]).encode("latin-1")
 

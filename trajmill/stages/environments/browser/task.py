@@ -23,11 +23,8 @@ Content = Annotated[str, Field(max_length=_LONGEST_FILE)]
 
 
 class BrowserStart(Record):
-    """`Query.start_state` of a query for the browser, as JSON."""
-
     url: str
     viewport: tuple[Side, Side] | None = None
-    """Width and height of the page in CSS pixels; the factory's own if null."""
     mobile: bool = False
     """Whether the page is shown as on a phone: touch, two screenshot pixels per CSS pixel."""
     files: Annotated[dict[FileName, Content], Field(max_length=_MOST_FILES)] = {}
@@ -55,7 +52,6 @@ class _TextCondition(Record):
         return self
 
     def holds(self, text: str | None) -> bool:
-        """Whether a text meets the condition; a missing text does not."""
         if text is None:
             return False
         return (self.equals is None or text.strip() == self.equals) and (self.contains is None or self.contains in text)

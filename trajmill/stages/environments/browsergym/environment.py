@@ -36,11 +36,8 @@ _MAKER = "browsergym"
 
 
 class BrowserGymStart(Record):
-    """`Query.start_state` of a BrowserGym task."""
-
     task: str
     seed: int
-    """The variant of the task."""
     arguments: dict[str, Any] = {}
     """Arguments of its class, e.g. `{"start_url": ...}` for `openended`."""
 
@@ -60,7 +57,6 @@ class BrowserGymEnvironment:
         self._answer_pending = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Start the query's task at the query's own seed; the argument `seed` is not used."""
         try:
             start = BrowserGymStart.model_validate_json(query.start_state)
         except ValidationError as error:
@@ -144,8 +140,7 @@ class BrowserGymFactory:
         defaults = {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}} if found else {}
         return BrowserGymEnvironment(player, folder, defaults)
 
-    async def close(self) -> None:
-        """Do nothing: environments share nothing."""
+    async def close(self) -> None: ...
 
 
 async def import_tasks(tasks: Sequence[str], splits: Sequence[Split], run_seed: int, origin: Origin) -> ImportedQueries:
@@ -199,7 +194,6 @@ _LONGEST_TEXT = 200
 class PlayerRequest(Record):
     call: Literal["reset", "step", "score"]
     task: str = ""
-    """BrowserGym's name of the task, e.g. `miniwob.click-test`."""
     seed: int = 0
     arguments: str = "{}"
     action: str = "{}"
@@ -245,7 +239,7 @@ def read_elements(tree: PageTree, title: str, screen: Size) -> tuple[UIElement, 
         owner = _owner(node, by_id) if role == "StaticText" else str(node.get("browsergym_id", ""))
         kind = "text" if role == "StaticText" else _ROLES.get(role, "text")
         box = _box(tree.properties.get(owner), screen)
-        text = _text(node)
+        text = " ".join(str(_value(node, "name")).split())[:_LONGEST_TEXT]
         if box is None or owner in shown or (kind == "text" and not text):
             continue
         shown.add(owner)
@@ -275,10 +269,6 @@ def _box(properties: Mapping[str, Any] | None, screen: Size) -> Box | None:
         min(screen.height, round(top + height)),
     )
     return box if box.right - box.left >= _LEAST_PIXELS and box.bottom - box.top >= _LEAST_PIXELS else None
-
-
-def _text(node: Mapping[str, Any]) -> str:
-    return " ".join(str(_value(node, "name")).split())[:_LONGEST_TEXT]
 
 
 def _states(node: Mapping[str, Any], role: str, clickable: bool, focused: bool) -> Iterable[str]:

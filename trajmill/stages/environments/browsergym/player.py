@@ -41,8 +41,6 @@ class _Messages:
 
 
 class Player:
-    """Plays one task after another in its own browser."""
-
     def __init__(self, browser: str) -> None:
         self._browser = browser
         self._env: Any = None
@@ -75,7 +73,6 @@ class Player:
         self._reward, self._over = 0.0, False
 
     def step(self, action: Action) -> None:
-        """Do an action and let the task validate the page; does nothing after the task has ended."""
         if self._over:
             return
         unwrapped = self._env.unwrapped

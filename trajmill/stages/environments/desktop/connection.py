@@ -73,7 +73,6 @@ class DesktopTimeouts(NamedTuple):
     ready: float = 300.0
     request: float = 30.0
     prepare: float = 150.0
-    """A step of a task's preparation."""
     end: float = 15.0
     """A local desktop ends by itself; then it is killed."""
 
@@ -84,8 +83,6 @@ class Screenshot(NamedTuple):
 
 
 class DesktopConnection:
-    """One desktop machine; used by one episode at a time."""
-
     def __init__(self, server: DesktopServer, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
         self.server = server
         self._timeouts = timeouts
@@ -160,7 +157,6 @@ class DesktopConnection:
         await self._post("/setup/open_file", self._timeouts.prepare, json={"path": path})
 
     async def handle_window(self, handling: str, name: str, strict: bool, by_class: bool) -> None:
-        """Bring a window to the front (`activate_window`) or close it (`close_window`)."""
         body = {"window_name": name, "strict": strict, "by_class": by_class}
         await self._post(f"/setup/{handling}", self._timeouts.prepare, json=body)
 

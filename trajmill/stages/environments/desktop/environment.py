@@ -62,7 +62,6 @@ class DesktopEnvironment:
         self._goal = "{}"
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Prepare the query's task; `seed` is not used."""
         self._goal = query.goal
         try:
             steps = DesktopStart.model_validate_json(query.start_state).config
@@ -135,7 +134,6 @@ class RemoteDesktops:
         self._machines = Machines("desktop", timeouts.lease, _ADVICE)
 
     async def __call__(self) -> DesktopEnvironment:
-        """Wait until the machine that was free longest is ready, and return its environment."""
         lease = await self._machines.lease(self._machine_states)
 
         async def give_back() -> None:
@@ -143,15 +141,13 @@ class RemoteDesktops:
 
         return await _connected(DesktopServer(lease.name), self._files, self._timeouts, give_back)
 
-    async def close(self) -> None:
-        """Do nothing: each environment gives its machine back itself."""
+    async def close(self) -> None: ...
 
     async def _machine_states(self) -> Mapping[str, MachineState]:
         return await asyncio.to_thread(lambda: {url: MachineState(_identity(url)) for url in self._servers})
 
 
 def _identity(url: str) -> str:
-    """An id of the machine at an address. Blocks."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -167,10 +163,7 @@ class _LocalDesktop(NamedTuple):
 
 
 class LocalDesktops:
-    """Starts a separate desktop for each environment, on this machine."""
-
     def __init__(self, files: Path, size: Size = SCREEN, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
-        """Start nothing yet; `files` is the folder of the tasks' local files, `size` that of the screens in pixels."""
         self._files = files
         self._size = size
         self._timeouts = timeouts
@@ -274,7 +267,6 @@ def local_file(files: Path, name: str) -> bytes:
 
 
 async def wait_until_settled(desktop: DesktopConnection) -> None:
-    """Wait until two screenshots in a row are equal, three seconds at most."""
     deadline = time.monotonic() + _SECONDS_TO_SETTLE
     last = b""
     while time.monotonic() < deadline:

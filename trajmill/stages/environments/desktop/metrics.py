@@ -17,7 +17,6 @@ Metric = Callable[[bytes, Any, Mapping[str, Any]], bool]
 """Compares a result's bytes with what was expected (bytes of a file, or the rules of a `rule`) under options."""
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-"""Names of functions of the module `operator`."""
 _XLSX = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _TARGETS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
@@ -29,19 +28,16 @@ _MOST_REPEATS = 1000
 
 
 def exact_match(result: bytes, expected: Any, options: Mapping[str, Any]) -> bool:
-    """The whole text, or the whole file, is the expected one."""
     if isinstance(expected, bytes):
         return result == expected
     return _text(result).strip() == str(_rules(expected).get("expected", "")).strip()
 
 
 def file_contains(result: bytes, expected: Any, options: Mapping[str, Any]) -> bool:
-    """Every expected text is in the file."""
     return all(str(wanted) in _text(result) for wanted in _rules(expected).get("expected", ()))
 
 
 def check_include_exclude(result: bytes, expected: Any, options: Mapping[str, Any]) -> bool:
-    """Every text of `include` is there and none of `exclude`."""
     rules, text = _rules(expected), _text(result)
     return all(str(one) in text for one in rules.get("include", ())) and not any(
         str(one) in text for one in rules.get("exclude", ())
@@ -49,7 +45,6 @@ def check_include_exclude(result: bytes, expected: Any, options: Mapping[str, An
 
 
 def is_in_list(result: bytes, expected: Any, options: Mapping[str, Any]) -> bool:
-    """One line of the output is the expected one."""
     return str(_rules(expected).get("expected", "")) in _text(result).splitlines()
 
 
@@ -130,8 +125,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-class SpreadsheetError(Exception):
-    """The file is not a readable spreadsheet."""
+class SpreadsheetError(Exception): ...
 
 
 def read_sheet(content: bytes, number: int) -> dict[str, str]:

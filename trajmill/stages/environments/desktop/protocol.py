@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 TOKEN_HEADER = "X-Desktop-Token"
-"""HTTP header with the secret that a local desktop requires."""
 _NAMESPACE = "https://accessibility.ubuntu.example.org/ns"
 STATE = f"{{{_NAMESPACE}/state}}"
 """Prefix of attributes such as `showing`, which are `true` if present."""

@@ -82,7 +82,6 @@ class DesktopTask(BaseModel):
     instruction: str
     config: tuple[SetupStep, ...] = ()
     evaluator: dict[str, Any] | None = None
-    """The evaluator as it is written; `parse_evaluator` accepts it."""
     related_apps: tuple[str, ...] = ()
     path: tuple[PathStep, ...] = ()
     """The annotated reference path of our own tasks; OSWorld's files have none."""
@@ -112,7 +111,6 @@ def read_task(file: Path) -> DesktopTask:
 
 
 def parse_task(content: Any, where: str) -> DesktopTask:
-    """Make a task of its parsed JSON; raises as `read_task`, with `where` as the file's name."""
     try:
         task = DesktopTask.model_validate(content)
         if task.evaluator is not None:
@@ -172,7 +170,6 @@ def _refuse_steps(where: str, part: str, steps: Iterable[SetupStep]) -> None:
 
 
 def packaged_tasks() -> Path:
-    """Return the folder of our own tasks: mousepad, galculator, pcmanfm, LibreOffice Calc and Writer."""
     return Path(__file__).parent / "tasks"
 
 

@@ -60,7 +60,6 @@ class _DrawnObject(NamedTuple):
     program: str
     window: _Window | None
     path: tuple[str, ...]
-    """The names of the menus, dialogs and tabs around it."""
     label: str
 
 
@@ -88,7 +87,6 @@ class _Reader:
         label: str,
         view: Box,
     ) -> None:
-        """Collect an object and those below it; `view` is the visible area around it."""
         bounds = _bounds(xml, view)
         shown = bounds is not None and bounds.area > 0 and _has(xml, "showing") and _has(xml, "visible")
         name = xml.get("name", "").strip()

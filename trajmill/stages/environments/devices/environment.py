@@ -22,8 +22,6 @@ _NOTHING = "{}"
 
 
 class DevicesTogether:
-    """The devices of one episode; an episode begins at the device of its query."""
-
     name = "devices"
 
     def __init__(self, devices: Mapping[Platform, Environment], first: Platform) -> None:
@@ -88,8 +86,6 @@ class DevicesTogether:
 
 
 class DevicesFactory(NamedTuple):
-    """Starts the devices of one episode; picklable."""
-
     devices: Mapping[Platform, EnvironmentFactory]
     first: Platform
 
@@ -113,8 +109,6 @@ class DevicesFactory(NamedTuple):
 
 
 class OnDevices(Record):
-    """The start states, or the goals, of the devices."""
-
     devices: dict[Platform, dict[str, Any]] = {}
     """By device, in the form of its environment; one that is missing has its default start, if any, and no goal."""
 
@@ -134,7 +128,6 @@ def is_named(query: Query, device: Platform) -> bool:
 
 
 def read_device_tasks(path: Path, first: Platform, origin: Origin) -> list[Query]:
-    """Read the tasks of a file; each begins at the device `first`."""
     return read_task_lines(path, TaskLine[OnDevices, OnDevices], first, origin)
 
 

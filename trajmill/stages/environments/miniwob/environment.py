@@ -67,7 +67,6 @@ _AT_ONCE = 4
 class PageTask(NamedTuple):
     instruction: str
     fields: tuple[tuple[str, str], ...]
-    """Name and value of the instruction's fields; empty if the wheel knows no fields of the page."""
 
 
 class _PageState(NamedTuple):
@@ -93,7 +92,6 @@ class MiniWobEnvironment:
         self._decided = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        """Open the query's page at the query's own seed; the argument `seed` is not used."""
         start = json.loads(query.start_state)
         await self.start(start["page"], start["seed"])
         return await self.observe()

@@ -48,7 +48,6 @@ def refuse_unknown_pages(names: Sequence[str], key: str) -> None:
 class PageReport(Record):
     page: str
     works: bool
-    """Whether it starts without an error and equal seeds show equal screens."""
     reason: str = ""
     varies: bool = False
     fields: bool = False

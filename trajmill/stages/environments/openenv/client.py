@@ -25,8 +25,7 @@ STATE = '{"type": "state"}'
 _LONGEST_ERROR = 500
 
 
-class ServerBusy(EnvironmentFailure):
-    """All sessions of a server are in use."""
+class ServerBusy(EnvironmentFailure): ...
 
 
 class EpisodeAnswer(NamedTuple):
@@ -41,7 +40,6 @@ def reset_message(query_id: str | None, seed: int | None, **order: Any) -> str:
 
 
 def step_message(action: WireAction) -> str:
-    """Return the message of a step, without unset fields, which other servers may lack."""
     return json.dumps({"type": "step", "data": action.model_dump(exclude_defaults=True)})
 
 
@@ -118,7 +116,6 @@ class EnvironmentClient:
         return self._ask(step_message(action))
 
     def finish(self) -> EpisodeAnswer:
-        """Return the result of the episode; a running episode is ended."""
         if self._last is not None and self._last.done:
             return self._last
         return self.step(WireAction(stop=True))

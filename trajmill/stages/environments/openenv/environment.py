@@ -61,7 +61,6 @@ class ServerSession:
         return read_answer(await self._sent(message), self.url)
 
     async def state(self) -> dict[str, Any]:
-        """The state of the session; fails if the server cannot take the session or does not answer."""
         return read_data(await self._sent(STATE), self.url)
 
     async def close(self) -> None:
@@ -146,8 +145,7 @@ class ServerSessions:
     async def __call__(self) -> OpenEnvEnvironment:
         return OpenEnvEnvironment(await self.open(), self._platform)
 
-    async def close(self) -> None:
-        """Do nothing, because each environment ends its own session."""
+    async def close(self) -> None: ...
 
 
 class OpenEnvEnvironment:

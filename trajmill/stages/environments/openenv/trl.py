@@ -24,7 +24,6 @@ class _Screen:
     """A session at a server; the first reset opens it."""
 
     def __init__(self, url: str, family: str = "qwen2.5-vl", token: str = "", policy: str = "trl") -> None:
-        """Connect to nothing yet; the family of the model decides how positions are written."""
         self._client = EnvironmentClient(url, token, policy)
         self._family = family_named(family)
         self._image: Image.Image | None = None
@@ -63,6 +62,14 @@ class _Screen:
             status: `success` if it is done, `failure` if it cannot be done.
         """
         return self._do(kind="terminate", status=status)
+
+    def write(self, text: str) -> Content:
+        """Type text into the input that has the focus.
+
+        Args:
+            text: What to type.
+        """
+        return self._do(kind="type", text=text)
 
     def wait(self, seconds: float) -> Content:
         """Wait for the screen to change.
@@ -122,14 +129,6 @@ class TrlPhone(_Screen):
         """
         return self._do(kind="swipe", **self._at(x, y), **self._at(x2, y2, "2"))
 
-    def write(self, text: str) -> Content:
-        """Type text into the input that has the focus.
-
-        Args:
-            text: What to type.
-        """
-        return self._do(kind="type", text=text)
-
     def press_button(self, button: str) -> Content:
         """Press a button of the phone.
 
@@ -181,14 +180,6 @@ class TrlDesktop(_Screen):
             clicks: How far; positive numbers scroll up.
         """
         return self._do(kind="scroll", **self._at(x, y), clicks=clicks)
-
-    def write(self, text: str) -> Content:
-        """Type text into the input that has the focus.
-
-        Args:
-            text: What to type.
-        """
-        return self._do(kind="type", text=text)
 
     def press_keys(self, keys: list[str]) -> Content:
         """Press keys together.

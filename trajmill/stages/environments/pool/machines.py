@@ -46,7 +46,6 @@ class Machines:
         self._seconds = seconds
         self._own: set[str] = set()
         self._turns: dict[str, int] = {}
-        """By identity, the number of the machine's last lease."""
 
     async def lease(self, states_now: Callable[[], Awaitable[Mapping[str, MachineState]]]) -> MachineLease:
         """Lease the free machine with the oldest last lease, so that a broken machine is not leased again at once.

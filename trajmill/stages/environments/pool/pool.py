@@ -35,7 +35,6 @@ class EnvironmentLimits(NamedTuple):
     score_seconds: float = 60.0
     close_seconds: float = 20.0
     lease_seconds: float = 3600.0
-    """Time after which a lease is ended if it was not given back."""
     recycle_after: int = 1000
 
 
@@ -44,13 +43,11 @@ class LeasedEnvironment:
 
     def __init__(self, environment: Environment, limits: EnvironmentLimits) -> None:
         self.fit = True
-        """Whether the instance may be leased again."""
         self._environment = environment
         self._limits = limits
         self._over = False
         self._under_way: asyncio.Timeout | None = None
         self._due = 0.0
-        """Deadline of the current call, by the event loop's clock."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -199,7 +196,6 @@ class EnvironmentPool:
         await asyncio.to_thread(self._reaper.close)
 
     async def _fit_instance(self) -> _Instance:
-        """An idle healthy instance, or a new one; it takes a place of the semaphore."""
         while True:
             await self._places.acquire()
             if not self._idle:

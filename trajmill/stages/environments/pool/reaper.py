@@ -25,8 +25,6 @@ _POLL_SECONDS = 0.02
 
 
 class Reaper:
-    """Ends processes and removes folders when the process that made it ends."""
-
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,7 +49,6 @@ class Reaper:
 
 
 def end_processes(process_ids: Collection[int]) -> None:
-    """Kill processes with all their descendants, and wait some seconds until they are gone."""
     family: dict[int, int] = {}
     with contextlib.ExitStack() as handles:
         # All are stopped before one is killed, so that none starts another process or loses its parent meanwhile.
@@ -108,7 +105,6 @@ def _await_end(handles: Collection[int], seconds: float) -> None:
 
 
 def _is_running(handle: int) -> bool:
-    """Whether a process still runs; a zombie does not."""
     return handle >= 0 and not select.select([handle], [], [], 0)[0]
 
 

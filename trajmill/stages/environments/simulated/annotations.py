@@ -44,12 +44,10 @@ class SlotValue(NamedTuple):
 
 class PageMetadata(NamedTuple):
     page: str
-    """`app.screen`."""
     app_name: str
     description: str
     """The content and purpose of the page (the paper's d_i)."""
     settings: tuple[SlotValue, ...]
-    """The values that are set on the page, in the order of its widgets."""
     leave_by: str
     """Label of the last pressed element; empty if a setting leads to the next page, or another app follows."""
 
@@ -79,7 +77,6 @@ class KnownSlot(NamedTuple):
 
     @property
     def is_typed(self) -> bool:
-        """Whether its value is a text that the user gives word for word."""
         return self.kind in ("field", "search")
 
     @property
@@ -138,7 +135,6 @@ def _slot_words(slot: TaskSlot, value: Scalar) -> tuple[str, ...]:
 class _Choices(NamedTuple):
     task: TaskGraph
     slots: dict[str, Scalar]
-    """Values of the slots that are asked for, or follow from such a slot."""
     variables: dict[str, dict[str, Scalar]]
     """By app, the values of its variables after all choices; labels may contain them."""
 

@@ -32,8 +32,6 @@ _OFFER = Popup("Try Plus for free", "One month on us, then 4.99 a month.", ("Clo
 
 
 class Surprise(NamedTuple):
-    """An interruption when an app is opened."""
-
     rating: bool
     sponsored: bool
 
@@ -84,7 +82,6 @@ class RunningApp:
 
 
 def lists_of(prepared: PreparedApp, profile: DeviceProfile, store: Store) -> dict[str, tuple[Item, ...]]:
-    """Return the fixed lists of an app in the order of a device, and those of its state."""
     return {**prepared.fixed_lists(profile), **{name: records.items for name, records in store.lists.items()}}
 
 
@@ -103,26 +100,20 @@ def stack_after(app: AppSpec, stack: tuple[str, ...], to: str) -> tuple[str, ...
 
 @dataclass(slots=True)
 class Device:
-    """A phone or desktop with the apps of a world."""
-
     world: World
     platform: Platform
     profile: DeviceProfile
     foreground: str = ""
-    """The app on the screen; empty on the launcher."""
     offset: int = 0
     focus: str = ""
     replaces: bool = False
     """Whether the next text replaces the text of the focused input."""
     menu: str = ""
     loading: bool = False
-    """Whether the page of the foreground app is still loading."""
     surprises: Iterator[Surprise] = field(default_factory=lambda: repeat(NO_SURPRISE))
-    """The surprise of each opening of an app."""
     running: dict[str, RunningApp] = field(default_factory=dict)
 
     def running_app(self, app: str) -> RunningApp:
-        """Return an app of this device, started if needed. Raises KeyError for an unknown app."""
         if app not in self.running:
             prepared = self.world.prepared_apps[app]
             if prepared.app.platform is not self.platform:
@@ -178,7 +169,6 @@ class Device:
         self.foreground, self.focus, self.menu, self.loading = "", "", "", False
 
     def back(self) -> None:
-        """Close what is on top: keyboard, menu, message, dialog, page or app."""
         if not self.foreground:
             return
         running = self.running[self.foreground]
@@ -195,7 +185,6 @@ class Device:
             self.leave()
 
     def escape(self) -> None:
-        """Close what is over the page."""
         running = self.running.get(self.foreground)
         if running and (self.focus or self.menu or running.popup or running.has_dialog):
             if self.platform is Platform.DESKTOP:
@@ -273,7 +262,6 @@ class Device:
                 self._go(running, widget.to)
 
     def _go(self, running: RunningApp, to: str) -> None:
-        """Go to a screen; a page that stays on the stack keeps its scroll offset."""
         before = running.stack
         screens = stack_after(running.app, tuple(page.screen for page in before), to)
         kept = [page for page, screen in zip(before, screens, strict=False) if page.screen == screen]

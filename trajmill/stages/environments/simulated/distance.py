@@ -41,8 +41,6 @@ _OPEN, _LEAVE = 1, 1
 
 
 class SimulatedDistances:
-    """The distances to the goal along stored episodes, which are replayed on simulated devices."""
-
     def __init__(self, world: World, faults: FaultRates, devices: DevicesSpec) -> None:
         self._world, self._faults, self._devices = world, faults, devices
         self._goals: dict[str, GoalDistance] = {}
@@ -82,7 +80,6 @@ class GoalDistance:
     """Measures how far devices are from the goal of one query; equal states are searched once."""
 
     def __init__(self, world: World, query: Query) -> None:
-        """Read the goal. Raises EnvironmentFailure if the start state or the goal is malformed."""
         self._world = world
         self._goal = read_episode_goal(query, world, query.platform)
         self._readings = _readings(world, query)
@@ -135,9 +132,7 @@ class _State(NamedTuple):
     store: Store
     unread: frozenset[Reading]
     menu: str = ""
-    """The open menu; only at the start of a search."""
     focus: str = ""
-    """The focused input; only at the start of a search."""
 
     @property
     def key(self) -> object:
@@ -255,7 +250,6 @@ def _readings(world: World, query: Query) -> frozenset[Reading]:
 
 
 def _after_reading(prepared: PreparedApp, profile: DeviceProfile, state: _State) -> _State:
-    """The state without the readings that the page on top shows."""
     screen = state.stack[-1]
     here = [each for each in state.unread if each.app == prepared.app.app and each.screen == screen]
     if not here:

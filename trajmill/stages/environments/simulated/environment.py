@@ -30,7 +30,6 @@ class _Episode(NamedTuple):
     device: Device
     goal: EpisodeGoal
     chance: random.Random
-    """Decides the faults."""
 
 
 class SimulatedEnvironment:
@@ -93,7 +92,6 @@ class SimulatedEnvironment:
         return device.view().observation
 
     def score_now(self) -> float | None:
-        """Return 1.0 if the goal is reached, else 0.0; None for a query without a goal."""
         return self._running().goal.score(self._world, self._stores())
 
     def differences_now(self) -> tuple[Difference, ...]:
@@ -120,8 +118,7 @@ class SimulatedFactory(NamedTuple):
     async def __call__(self) -> SimulatedEnvironment:
         return SimulatedEnvironment(self.world, self.platform, self.faults, self.devices)
 
-    async def close(self) -> None:
-        """Do nothing: the environments share only memory."""
+    async def close(self) -> None: ...
 
 
 def _page(device: Device) -> tuple[str, str]:

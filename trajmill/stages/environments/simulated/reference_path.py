@@ -23,7 +23,6 @@ from trajmill.stages.environments.simulated.app_files.references import (
 from trajmill.stages.environments.simulated.world import Goal, TaskGraph, TaskSlot, goal_to_json, start_state_to_json
 
 LAUNCHER = "launcher"
-"""The page on which apps are opened."""
 _WHEEL_CLICKS = 5
 
 
@@ -165,7 +164,6 @@ def goal_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
 
 
 def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
-    """Return the start state for these slots, `{}` if the task needs no setup; raises as `resolve_slots`."""
     values = resolve_slots(task, slot_values)
     return start_state_to_json(
         {str(task.place(name)): bind_record(record, values) for name, record in task.spec.setup.items()}
@@ -184,8 +182,6 @@ class Move(NamedTuple):
 
 
 class Walker(NamedTuple):
-    """Chooses the concrete actions of one annotated path."""
-
     path: tuple[PathStep, ...]
     platform: Platform
 
@@ -253,7 +249,6 @@ class Walker(NamedTuple):
         return _click(next(element for element in tree.values() if element.text in ("Back", "Close")))
 
     def _scroll(self, page: str, tree: dict[str, UIElement], position: Position) -> Move:
-        """Scroll down, and from the end of the page up."""
         region = tree.get(f"{page}/scroll")
         if region is None:
             return Move(Terminate(status="failure"), position)

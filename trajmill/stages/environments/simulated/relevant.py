@@ -19,23 +19,18 @@ _NAME = re.compile(r"\$([A-Za-z_]\w*)")
 
 
 class Reading(NamedTuple):
-    """A value to read on a page before it can be used in another app."""
-
     app: str
     screen: str
     text: str
 
 
 class AppAim:
-    """The wanted state of one app."""
-
     def __init__(self, app: AppSpec, wanted: Store) -> None:
         self.app = app
         self.wanted = wanted
 
     @cached_property
     def effects(self) -> tuple[tuple[Effect, app_spec.ItemList | None], ...]:
-        """All effects of the app, with the list whose item they read."""
         found: list[tuple[Effect, app_spec.ItemList | None]] = []
         for screen in self.app.screens.values():
             for widget in screen.all_widgets():

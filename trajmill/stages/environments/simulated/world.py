@@ -24,11 +24,8 @@ from trajmill.stages.environments.simulated.layout.view import PreparedApp, View
 
 
 class TaskSlot(NamedTuple):
-    """A slot of a task with the values of its widget."""
-
     spec: app_spec.SlotSpec
     page: str
-    """`app.screen`."""
     widget: AnyWidget
     default: Scalar
     """The start value of its variable; the value of the slot if it is not asked for."""
@@ -46,7 +43,6 @@ class TaskGraph:
     """A family of tasks as a navigation DAG (paper 6.2)."""
 
     name: str
-    """`app.task` or `errand.task`."""
     apps: tuple[AppSpec, ...]
     platform: Platform
     spec: app_spec.TaskSpec
@@ -56,7 +52,6 @@ class TaskGraph:
     slots: tuple[TaskSlot, ...]
 
     def app(self, name: str) -> AppSpec:
-        """Return an app by its id. Raises KeyError if the task does not use it."""
         return {app.app: app for app in self.apps}[name]
 
     def place(self, reference: str) -> AppPlace:
@@ -149,16 +144,13 @@ Goal = dict[str, app_spec.ListChange | Scalar]
 class Records(NamedTuple):
     items: tuple[Item, ...]
     key: str
-    """A hash of the items."""
 
 
 class Store(NamedTuple):
     """The variables and state of a running app; it is changed in place."""
 
     values: dict[str, Scalar]
-    """Variables and scalar state."""
     lists: dict[str, Records]
-    """Lists of the state."""
 
 
 def make_records(items: tuple[Item, ...]) -> Records:
@@ -170,7 +162,6 @@ def make_store(app: AppSpec) -> Store:
 
 
 def apply_effects(effects: tuple[Effect, ...], app: AppSpec, store: Store, item: Item | None = None) -> None:
-    """Apply effects in order; `item` is the picked item."""
     for effect in effects:
         match effect:
             case app_spec.SetEffect():
@@ -202,14 +193,11 @@ def remove_records(store: Store, name: str, record: Scalar) -> None:
 
 
 class StartState(Record):
-    """The records that a reset adds to the start state of the apps."""
-
     setup: dict[str, Item] = {}
 
 
 class Difference(NamedTuple):
     state: str
-    """`app.state`."""
     wanted: str
     """Its value as JSON; for lists, only the records that the other side lacks."""
     found: str
@@ -223,7 +211,6 @@ class EpisodeGoal(NamedTuple):
 
     start: StartState
     goal: Goal | None
-    """None for a query without a goal check."""
 
     def score(self, world: World, stores: Mapping[str, Store]) -> float | None:
         return None if self.goal is None else float(next(self._differences(world, stores), None) is None)
@@ -301,7 +288,6 @@ def prepared_store(world: World, app: str, start: StartState) -> Store:
 
 
 def wanted_store(world: World, app: str, start: StartState, goal: Goal) -> Store:
-    """Return the store of an app with exactly the goal's changes to its start."""
     wanted = prepared_store(world, app, start)
     for name, change in goal.items():
         place = place_of(name)

@@ -26,7 +26,6 @@ HOST = "127.0.0.1"
 
 class WebApp(NamedTuple):
     files: Mapping[str, str]
-    """The texts by file name; `INDEX` is the page to open."""
 
 
 def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
@@ -117,8 +116,7 @@ def web_app_server(app: WebApp, port: int) -> ThreadingHTTPServer:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing."""
+        def log_message(self, format: str, *args: object) -> None: ...
 
     try:
         return ThreadingHTTPServer((HOST, port), Handler)

@@ -46,8 +46,6 @@ Value = StrictBool | StrictInt | StrictStr
 
 
 class WebAppEnvironment:
-    """A phone or desktop of compiled apps in one browser context."""
-
     name = "webapp"
 
     def __init__(self, world: World, platform: Platform, user_input: WebAppInput, popup: float) -> None:
@@ -102,7 +100,6 @@ class WebAppEnvironment:
             raise EnvironmentFailure(f"the browser is gone: {error}") from error
 
     async def device_state(self) -> DeviceState:
-        """Return the whole state of the device. Raises EnvironmentFailure if the browser is gone or hangs."""
         return read_device_state(await self._within_time(self.page.evaluate(_STATE)))
 
     async def _pictured(self, shown: Screenful) -> Observation:
@@ -191,7 +188,6 @@ class AppMemory(Record):
     values: tuple[tuple[str, Value], ...]
     lists: tuple[tuple[str, tuple[dict[str, Value], ...]], ...]
     stack: tuple[str, ...]
-    """Screens of its back stack."""
     popup: str
     """Title of the message over it; empty without one."""
     sponsored: bool
@@ -212,7 +208,6 @@ class DeviceState(Record):
 
 
 def read_device_state(data: object) -> DeviceState:
-    """Read the state of a page. Raises EnvironmentFailure if the data is malformed."""
     try:
         return DeviceState.model_validate(data)
     except ValidationError as error:
@@ -231,7 +226,6 @@ class WebAppInput(NamedTuple):
     session: CDPSession
     platform: Platform
     scale: int
-    """Screenshot pixels per CSS pixel."""
 
     async def do(self, action: actions.Action, apps: dict[str, str]) -> None:
         """Do an action at pixels of the screenshot; `apps` are the ids of apps by name and id, in lower case."""
@@ -255,7 +249,11 @@ class WebAppInput(NamedTuple):
             case actions.Swipe() | actions.LongPress() if phone:
                 await self._touch(action)
             case actions.Scroll():
-                await perform(self.page, self._placed(action), self.scale)
+                if action.x is None or action.y is None:
+                    # In the middle of the screen, because the mouse may be anywhere.
+                    width, height = metrics_of(self.platform, 1.0).size
+                    action = action.model_copy(update={"x": width // 2, "y": height // 2})
+                await perform(self.page, action, self.scale)
             case actions.Click() | actions.Drag() | actions.LongPress() if not phone:
                 await perform(self.page, action, self.scale)
             case _:
@@ -283,10 +281,3 @@ class WebAppInput(NamedTuple):
                 await self.page.keyboard.press("Backspace")
             case _:
                 await perform(self.page, actions.PressKeys(keys=keys), self.scale)
-
-    def _placed(self, action: actions.Scroll) -> actions.Scroll:
-        """Put a scroll without a position in the middle of the screen, because the mouse may be anywhere."""
-        if action.x is not None and action.y is not None:
-            return action
-        width, height = metrics_of(self.platform, 1.0).size
-        return action.model_copy(update={"x": width // 2, "y": height // 2})

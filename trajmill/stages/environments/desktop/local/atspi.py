@@ -135,7 +135,6 @@ def extents_call(reference: Reference) -> BusCall:
 
 
 def box_of(extents: tuple[Any, ...] | None) -> Box:
-    """Convert the answer to `extents_call`; an empty box for an error."""
     left, top, width, height = extents[0] if extents else (0, 0, 0, 0)
     return Box(left, top, left + width, top + height)
 

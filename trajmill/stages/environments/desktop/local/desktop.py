@@ -30,12 +30,10 @@ _OPENERS = (
 )
 
 
-class DesktopError(Exception):
-    """The desktop failed: a program crashed or did not start."""
+class DesktopError(Exception): ...
 
 
-class RefusedError(Exception):
-    """A local desktop does not serve this request."""
+class RefusedError(Exception): ...
 
 
 class LocalDesktop:
@@ -48,7 +46,6 @@ class LocalDesktop:
         self._start()
 
     def reset(self) -> None:
-        """Start a fresh session with a fresh home folder, unless this session is unused."""
         if self._used:
             self._session.close()
             self._start()
@@ -79,7 +76,6 @@ class LocalDesktop:
             self.launch((*opener, str(real)))
 
     def run(self, command: Sequence[str]) -> CommandResult:
-        """Run a program to its end. Raises DesktopError if it cannot be started or takes too long."""
         self._used = True
         try:
             done = self._session.run(self._real_command(command), _SECONDS_TO_RUN)
@@ -95,7 +91,6 @@ class LocalDesktop:
         os.utime(real, (CREATED, CREATED))
 
     def read_file(self, path: str) -> bytes:
-        """Read a file. Raises OSError if there is no such file."""
         return self.real_path(path).read_bytes()
 
     def act(self, action: Action) -> None:

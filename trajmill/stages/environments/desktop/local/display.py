@@ -40,7 +40,6 @@ class WindowInfo(NamedTuple):
     number: int
     title: str
     program: str
-    """Its class, e.g. `Mousepad`."""
     bounds: Box
     """Box of its content, without its title bar."""
 
@@ -72,7 +71,6 @@ class Windows:
         self._request(window, "_NET_ACTIVE_WINDOW", [_FROM_PAGER, X.CurrentTime, 0])
 
     def ask_to_close(self, window: WindowInfo) -> None:
-        """Ask a window to close, as its close button does."""
         self._request(window, "_NET_CLOSE_WINDOW", [X.CurrentTime, _FROM_PAGER])
 
     def wait_for_programs(self, seconds: float) -> None:
@@ -292,7 +290,6 @@ class Keyboard:
         self._spare = [first + offset for offset, row in enumerate(rows) if not any(row)]
 
     def type(self, text: str) -> None:
-        """Type a text; control characters other than line feed and tab are left out."""
         symbols = [symbol for symbol in map(_symbol, text) if symbol]
         self._add_to_layout(symbols)
         for symbol in symbols:

@@ -30,7 +30,6 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -55,7 +54,6 @@ def end_descendants(process: int) -> None:
 
 
 def descendants(process: int) -> set[int]:
-    """Return the living descendants of a process; zombies count only if they are children of the caller."""
     return with_descendants([process], zombies_of=os.getpid()) - {process}
 
 

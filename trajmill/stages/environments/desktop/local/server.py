@@ -81,7 +81,6 @@ class _QuietServer(TCPServer):
 
 
 def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAnswer:
-    """Answer a request; a failure is answered with its reason as `message`."""
     try:
         return _route(desktop, path, kind, body)
     except RefusedError as error:
@@ -181,7 +180,6 @@ def _problem(status: int, message: str) -> HttpAnswer:
 
 
 def serve(folder: Path, width: int, height: int, watchdog: int) -> None:
-    """Start a desktop in its own folder, print its address, and serve it for ever."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     home = private_home(folder / "home")

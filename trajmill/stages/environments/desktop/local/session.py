@@ -151,7 +151,6 @@ class Session:
         end_descendants(os.getpid())
 
     def _start_x(self, size: Size) -> str:
-        """Start the X server; returns its display, e.g. `:7`."""
         read, write = os.pipe()
         screen = f"{size.width}x{size.height}x24"
         command = ["Xvfb", "-displayfd", str(write), "-screen", "0", screen, "-fbdir", str(self.home.screen)]
@@ -239,12 +238,10 @@ class SessionFolders(NamedTuple):
     """Settings of programs, at another path in each session: LibreOffice opens a file in a running LibreOffice with
     the same path of settings."""
     runtime: Path
-    """Sockets of the session, readable only by its user."""
     screen: Path
 
 
 def make_home(user: Path, folder: Path) -> SessionFolders:
-    """Make a fresh home at `user` and the other folders under `folder`, without their old content."""
     home = SessionFolders(user, folder / "config", folder / "run", folder / "screen")
     for path in home:
         shutil.rmtree(path, ignore_errors=True)
@@ -263,7 +260,6 @@ def make_home(user: Path, folder: Path) -> SessionFolders:
 
 
 def variables(home: SessionFolders, display: str, session_bus: str, inherited: dict[str, str]) -> dict[str, str]:
-    """Return the environment variables of a session's programs; only the search path is inherited."""
     return {
         "PATH": inherited.get("PATH", "/usr/bin:/bin"),
         "HOME": str(home.folder),

@@ -184,7 +184,6 @@ def _write(parent: ElementTree.Element, shown: VisibleObject, tree: _ObjectTree)
 
 
 def _clean(text: str) -> str:
-    """The text without characters that XML cannot have, and without U+FFFC, which stands for embedded objects."""
     return _NOT_IN_XML.sub("", text.replace("\ufffc", ""))
 
 
@@ -210,7 +209,6 @@ def read_uncached(bus: Bus, cached: Sequence[CachedObject]) -> list[CachedObject
 
 
 def _objects_below(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference]) -> list[CachedObject]:
-    """The visible descendants of `parents`, without `known` objects and their descendants."""
     found: list[CachedObject] = []
     level = list(parents)
     for _ in range(_LEVELS if level else 0):
@@ -256,8 +254,6 @@ _ADDRESS = re.compile(r"([A-Z]+)([0-9]+)")
 
 
 class VisibleCell(NamedTuple):
-    """A visible cell; the name of its object is its address."""
-
     item: CachedObject
     bounds: Box
     text: str
@@ -328,7 +324,6 @@ def _boxes(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: f
 
 
 def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[CachedObject]:
-    """The cells at rows and columns, still without their states."""
     answers = bus.ask([sheet.call("Table", "GetAccessibleAt", "ii", *place) for place in places], seconds)
     return [
         CachedObject(Reference(*answer[0]), sheet, -1, 0, frozenset(), cell_address(*place), "table-cell", frozenset())

@@ -21,7 +21,6 @@ from trajmill.stages.environments.desktop.local.processes import adopt_orphans, 
 
 
 def main() -> None:
-    """Run one desktop until standard input closes or the server ends."""
     width, height = int(sys.argv[1]), int(sys.argv[2])
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
@@ -38,7 +37,6 @@ def main() -> None:
 
 
 def _serve(folder: Path, width: int, height: int) -> None:
-    """Run the server; never returns."""
     watchdog = os.getppid()
     try:
         # Imported after the fork, so that the watchdog needs little memory.

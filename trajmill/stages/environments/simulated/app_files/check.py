@@ -41,7 +41,6 @@ def builtin_files() -> tuple[Path, ...]:
 
 
 def read_with_builtin(paths: Sequence[Path]) -> ReadFiles:
-    """Read and check files together with the built-in ones; only mistakes in `paths` are reported."""
     own = {path.resolve() for path in paths}
     named = {str(path) for path in paths}
     found = read_files([*(path for path in builtin_files() if path.resolve() not in own), *paths])
@@ -104,8 +103,6 @@ def _check_errands(errands: Sequence[ErrandFile], apps: dict[str, AppSpec]) -> I
 
 
 class _AppCheck:
-    """Checks one app file, except its tasks."""
-
     def __init__(self, source: YamlFile, app: AppSpec) -> None:
         self._mistake = source.mistake
         self._app = app

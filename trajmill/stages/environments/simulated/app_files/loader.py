@@ -62,7 +62,6 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|
 
 
 def read_yaml(path: Path, no_mapping: str = _NO_APP_FILE) -> YamlFile | Mistake:
-    """Read a YAML file as `parse_yaml`; a file that cannot be read gives a mistake."""
     try:
         return parse_yaml(str(path), path.read_text(encoding="utf-8"), no_mapping)
     except UnicodeDecodeError:
@@ -176,7 +175,6 @@ def _file(source: YamlFile, data: Any) -> AppFile | ErrandFile:
 
 
 def record_mistakes(source: YamlFile, errors: Sequence[ErrorDetails], guide: WritersGuide) -> list[Mistake]:
-    """Convert the errors of pydantic to mistakes, in order of their lines."""
     found: dict[NodePath, Mistake] = {}
     for error in errors:
         path = _node_path(source, error["loc"])

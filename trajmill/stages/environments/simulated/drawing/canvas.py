@@ -69,8 +69,6 @@ def mix(start: Rgb, end: Rgb, part: float) -> Rgb:
 
 
 class Palette:
-    """Gives each colour an index of an 8-bit image."""
-
     def __init__(self) -> None:
         self.colors: list[Rgb] = []
         self._index: dict[Rgb, int] = {}
@@ -191,8 +189,6 @@ def _stroke_mask(points: tuple[tuple[float, float], ...], size: int, width: int)
 
 
 class Canvas:
-    """One screen while it is painted."""
-
     def __init__(self, size: Size, background: Rgb) -> None:
         self.size = size
         self.palette = Palette()
@@ -297,6 +293,5 @@ class Scene(NamedTuple):
 
     size: Size
     accent: str
-    """`#RRGGBB` of the app in the foreground."""
     dark: bool
     shapes: tuple[Shape, ...]

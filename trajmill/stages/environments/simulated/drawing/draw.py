@@ -88,7 +88,6 @@ def _lines(brush: Brush, box: Box, text: str, color: Rgb) -> None:
 
 
 def _plain(brush: Brush, shape: Shape) -> None:
-    """A shape of one or two areas and a text."""
     canvas, theme, box, text = brush.canvas, brush.theme, shape.box, shape.text
     height = _height(box)
     match shape.kind:

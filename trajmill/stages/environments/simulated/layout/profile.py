@@ -28,7 +28,6 @@ class Metrics(NamedTuple):
     margin: int
     gap: int
     text: int
-    """Height of a line of text."""
     heading: int
     label: int
     row: int
@@ -41,7 +40,6 @@ class Metrics(NamedTuple):
     dialog_width: int
     icon: Size
     columns: int
-    """Columns of the launcher."""
     character: float
     """Mean width of a character, as a share of the line's height."""
 
@@ -96,8 +94,6 @@ _DESKTOP = Metrics(
 
 
 class DeviceProfile(NamedTuple):
-    """The profile of one device."""
-
     number: int
     """Number of the profile; profile 0 keeps the order of the app files."""
     may_be_dark: bool = True

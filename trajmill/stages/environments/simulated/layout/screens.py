@@ -56,7 +56,6 @@ class AppState(NamedTuple):
     can_go_back: bool
     focus: str
     menu: str
-    """Id of the open menu."""
     popup: Popup | None
     sponsored: bool
 
@@ -215,7 +214,6 @@ def _scroll_parts(placed: PlacedRows, viewport: Box, page: str) -> tuple[DrawnPa
 
 
 def _dialog(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
-    """The page on top as a dialog that is as high as its content."""
     screen = state.app.screens[page.name]
     desktop = state.app.platform is Platform.DESKTOP
     width = metrics.dialog_width - 2 * metrics.margin

@@ -25,8 +25,6 @@ MOST_VIEWS = 8192
 
 
 class ScrollState(NamedTuple):
-    """The scroll offset of a body, and the offsets after scrolling."""
-
     offset: int
     """Pixels of content above the viewport; always at the top of a row."""
     up: int | None
@@ -38,7 +36,6 @@ class PlacedRows(NamedTuple):
     parts: tuple[DrawnPart, ...]
     scroll: ScrollState
     content: int
-    """Height of all rows."""
 
 
 def place_rows(rows: Sequence[WidgetRow], viewport: Box, gap: int, offset: int, focus: str) -> PlacedRows:
@@ -131,7 +128,6 @@ class PageReads(NamedTuple):
 class PreparedApp(NamedTuple):
     app: AppSpec
     reads: dict[str, PageReads]
-    """The names that a page shows, by screen."""
     fixed: dict[int, dict[str, tuple[Item, ...]]]
     """The fixed lists by number of the device profile, of the profiles met so far."""
 

@@ -26,8 +26,6 @@ _STEPPER_SIDE = 56
 
 
 class Target(NamedTuple):
-    """The effect of a press."""
-
     act: str
     """`open`, `press`, `pick`, `choose`, `flip`, `step`, `focus`, `menu`, `back`, `home`, `dismiss` or `offer`."""
     widget: AnyWidget | None = None
@@ -36,8 +34,6 @@ class Target(NamedTuple):
 
 
 class DrawnPart(NamedTuple):
-    """A shape, with its accessibility element and the target of a press."""
-
     shape: Shape
     element: UIElement | None = None
     target: Target | None = None
@@ -48,12 +44,10 @@ class WidgetRow(NamedTuple):
     place: Callable[[int, int, int], tuple[DrawnPart, ...]]
     """Makes its parts at a left and a top edge, cut at a bottom edge."""
     widget: str = ""
-    """Id of its widget."""
 
 
 class PageContext(NamedTuple):
     page: str
-    """`app.screen`."""
     values: Mapping[str, Scalar]
     lists: Mapping[str, tuple[Item, ...]]
     metrics: Metrics
@@ -113,7 +107,6 @@ def part(
 
 
 def button_part(button: app_spec.Button, context: PageContext, box: Box) -> DrawnPart:
-    """Make a button; it is disabled while a variable that it needs is empty or 0."""
     kind = "button" if button.style == "plain" else f"{button.style}_button"
     enabled = all(context.values[name] not in ("", 0, False) for name in button.needs)
     text = bind_text(button.text, context.values)
@@ -122,7 +115,6 @@ def button_part(button: app_spec.Button, context: PageContext, box: Box) -> Draw
 
 
 def _wrapped(text: str, width: int, line: int, metrics: Metrics) -> str:
-    """The text in lines that fit into `width` pixels at this line height."""
     room = max(8, int(width / (line * metrics.character)))
     return "\n".join(textwrap.wrap(text, room)) or " "
 
