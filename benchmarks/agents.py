@@ -23,7 +23,7 @@ from trajmill.stages.agents.coda.agent import CodaSpec
 from trajmill.stages.agents.light_manus.agent import LightManusSpec
 from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.rollout.base import FinishedAttempt, Limits, plan_once

@@ -19,8 +19,8 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Agent, AgentMaker, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.write import write_guidance

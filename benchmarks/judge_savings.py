@@ -28,7 +28,7 @@ from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.judge import Judge, judge_episodes
 from trajmill.stages.critics.voting import ChannelCritics, ChannelRule, PassRule, resolution_of
-from trajmill.stages.environments.simulated.spec import FaultRates
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world
 
 SCREENS = {Platform.PHONE: Size(720, 1280), Platform.DESKTOP: Size(1280, 720)}

@@ -32,7 +32,7 @@ from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.environments.browser.spec import BrowserSpec
+from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.base import AppGraph, SlotKind
 from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp

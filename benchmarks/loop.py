@@ -142,8 +142,8 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 
 def _draw_nothing() -> None:
     """Give all screens of a size one empty picture: neither the embedded policy nor the judge looks at pixels."""
+    from trajmill.stages.environments.kinds import SimulatedSpec
     from trajmill.stages.environments.simulated.layout import view
-    from trajmill.stages.environments.simulated.spec import SimulatedSpec
 
     @cache
     def blank(size: Size) -> bytes:

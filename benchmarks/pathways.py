@@ -16,8 +16,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.queries.pathways.programs import (

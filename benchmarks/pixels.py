@@ -26,7 +26,7 @@ from trajmill.flows.configuration.untrained_policy import make_untrained_policy
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.policy_version import SplitSuccess
 from trajmill.schemas.tables.round_summary import RoundSummary
-from trajmill.stages.environments.simulated.spec import DevicesSpec
+from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 

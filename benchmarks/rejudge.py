@@ -24,7 +24,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
-from trajmill.stages.environments.simulated.spec import FaultRates
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trajmill.stages.critics.judge import judge_episode
     from trajmill.stages.critics.spec import CriticModels, JudgeSpec
     from trajmill.stages.derive.end_to_end import end_to_end_examples
-    from trajmill.stages.environments.simulated.spec import SimulatedSpec
+    from trajmill.stages.environments.kinds import SimulatedSpec
     from trajmill.stages.environments.spec import EnvironmentSpec
     from trajmill.stages.export.exporter import exporter_spec
     from trajmill.stages.export.release import export_release
@@ -65,7 +65,7 @@ _HOMES = {
     "action_to_json": "schemas.actions",
     "Size": "schemas.geometry",
     # A world and its queries
-    "SimulatedSpec": "stages.environments.simulated.spec",
+    "SimulatedSpec": "stages.environments.kinds",
     "EnvironmentSpec": "stages.environments.spec",
     "Platform": "schemas.tables.query",
     "Query": "schemas.tables.query",

@@ -31,8 +31,8 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.environments.kinds import OpenEnvSpec
 from trajmill.stages.environments.openenv.client import EnvironmentClient
-from trajmill.stages.environments.openenv.spec import OpenEnvSpec
 from trajmill.stages.environments.openenv.wire import WireAction
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows

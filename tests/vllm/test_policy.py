@@ -28,7 +28,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import EndToEndSpec
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.hugging_face.spec import TrlSftSpec, TrpoSpec
 from trajmill.warehouse.read import read_rows

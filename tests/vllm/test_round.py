@@ -20,7 +20,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.spec import EndToEndSpec
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows

@@ -11,7 +11,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.queries.graph.routes import samples_by_task

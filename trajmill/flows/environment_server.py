@@ -25,7 +25,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.environments.openenv.spec import read_token
+from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.online.base import ServedQueries
 from trajmill.stages.online.host import EpisodeHost, HostSettings, draw_in_thread

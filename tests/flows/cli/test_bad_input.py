@@ -25,8 +25,8 @@ from trajmill.flows.tasks.evaluate import measure
 from trajmill.flows.tasks.generate import Generated, generate
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
+from trajmill.stages.environments.kinds import MiniWobSpec
 from trajmill.stages.environments.miniwob.pages import pages_folder
-from trajmill.stages.environments.miniwob.spec import MiniWobSpec
 from trajmill.stages.queries.base import NewQueries
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table

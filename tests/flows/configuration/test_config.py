@@ -12,7 +12,7 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.tables import key_paths
 from trajmill.flows.configuration.text import config_as_toml, configuration_tables
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 

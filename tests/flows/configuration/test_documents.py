@@ -14,7 +14,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.spec import AGENTS
 from trajmill.stages.critics.kinds import CRITICS
 from trajmill.stages.derive.spec import DERIVE_KINDS
-from trajmill.stages.environments.spec import ENVIRONMENTS
+from trajmill.stages.environments.kinds import ENVIRONMENTS
 from trajmill.stages.export.exporter import EXPORTERS
 from trajmill.stages.export.formats.base import FORMATS
 from trajmill.stages.importing.base import LAYOUTS

@@ -12,7 +12,7 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.configuration.untrained_policy import make_untrained_policy
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.models.local.folder import TransformersSpec
 
 pytestmark = pytest.mark.slow

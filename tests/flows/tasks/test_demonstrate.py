@@ -18,7 +18,7 @@ from trajmill.flows.tasks.train import TRAIN
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates, SimulatedSpec
+from trajmill.stages.environments.kinds import DevicesSpec, FaultRates, SimulatedSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows

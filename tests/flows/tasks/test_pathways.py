@@ -23,7 +23,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Source, Split
-from trajmill.stages.environments.browser.spec import BrowserSpec
+from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.queries.pathways.programs import PathwayProgram
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table

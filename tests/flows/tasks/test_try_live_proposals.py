@@ -20,8 +20,7 @@ from trajmill.flows.tasks.proposals import PROPOSE, TRY_PROPOSALS
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.environments.browser.spec import BrowserSpec
-from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.kinds import BrowserSpec, DesktopSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.proposals.starts import PROPOSED

@@ -22,8 +22,8 @@ from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.agents.replies import numbered, read_items, read_sections
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.environments.base import Environment
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.queries.base import GrammarWriter

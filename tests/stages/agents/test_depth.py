@@ -22,7 +22,7 @@ from trajmill.stages.agents.ces.agent import CesSpec
 from trajmill.stages.agents.coda.agent import CodaSpec
 from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits

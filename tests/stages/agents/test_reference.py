@@ -8,8 +8,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec

@@ -67,7 +67,7 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = (
         "strict = strict_critics:StrictSpec",
         "strict_steps = strict_critics:StrictStepsSpec",
-        "wrong = trajmill.stages.environments.simulated.spec:SimulatedSpec",
+        "wrong = trajmill.stages.environments.kinds:SimulatedSpec",
     )
     (metadata / "entry_points.txt").write_text("\n".join(("[trajmill.critics]", *points)))
     monkeypatch.syspath_prepend(tmp_path)

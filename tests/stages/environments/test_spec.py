@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.stages.environments.android.spec import AndroidSpec
-from trajmill.stages.environments.browser.spec import BrowserSpec
-from trajmill.stages.environments.desktop.spec import DesktopSpec
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
-from trajmill.stages.environments.spec import ENVIRONMENTS, EnvironmentSpec
+from trajmill.stages.environments.kinds import (
+    ENVIRONMENTS,
+    AndroidSpec,
+    BrowserSpec,
+    DesktopSpec,
+    FaultRates,
+    SimulatedSpec,
+)
+from trajmill.stages.environments.spec import EnvironmentSpec
 
 
 @pytest.mark.parametrize("kind", ENVIRONMENTS.built_in)
@@ -27,7 +31,7 @@ def test_the_spec_of_a_kind_is_complete_without_a_key_and_reaches_workers(kind: 
 def test_specs_are_known_without_what_the_environments_need() -> None:
     code = (
         "import sys\n"
-        "from trajmill.stages.environments.spec import ENVIRONMENTS\n"
+        "from trajmill.stages.environments.kinds import ENVIRONMENTS\n"
         "[ENVIRONMENTS.spec_class(kind) for kind in ENVIRONMENTS.built_in]\n"
         "heavy = {'PIL', 'networkx', 'numpy', 'playwright', 'pyarrow', 'yaml', 'httpx', 'adbutils'}\n"
         "print(*sorted(heavy & set(sys.modules)))\n"

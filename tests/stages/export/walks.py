@@ -17,8 +17,8 @@ from trajmill.schemas.tables.screen import tree_column
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec

@@ -9,7 +9,7 @@ from trajmill.schemas.actions import Terminate
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.agents.reference import WalkPosition, next_move
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph, GraphTransition, SlotKind
 from trajmill.stages.graphs.from_simulated import graph_of_app

@@ -7,8 +7,8 @@ from tests.stages.graphs.explore.exploring import explore, simulated_app
 from trajmill.schemas.actions import Action, Click, Wait
 from trajmill.schemas.observation import Observation
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph

@@ -14,8 +14,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.openenv.wire import WireAction
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, ServedQueries, ShownStep
 from trajmill.stages.online.host import EpisodeHost, HostSettings

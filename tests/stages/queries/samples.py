@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.annotations import PathMetadata, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.base import (

@@ -10,7 +10,7 @@ import pytest
 from trajmill.flows.configuration.file import load_config
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.queries.base import SourceContext, UnseenApps
 from trajmill.stages.queries.generate import make_queries
 

@@ -11,8 +11,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, tables_in
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import decisive_fields
-from trajmill.stages.environments.desktop.spec import DesktopSpec
-from trajmill.stages.environments.simulated.spec import AppFilesSpec
+from trajmill.stages.environments.kinds import AppFilesSpec, DesktopSpec
 from trajmill.stages.environments.spec import FixedTasksSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 

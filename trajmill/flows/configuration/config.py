@@ -26,8 +26,8 @@ from trajmill.stages.agents.spec import AGENTS, OFF_ROLE, POLICY_MODEL, AgentSpe
 from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.spec import DeriveSpec, RLSpec
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
-from trajmill.stages.environments.spec import ENVIRONMENTS, EnvironmentSpec
+from trajmill.stages.environments.kinds import ENVIRONMENTS, SimulatedSpec
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

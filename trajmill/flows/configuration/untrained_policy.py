@@ -8,8 +8,8 @@ from typing import NamedTuple
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.environments.kinds import AppFilesSpec
 from trajmill.stages.environments.simulated.app_files.references import texts_of
-from trajmill.stages.environments.simulated.spec import AppFilesSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 

@@ -17,7 +17,7 @@ from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row, content_id
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.environments.simulated.spec import AppFilesSpec
+from trajmill.stages.environments.kinds import AppFilesSpec
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.queries.atomic.source import AtomicSource
 from trajmill.stages.queries.base import (

@@ -9,7 +9,7 @@ from trajmill.flows.stage import RoundContext, StageOutcome, once
 from trajmill.pipelines.pathways import WalkPrograms, walk_programs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.pathway import Pathway
-from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.kinds import DesktopSpec
 from trajmill.stages.queries.pathways.programs import (
     STAGE,
     PathwayProgram,

@@ -20,7 +20,7 @@ from trajmill.flows.viewer.attempts import Catalogue, attempt_routes
 from trajmill.flows.viewer.runs import run_routes
 from trajmill.flows.viewer.trajectory import trajectory_routes
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.environments.openenv.spec import read_token
+from trajmill.stages.environments.kinds import read_token
 from trajmill.warehouse.layout import Warehouse
 
 _PLACES = ("/", "/trajectories", "/success", "/trajectories/{run_id}/{trajectory_id}", "/compare")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trajmill.schemas.spec import Spec
-from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
@@ -72,22 +71,3 @@ class TaskFileSpec(EnvironmentSpec):
         if self.tasks is None and not other_queries:
             return [MissingKey("tasks", "is missing: a file of your tasks, one JSON object in each line")]
         return []
-
-
-_HERE = __package__
-
-ENVIRONMENTS = PartGroup(
-    "trajmill.environments",
-    "environment",
-    {
-        "simulated": f"{_HERE}.simulated.spec:SimulatedSpec",
-        "miniwob": f"{_HERE}.miniwob.spec:MiniWobSpec",
-        "webapp": f"{_HERE}.webapp.spec:WebAppSpec",
-        "browser": f"{_HERE}.browser.spec:BrowserSpec",
-        "browsergym": f"{_HERE}.browsergym.spec:BrowserGymSpec",
-        "android": f"{_HERE}.android.spec:AndroidSpec",
-        "desktop": f"{_HERE}.desktop.spec:DesktopSpec",
-        "devices": f"{_HERE}.devices.spec:DevicesTogetherSpec",
-        "openenv": f"{_HERE}.openenv.spec:OpenEnvSpec",
-    },
-)

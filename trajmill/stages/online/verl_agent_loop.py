@@ -20,9 +20,9 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 
 from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.openenv.client import EpisodeAnswer, reset_message, step_message
 from trajmill.stages.environments.openenv.environment import ServerSession, ServerSessions, ServerTimeouts
-from trajmill.stages.environments.openenv.spec import read_token
 from trajmill.stages.environments.openenv.wire import WireAction, png_of
 
 NAME = "trajmill_gui"

@@ -23,8 +23,8 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.agents.light_manus.agent import LightManusSpec
 from trajmill.stages.environments.devices.environment import DevicesTogether
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits

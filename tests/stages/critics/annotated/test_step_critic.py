@@ -24,8 +24,8 @@ from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.spec import StepDataSpec
 from trajmill.stages.derive.step_data import select_steps
+from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.stages.environments.simulated.distance import SimulatedDistances
-from trajmill.stages.environments.simulated.spec import DevicesSpec
 from trajmill.stages.environments.simulated.world import shared_world
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL

@@ -15,7 +15,7 @@ from tests.stages.environments.android.stand_in.server import AdbServer
 from trajmill.schemas.actions import OpenApp, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.android.environment import AndroidFactory
-from trajmill.stages.environments.android.spec import AndroidSpec
+from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 pytestmark = pytest.mark.slow
@@ -193,7 +193,7 @@ import asyncio, sys
 sys.modules["adbutils"] = None
 from trajmill.stages.environments.android import task
 from trajmill.stages.environments.android.environment import AndroidFactory
-from trajmill.stages.environments.android.spec import AndroidSpec
+from trajmill.stages.environments.kinds import AndroidSpec
 try:
     asyncio.run(AndroidFactory(AndroidSpec())())
 except Exception as error:

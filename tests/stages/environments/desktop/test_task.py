@@ -10,8 +10,8 @@ import pytest
 from tests.stages.environments.desktop.queries import ORIGIN
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.desktop.task import import_tasks, packaged_tasks, parse_task
+from trajmill.stages.environments.kinds import DesktopSpec
 
 RULE = {"type": "rule", "rules": {"expected": "1"}}
 OUTPUT = {"type": "vm_command_line", "command": ["true"]}

@@ -13,7 +13,7 @@ from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureCl
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.devices.environment import DevicesFactory, DevicesTogether, query_on
-from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
+from trajmill.stages.environments.kinds import DevicesTogetherSpec
 
 PRESS = Click(x=5, y=5)
 

@@ -16,7 +16,7 @@ from tests.stages.online.toy_server import toy_queries, toy_server
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
-from trajmill.stages.environments.openenv.spec import OpenEnvSpec
+from trajmill.stages.environments.kinds import OpenEnvSpec
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Slot
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.references import shown
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode

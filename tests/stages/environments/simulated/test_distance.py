@@ -11,10 +11,10 @@ from tests.stages.environments.simulated.scripted import NO_FAULTS, SeenTrees, a
 from tests.stages.environments.simulated.worlds import paths_of, query_of, task_of
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.query import Query
+from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.stages.environments.simulated.distance import GoalDistance, SimulatedDistances
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.reference_path import Position, Walker
-from trajmill.stages.environments.simulated.spec import DevicesSpec
 from trajmill.stages.environments.simulated.world import TaskGraph, shared_world
 
 WORLD = shared_world(())

@@ -9,8 +9,8 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment, SimulatedFactory
-from trajmill.stages.environments.simulated.spec import FaultRates
 
 WORLD = world_of(garden(), SHELF, PAPER)
 

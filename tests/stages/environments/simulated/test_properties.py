@@ -11,11 +11,11 @@ from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.drawing.canvas import Scene
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.layout.view import ScreenView
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 _BUILTIN = read_files(builtin_files())

@@ -17,6 +17,7 @@ from tests.stages.environments.simulated.worlds import (
 from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -28,7 +29,6 @@ from trajmill.stages.environments.simulated.reference_path import (
     resolve_slots,
     start_state_json,
 )
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World, shared_world
 
 GARDEN = task_of(world_of(garden()), "garden.water")

@@ -11,6 +11,7 @@ import networkx as nx
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, YamlFile, parse_yaml, read_spec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -21,7 +22,6 @@ from trajmill.stages.environments.simulated.reference_path import (
     reference_path,
     start_state_json,
 )
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 
 DOCS = Path(__file__).parents[4] / "docs" / "apps.md"

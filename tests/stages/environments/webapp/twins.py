@@ -10,10 +10,10 @@ from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, Sy
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.layout.profile import metrics_of
 from trajmill.stages.environments.simulated.reference_path import Move, Position, Walker
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.environment import Screenful, WebAppEnvironment
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp

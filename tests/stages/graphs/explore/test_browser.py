@@ -9,7 +9,7 @@ import pytest
 
 from tests.stages.graphs.explore.exploring import ExploredGraph, explore
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.browser.spec import BrowserSpec
+from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.graphs.base import OUTSIDE, Mark, SlotKind
 from trajmill.stages.graphs.explore.base import ExploredApp, Trial
 from trajmill.stages.graphs.plain_does import with_plain_does

@@ -10,7 +10,7 @@ import pytest
 from tests.stages.graphs.explore.exploring import explore
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.tables.query import PathStep, Platform, Split
-from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.kinds import DesktopSpec
 from trajmill.stages.graphs.base import OUTSIDE, Mark
 from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
 from trajmill.stages.graphs.explore.deny_list import deny_list

@@ -14,8 +14,7 @@ from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.light_manus.agent import read_pathway
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
+from trajmill.stages.environments.kinds import DevicesTogetherSpec, FaultRates, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.metrics.pathways import matcr, p_atsr, walked_pathway, wpsr
 from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext, UnseenApps

@@ -17,9 +17,8 @@ from tests.stages.queries.tasks.honest import honest_draft
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
+from trajmill.stages.environments.kinds import DevicesTogetherSpec, FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.from_simulated import graph_of_app

@@ -16,8 +16,7 @@ from tests.stages.models.fault_server import FaultServer, running_server
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Platform, Source
-from trajmill.stages.environments.desktop.spec import DesktopSpec
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import DesktopSpec, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps

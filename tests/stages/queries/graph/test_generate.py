@@ -10,8 +10,8 @@ from tests.stages.queries.graph.shop import LIST
 from tests.stages.queries.samples import made_by
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.from_simulated import graph_of_app

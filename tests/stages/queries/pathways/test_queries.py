@@ -17,8 +17,8 @@ from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps, WalkQueries

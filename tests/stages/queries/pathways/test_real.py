@@ -13,7 +13,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import EnvironmentFactory
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.pathways.programs import (

@@ -6,7 +6,7 @@ import pytest
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.simulated.spec import SimulatedSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import FreshRequest, GrammarWriter, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import fresh_queries

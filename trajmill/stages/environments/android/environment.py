@@ -14,7 +14,6 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android.commands import Apps, find_launcher, gesture, key_event, start_app, type_text
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
-from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task import (
     WITHOUT_ANIMATIONS,
     ChangedSettings,
@@ -28,6 +27,7 @@ from trajmill.stages.environments.android.task import (
     wanted_files,
 )
 from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
 
 if TYPE_CHECKING:

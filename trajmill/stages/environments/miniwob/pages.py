@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Record
-from trajmill.stages.environments.miniwob.spec import SuiteName
+from trajmill.stages.environments.kinds import SuiteName
 
 _BASIC = (
     "choose-list", "click-button", "click-button-sequence", "click-checkboxes", "click-checkboxes-transfer",

@@ -16,6 +16,7 @@ from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.tables.query import Query
+from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, Item
 from trajmill.stages.environments.simulated.app_files.references import bind_text, place_of
@@ -25,7 +26,6 @@ from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 from trajmill.stages.environments.simulated.layout.view import PreparedApp
 from trajmill.stages.environments.simulated.layout.widgets import is_shown, list_items
 from trajmill.stages.environments.simulated.relevant import AppAim, Reading, relevant_values
-from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.world import (
     Store,
     World,

@@ -10,9 +10,9 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import profile_of
-from trajmill.stages.environments.simulated.spec import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.world import (
     Difference,
     EpisodeGoal,

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeVar
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Source, Split
-from trajmill.stages.environments.devices.spec import DevicesTogetherSpec
-from trajmill.stages.environments.simulated.spec import RunsApps
+from trajmill.stages.environments.kinds import DevicesTogetherSpec, RunsApps
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer
 from trajmill.stages.graphs.file import read_graph

@@ -12,9 +12,9 @@ from trajmill.schemas.errors import EnvironmentFailure, StageError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PASSED, Query, Split
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.reference_path import Position, Walker
-from trajmill.stages.environments.simulated.spec import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import (
     Candidate,

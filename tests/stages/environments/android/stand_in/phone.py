@@ -14,9 +14,9 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.device import Device
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.spec import FaultRates
 from trajmill.stages.environments.simulated.world import World
 
 START_FILE = "/sdcard/trajmill/start.json"

@@ -9,8 +9,8 @@ import pytest
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.environments.kinds import DevicesSpec, SimulatedSpec
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile, profile_of
-from trajmill.stages.environments.simulated.spec import DevicesSpec, SimulatedSpec
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.rollout.base import episode_seed
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeVar
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item
-from trajmill.stages.environments.simulated.spec import DevicesSpec
 
 PROFILES = 8
 """Few, so that distinct screens repeat and are stored once; `DevicesSpec.orders` asks for more."""

@@ -1,0 +1,362 @@
+"""The kinds of environments: the table of the configuration of each, and those that installed packages add."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.stages.environments.spec import EnvironmentSpec, FixedTasksSpec, MissingKey, TaskFileSpec
+from trajmill.stages.parts import PartGroup
+
+if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
+    from trajmill.schemas.tables.query import Platform, Query
+    from trajmill.stages.environments.base import EnvironmentFactory, GoalDistances
+    from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
+    from trajmill.stages.environments.simulated.world import World
+    from trajmill.stages.environments.tasks import ImportedQueries
+
+ENVIRONMENTS = PartGroup(
+    "trajmill.environments",
+    "environment",
+    {
+        "simulated": f"{__name__}:SimulatedSpec",
+        "miniwob": f"{__name__}:MiniWobSpec",
+        "webapp": f"{__name__}:WebAppSpec",
+        "browser": f"{__name__}:BrowserSpec",
+        "browsergym": f"{__name__}:BrowserGymSpec",
+        "android": f"{__name__}:AndroidSpec",
+        "desktop": f"{__name__}:DesktopSpec",
+        "devices": f"{__name__}:DevicesTogetherSpec",
+        "openenv": f"{__name__}:OpenEnvSpec",
+    },
+)
+
+
+class FaultRates(Spec):
+    """The rates of faults in the simulated world; the seed of the episode decides when they happen."""
+
+    slow: Fraction = 0.0
+    """A new page of an app is loading until the next action."""
+    lost_tap: Fraction = 0.0
+    """A press has no effect."""
+    popup: Fraction = 0.1
+    """An app that is opened shows a dialog that asks for a rating, or an advertisement in its lists."""
+    crash: Fraction = 0.0
+    """A step fails, and with it the episode."""
+
+
+class DevicesSpec(Spec):
+    """How much the simulated devices differ. There are eight looks; two are used in evaluation only."""
+
+    orders: PositiveInt = 1
+    """Orders of icons and lists that are drawn for each look, so that a policy cannot learn them by heart."""
+    dark: bool = True
+    """Whether every other look has the dark theme."""
+    large_text: bool = True
+    """Whether half of the looks have larger text."""
+
+
+@runtime_checkable
+class RunsApps(Protocol):
+    """An environment whose episodes can use apps of app files."""
+
+    def described_apps(self) -> tuple[AppSpec, ...]:
+        """The apps. Raises BadInputError if an app file is wrong."""
+        ...
+
+
+class AppFilesSpec(EnvironmentSpec):
+    """An environment that runs app files: queries are sampled from their graph, and judged by their annotations."""
+
+    apps: tuple[Path, ...] = ()
+    """Your own app files (YAML, see apps.md), beside the built-in ones."""
+    builtin_apps: tuple[str, ...] | None = None
+    """Ids of the built-in apps to include; all by default."""
+
+    def navigation_graph(self) -> World:
+        """Load the apps once in a process; raises BadInputError if a file is wrong, or an app is unknown."""
+        from trajmill.stages.environments.simulated.world import shared_world
+
+        return shared_world(self.apps, self.builtin_apps)
+
+    def described_apps(self) -> tuple[AppSpec, ...]:
+        return tuple(self.navigation_graph().apps.values())
+
+
+class SimulatedSpec(AppFilesSpec):
+    """The simulated phone and desktop, which need only this package."""
+
+    draws_screens: ClassVar[bool] = True
+
+    kind: Literal["simulated"] = "simulated"
+    """The simulated phone and desktop."""
+    faults: FaultRates = FaultRates()
+    """The rates of faults."""
+    devices: DevicesSpec = DevicesSpec()
+    """How much the devices differ."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.simulated.environment import SimulatedFactory
+
+        return SimulatedFactory(self.navigation_graph(), platform, self.faults, self.devices)
+
+    def goal_distances(self) -> GoalDistances:
+        from trajmill.stages.environments.simulated.distance import SimulatedDistances
+
+        return SimulatedDistances(self.navigation_graph(), self.faults, self.devices)
+
+
+SuiteName = Literal["all", "basic", "debug"]
+
+
+class MiniWobSpec(FixedTasksSpec):
+    """MiniWoB++ in headless Chromium (extra `web`)."""
+
+    kind: Literal["miniwob"] = "miniwob"
+    """The pages of MiniWoB++."""
+    suite: SuiteName = "basic"
+    """The pages: `all` that work, `basic` for 23 with presses and short texts, or `debug` for three."""
+    tasks: tuple[str, ...] = ()
+    """Names of pages, in place of the suite."""
+    train_seeds: PositiveInt = 8
+    """Instances of each task for training."""
+    heldout_seeds: PositiveInt = 4
+    """Instances of each task that only measure the policy."""
+    validation_seeds: NonNegativeInt = 3
+    """Instances of each task that decide which policy is promoted."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.miniwob.environment import MiniWobFactory
+
+        return MiniWobFactory()
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        from trajmill.stages.environments.miniwob.pages import refuse_unknown_pages, suite_pages
+
+        pages = self.tasks or suite_pages(self.suite)
+        refuse_unknown_pages(pages, "environment.tasks")
+        from trajmill.stages.environments.miniwob.environment import import_queries
+        from trajmill.stages.environments.tasks import splits_of_seeds
+
+        splits = splits_of_seeds(self.train_seeds, self.heldout_seeds, self.validation_seeds)
+        return await import_queries(pages, splits, seed, origin)
+
+
+class WebAppSpec(AppFilesSpec):
+    """The apps of the simulated phone and desktop as a web app in headless Chromium (extra `web`)."""
+
+    kind: Literal["webapp"] = "webapp"
+    """The simulated apps in a real browser."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.webapp.environment import WebAppFactory
+
+        return WebAppFactory(self.navigation_graph(), platform)
+
+
+class BrowserSpec(TaskFileSpec):
+    """Any web sites in headless Chromium (extra `web`)."""
+
+    kind: Literal["browser"] = "browser"
+    """Any web site."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.browser.environment import BrowserFactory
+
+        return BrowserFactory(platform)
+
+    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
+        from trajmill.stages.environments.browser.task import read_task_file
+
+        return read_task_file(file, origin)
+
+
+class BrowserGymSpec(FixedTasksSpec):
+    """Tasks of BrowserGym (extra `browsergym`)."""
+
+    kind: Literal["browsergym"] = "browsergym"
+    """BrowserGym."""
+    tasks: tuple[str, ...] = (
+        "miniwob.click-button",
+        "miniwob.click-dialog",
+        "miniwob.click-link",
+        "miniwob.enter-text",
+    )
+    """Names of its tasks, without `browsergym/`."""
+    train_seeds: PositiveInt = 4
+    """Instances of each task for training."""
+    heldout_seeds: PositiveInt = 2
+    """Instances of each task that only measure the policy."""
+    validation_seeds: NonNegativeInt = 2
+    """Instances of each task that decide which policy is promoted."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
+
+        return BrowserGymFactory()
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        from trajmill.stages.environments.browsergym.environment import import_tasks
+        from trajmill.stages.environments.tasks import splits_of_seeds
+
+        splits = splits_of_seeds(self.train_seeds, self.heldout_seeds, self.validation_seeds)
+        return await import_tasks(self.tasks, splits, seed, origin)
+
+
+class AndroidSpec(TaskFileSpec):
+    """Android devices that adb knows (extra `android`)."""
+
+    kind: Literal["android"] = "android"
+    """Android devices."""
+    host: Annotated[str, OPERATIONAL] = "127.0.0.1"
+    """Machine of the adb server."""
+    port: Annotated[PositiveInt, OPERATIONAL] = 5037
+    """Port of the adb server."""
+    serials: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    """Devices to use, as `adb devices` names them; all connected devices if empty."""
+    apps: dict[str, str] = {}
+    """Android package of each app, by the name that tasks and agents use."""
+    call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
+    """Time limit of a call to a device."""
+    settle_seconds: PositiveFloat = 6.0
+    """Longest wait for a screen to stop changing."""
+    lease_seconds: Annotated[NonNegativeFloat, OPERATIONAL] = 60.0
+    """Longest wait for a free device."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.android.environment import AndroidFactory
+
+        return AndroidFactory(self)
+
+    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
+        from trajmill.stages.environments.android.task import read_task_file
+
+        return read_task_file(file, origin)
+
+
+class DesktopSpec(EnvironmentSpec):
+    """Desktops with the OSWorld server protocol: your own machines, or desktops on this machine (extra `desktop`)."""
+
+    kind: Literal["desktop"] = "desktop"
+    """Desktops with the OSWorld server protocol."""
+    servers: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    """Addresses of your machines, e.g. `http://10.0.0.7:5000`; if empty, desktops are started here."""
+    tasks: Path | None = None
+    """Folder of OSWorld task files; by default the tasks of the package."""
+    packaged: bool = True
+    """Whether a run without `tasks` gets the packaged tasks; `false` for a run on graphs only."""
+    held_out: Fraction = 0.25
+    """Share of the tasks that only measure the policy."""
+    validation: Fraction = 0.15
+    """Share of the tasks that decides promotion."""
+
+    def identity(self) -> dict[str, Any]:
+        """As of every spec; with the tasks of the package it is that of runs from before they could be left out."""
+        decisive = super().identity()
+        return {key: value for key, value in decisive.items() if key != "packaged" or not self.packaged}
+
+    @property
+    def task_folder(self) -> Path:
+        from trajmill.stages.environments.desktop.task import packaged_tasks
+
+        return self.tasks or packaged_tasks()
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.desktop.environment import LocalDesktops, RemoteDesktops
+
+        if self.servers:
+            return RemoteDesktops(self.servers, self.task_folder)
+        return LocalDesktops(self.task_folder)
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        from trajmill.stages.environments.desktop.task import import_tasks
+        from trajmill.stages.environments.tasks import ImportedQueries
+
+        if self.tasks is None and not self.packaged:
+            return ImportedQueries([], [])
+        made = import_tasks(self.task_folder, self.held_out, origin, self.validation)
+        return ImportedQueries(made, [], untried=self.tasks is not None)
+
+
+class OpenEnvSpec(FixedTasksSpec):
+    """Environments that run at servers of `trajmill env serve`, or at other servers with the same fields."""
+
+    kind: Literal["openenv"] = "openenv"
+    """Environments at servers of the OpenEnv protocol."""
+    servers: Annotated[tuple[str, ...], OPERATIONAL] = ()
+    """Their addresses, e.g. `http://10.0.0.7:8000`; all serve the same queries."""
+    token_file: Annotated[Path | None, OPERATIONAL] = None
+    """File with the token that the servers ask for; without a file, no token is sent."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.openenv.environment import ServerSessions
+
+        return ServerSessions(self.servers, self._token(), platform=platform)
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        from trajmill.stages.environments.openenv.environment import served_queries
+        from trajmill.stages.environments.tasks import ImportedQueries
+
+        return ImportedQueries(await served_queries(self.servers, self._token(), origin), [])
+
+    def missing(self, other_queries: bool) -> list[MissingKey]:
+        return [] if self.servers else [MissingKey("servers", 'is missing: write e.g. ["http://10.0.0.7:8000"]')]
+
+    def _token(self) -> str:
+        return "" if self.token_file is None else read_token(self.token_file)
+
+
+def read_token(file: Path) -> str:
+    """The token in a file. Raises BadInputError if the file cannot be read, or it has not exactly one short line."""
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{file}: {error}; name a file with the token in one line") from error
+    if not token or len(token) > 1000 or not token.isprintable() or " " in token:
+        raise BadInputError(f"{file}: no token; write at most 1,000 letters, digits and signs in one line")
+    return token
+
+
+class DevicesTogetherSpec(TaskFileSpec):
+    """A phone, a desktop and a browser in one episode, for the agent `light_manus`."""
+
+    kind: Literal["devices"] = "devices"
+    """Several devices in one episode."""
+    tasks: Path | None = None
+    """File with tasks across devices: one JSON object in each line (see agents.md)."""
+    simulated: SimulatedSpec = SimulatedSpec()
+    """The simulated phone and desktop."""
+    android: AndroidSpec | None = None
+    """Android devices, in place of the simulated phone."""
+    desktop: DesktopSpec | None = None
+    """Desktops, in place of the simulated one."""
+    browser: BrowserSpec | None = None
+    """A browser, beside phone and desktop."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.schemas.tables.query import Platform
+        from trajmill.stages.environments.devices.environment import DevicesFactory
+
+        specs: dict[Platform, EnvironmentSpec | None] = {
+            Platform.PHONE: self.android or self.simulated,
+            Platform.DESKTOP: self.desktop or self.simulated,
+            Platform.WEB: self.browser,
+        }
+        return DevicesFactory({name: spec.factory(name) for name, spec in specs.items() if spec}, platform)
+
+    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
+        from trajmill.schemas.tables.query import Platform
+        from trajmill.stages.environments.devices.environment import read_device_tasks
+
+        return read_device_tasks(file, Platform.PHONE, origin)
+
+    def described_apps(self) -> tuple[AppSpec, ...]:
+        from trajmill.schemas.tables.query import Platform
+
+        real = {Platform.PHONE: self.android, Platform.DESKTOP: self.desktop}
+        return tuple(app for app in self.simulated.described_apps() if real.get(app.platform) is None)
