@@ -187,11 +187,11 @@ class ActionSemanticsSpec(KindSpec):
     """`action`: the action from both screens. `effect`: the action and what it changed, in words; compared from the
     trees of the screens unless `derive.describer` is a model."""
     candidates: PositiveInt = 2
-    """Descriptions of an action that a model writes."""
+    """Number of descriptions that a model writes for an action."""
     votes: PositiveInt = 3
-    """Rounds in which it says whether a description fits what changed."""
+    """Number of votes on whether a description fits what changed."""
     agree_from: Annotated[Fraction, Field(gt=0)] = 0.6
-    """Smallest share of votes for a description that is kept; of several, the one with the most."""
+    """Smallest share of votes to keep a description; the one with most votes is kept."""
 
 
 class ReasoningSpec(KindSpec):
@@ -212,11 +212,11 @@ class ReasoningSpec(KindSpec):
         "Think as briefly as you can: one short sentence.",
         "Weigh two things that could be done now against each other, then choose.",
     )
-    """What a thought is asked to be like; each step begins with another one."""
+    """Styles of thoughts; each step starts with another one."""
     tries: PositiveInt = 2
-    """Thoughts that are tried before the model is told the right action, which is the last try."""
+    """Number of thoughts to try before the model gets the right action as a hint, for its last try."""
     hint: bool = True
-    """Whether it is told the right action at last."""
+    """Whether the last try gets the right action as a hint."""
 
 
 class PlanningSpec(KindSpec):
@@ -230,14 +230,14 @@ class PlanningSpec(KindSpec):
     prompts: ClassVar[tuple[str, ...]] = ("manual", "plan")
 
     successes: PositiveInt = 3
-    """Most successes of a task that a manual is written from: of other queries first, then those without guidance, then
-    the shortest. Without a writer they are compared, and one that holds for other values, too, is told."""
+    """Largest number of successes of a task that a manual is written from: of other queries first, then unguided,
+    then shortest. Without a writer they are compared, and one that also holds for other values becomes the manual."""
     distil: bool = False
-    """Whether `derive.writer` also plans the tasks that were attempted in a round without a success, from the task
-    alone; such a plan is of the sort `distilled` until a trial shows that it helps."""
+    """Whether `derive.writer` also plans tasks that no attempt of the round solved, from the task alone; the
+    variant is `distilled` until a trial shows that the plan helps."""
     trials: NonNegativeInt = 8
-    """Training queries of its task at which the policy of its round tries a manual, each with and without it at the
-    same seed. A manual that does not raise success is refused. 0 tries none, and compares stored guided attempts."""
+    """Training queries on which the round's policy tries a manual, each with and without it on the same seed. A
+    manual that does not raise success is refused. 0 makes no attempts, and compares stored guided attempts."""
     least_steps: PositiveInt = 2
     """A manual with fewer steps is refused."""
 
