@@ -16,7 +16,7 @@ from prefect.states import Completed, Crashed, Failed, Running
 from tests.flows.nights.inbox import Inbox
 from tests.flows.synthetic_run import HOSTILE
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.nights.log import Ending, FlowEnd, ended_flows
+from trajmill.flows.nights.log import ended_flows
 from trajmill.flows.nights.nightly import nightly
 from trajmill.flows.nights.notices import conclude, end_lost_runs
 from trajmill.flows.report.page import render_report
@@ -48,8 +48,8 @@ def test_what_ran_unattended_is_remembered_and_stands_in_the_report(
     settings: Path, inbox: Inbox, prefect_server: None
 ) -> None:
     conclude("nightly", flow_run(settings, 2), Failed(message=f"no model server answers {HOSTILE}"))
-    conclude("nightly", flow_run(settings, 1), FlowEnd(Ending.COLLECTED, "round 1: 4 of 4 attempts").state())
-    conclude("maintain", flow_run(settings, 3), FlowEnd(Ending.MAINTAINED, "0 releases dropped").state())
+    conclude("nightly", flow_run(settings, 1), Completed(name="Collected", message="round 1: 4 of 4 attempts"))
+    conclude("maintain", flow_run(settings, 3), Completed(name="Maintained", message="0 releases dropped"))
     config = load_config(settings)
     warehouse = create_warehouse(config.run.root)
     assert [flow.state for flow in ended_flows(warehouse, config.run_id, 9)] == ["Collected", "Failed", "Maintained"]

@@ -44,8 +44,7 @@ class WorkPool:
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
     """Return the deployments: `nightly` and `maintain` on schedules, `retrain` on the event that enough has landed.
 
-    Prefect limits none of them: the lock of the run lets one of them work at a time, and unlike a slot of the server it
-    ends with its process.
+    Prefect limits none of them: the lock of the run lets one work at a time, and ends with its process, unlike a slot.
     """
     warehouse = create_warehouse(config.run.root)
     resource = run_resource(warehouse, config.run_id)
@@ -87,13 +86,8 @@ def serve_deployments(config: Config, config_file: Path | None) -> None:
 def deploy_to(pool: WorkPool, config: Config, config_file: Path | None) -> list[str]:
     """Register the deployments, or change those of an earlier call; return their names.
 
-    Args:
-        pool: whose workers run them.
-        config: the configuration.
-        config_file: where the workers find it.
-
-    Raises:
-        BadInputError: there is no such pool, or it runs no jobs of this sort.
+    `config_file` is where the workers find the configuration. Raises BadInputError if there is no such pool, or it runs
+    no jobs of this sort.
     """
     with get_client(sync_client=True) as client:
         try:
@@ -122,11 +116,7 @@ def deploy_to(pool: WorkPool, config: Config, config_file: Path | None) -> list[
 
 
 def refuse_to_replace(config: Config) -> None:
-    """Refuse to register deployments in the place of those of another run.
-
-    Raises:
-        BadInputError: the server has a deployment of this name that belongs to another run.
-    """
+    """Raise BadInputError if the server has deployments of these names that belong to another run."""
     resource = run_resource(create_warehouse(config.run.root), config.run_id)
     with get_client(sync_client=True) as client:
         for flow in (nightly, retrain, maintain):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from cronsim import CronSim
 
@@ -14,10 +15,8 @@ from trajmill.schemas.record import Record
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import worker_of
 
-if TYPE_CHECKING:
-    from prefect.client.schemas.objects import State
-
 NIGHTLY = "nightly"
+_SERVED = "served.json"
 _GRACE = timedelta(hours=1)
 """Time after which a night that has not begun counts as missed."""
 _MOST_READ = 60
@@ -25,14 +24,11 @@ _MOST_READ = 60
 
 
 class Ending(StrEnum):
-    """The name of the final state of a flow that is no error."""
+    """The name of the final state of a flow that is no error (docs/operations.md)."""
 
     COLLECTED = "Collected"
-    """Trajectories landed."""
     TRAINED = "Trained"
-    """A new policy version was trained, measured, and promoted or not."""
     MAINTAINED = "Maintained"
-    """The warehouse was made smaller and checked."""
     NOT_ENOUGH = "NotEnough"
     """Too few trajectories have been accepted since the last training."""
     NOT_TRAINED = "NotTrained"
@@ -44,7 +40,6 @@ class Ending(StrEnum):
     JUDGE_FAILS = "JudgeFails"
     """The judge failed on more finished attempts than `notify.judge_failures` allows."""
     NOTHING_ACCEPTED = "NothingAccepted"
-    """Attempts finished, and none was accepted."""
     BELOW_JUDGE_FLOOR = "BelowJudgeFloor"
     """The judge's precision is under its floor, so nothing was trained."""
     AWAITING_POLICY = "AwaitingPolicy"
@@ -55,24 +50,15 @@ class Ending(StrEnum):
     """A night did not happen."""
 
 
-NEEDS_PERSON = frozenset(Ending) - {
-    Ending.COLLECTED,
-    Ending.TRAINED,
-    Ending.MAINTAINED,
-    Ending.NOT_ENOUGH,
-    Ending.SKIPPED,
-}
+NEEDS_PERSON = frozenset(Ending).difference(
+    (Ending.COLLECTED, Ending.TRAINED, Ending.MAINTAINED, Ending.NOT_ENOUGH, Ending.SKIPPED)
+)
 
 
 class FlowEnd(NamedTuple):
     ending: Ending
     line: str
     """What was done, or why nothing was done."""
-
-    def state(self) -> State[Any]:
-        from prefect.states import Completed
-
-        return Completed(name=self.ending.value, message=self.line, data=self.line)
 
 
 class EndedFlow(Record):
@@ -83,10 +69,9 @@ class EndedFlow(Record):
     ended: datetime
     """UTC."""
     failed: bool
-    """Whether it failed or crashed; all other endings are no errors."""
+    """It failed or crashed; all other endings are no errors."""
     state: str
     line: str
-    """What was done, or why nothing was done."""
     told: bool | None = None
     """Whether everybody of `[notify]` was notified; None if there was nothing to report, or nobody."""
     disk_bytes: int | None = None
@@ -116,9 +101,9 @@ def ended_flows(warehouse: Warehouse, run_id: str, most: int) -> list[EndedFlow]
 
 def last_ends(warehouse: Warehouse, run_id: str) -> dict[str, list[EndedFlow]]:
     """Return the last ends of each flow of a run, the newest first."""
-    ends: dict[str, list[EndedFlow]] = {}
+    ends = defaultdict[str, list[EndedFlow]](list)
     for ended in reversed(ended_flows(warehouse, run_id, _MOST_READ)):
-        ends.setdefault(ended.flow, []).append(ended)
+        ends[ended.flow].append(ended)
     return ends
 
 
@@ -146,12 +131,12 @@ def remember_server(warehouse: Warehouse, run_id: str, address: str, now: dateti
     """Store the address of the Prefect server at which a run is deployed, for `trajmill status`."""
     before = served(warehouse, run_id)
     found = Served(address=address, since=before.since if before else now)
-    warehouse.store.put(_served_file(warehouse, run_id), found.model_dump_json().encode())
+    warehouse.store.put(warehouse.name(warehouse.run(run_id) / _SERVED), found.model_dump_json().encode())
 
 
 def served(warehouse: Warehouse, run_id: str) -> Served | None:
     """Return where a run is deployed; None if it never was."""
-    stored = warehouse.store.get(_served_file(warehouse, run_id))
+    stored = warehouse.store.get(warehouse.name(warehouse.run(run_id) / _SERVED))
     return None if stored is None else Served.model_validate_json(stored)
 
 
@@ -188,7 +173,3 @@ def trouble(warehouse: Warehouse, run_id: str, settings: ServeSection, now: date
 
 def _folder(warehouse: Warehouse, run_id: str) -> str:
     return warehouse.name(warehouse.run(run_id) / "flows")
-
-
-def _served_file(warehouse: Warehouse, run_id: str) -> str:
-    return warehouse.name(warehouse.run(run_id) / "served.json")

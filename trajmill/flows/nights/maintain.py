@@ -5,31 +5,28 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import flow
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.nights.log import Ending, FlowEnd
-from trajmill.flows.nights.notices import after_flow, config_of_flow
+from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.upkeep import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views
 
 
-@flow(name="maintain", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
+@flow(name="maintain", **HOOKS)
 def maintain(config_file: str | None = None) -> State[Any]:
     """Drop old releases, join small files, delete unused ones, and check the releases that are kept."""
-    end = keep_small(config_of_flow(config_file))
-    get_run_logger().info(end.line)
-    return end.state()
+    return final_state(keep_small(config_of_flow(config_file)))
 
 
 def keep_small(config: Config) -> FlowEnd:
     """Apply `[retention]` to the releases of the run, then check every release that is kept.
 
-    Raises:
-        BadInputError: a file of a table or a release is missing or damaged; the line names it.
+    Raises BadInputError, with a line that names it, if a file of a table or a release is missing or damaged.
     """
     warehouse, kept = create_warehouse(config.run.root), config.retention
     done = maintain_warehouse(

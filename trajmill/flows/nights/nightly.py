@@ -7,7 +7,7 @@ from itertools import takewhile
 from operator import add
 from typing import Any, NamedTuple
 
-from prefect import flow, get_run_logger
+from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State
 
@@ -15,7 +15,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import artifact_key, round_flow, stage_task
 from trajmill.flows.landed_event import accepted_since_training, announce_landed
 from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
-from trajmill.flows.nights.notices import after_flow, config_of_flow
+from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
 from trajmill.flows.nights.retrain import train_round, working_alone
 from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.round import collecting_stages, current_round, stages_of
@@ -86,35 +86,29 @@ def landed_in(context: RoundContext) -> Landed:
     )
 
 
-@flow(name=NIGHTLY, on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
+@flow(name=NIGHTLY, **HOOKS)
 def nightly(config_file: str | None = None) -> State[Any]:
     """Collect the rounds of a night; the state names what landed."""
-    end = collect_night(config_of_flow(config_file))
-    get_run_logger().info(end.line)
-    return end.state()
+    return final_state(collect_night(config_of_flow(config_file)))
 
 
 def collect_night(config: Config) -> FlowEnd:
     """Collect as many rounds as the configuration names; call it inside a flow."""
+    landed, trainings = Landed(), list[FlowEnd]()
     try:
         with working_alone(config):
-            return _collect_rounds(config)
+            for _ in range(config.serve.rounds_per_night):
+                earlier = close_collected(current_round(config))
+                if earlier is not None and earlier.ending is Ending.AWAITING_POLICY:
+                    return earlier
+                context = current_round(config)
+                collect(context)
+                landed += landed_in(context)
+                own = train_round(context) if config.serve.nightly_trains else None
+                trainings += [end for end in (earlier, own) if end is not None]
+            accepted = announce_landed(config)
     except RunInUseError as error:
         return FlowEnd(Ending.SKIPPED, f"did not collect: {error}")
-
-
-def _collect_rounds(config: Config) -> FlowEnd:
-    landed, trainings = Landed(), list[FlowEnd]()
-    for _ in range(config.serve.rounds_per_night):
-        earlier = close_collected(current_round(config))
-        if earlier is not None and earlier.ending is Ending.AWAITING_POLICY:
-            return earlier
-        context = current_round(config)
-        collect(context)
-        landed += landed_in(context)
-        own = train_round(context) if config.serve.nightly_trains else None
-        trainings += [end for end in (earlier, own) if end is not None]
-    accepted = announce_landed(config)
     key = artifact_key(config, "night")
     create_markdown_artifact(landed.markdown(accepted), key=key, description="What landed in a night")
     if not landed.finished:
@@ -140,8 +134,7 @@ def collect(context: RoundContext) -> None:
 def close_collected(context: RoundContext) -> FlowEnd | None:
     """End a round that an earlier night has collected: train on it if enough has landed, else leave it untrained.
 
-    Returns:
-        How the training ended; None if the round is not collected, or was left untrained.
+    Returns how the training ended; None if the round is not collected, or was left untrained.
     """
     last = collecting_stages(context.config)[-1]
     if report_of(context, last.name) is None:

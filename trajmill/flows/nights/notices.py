@@ -1,6 +1,6 @@
 """Notifies people of flows that failed or need a person, and stores how every flow ended.
 
-Prefect calls `after_flow` at the end of an unattended flow. `trajmill serve` watches for nights that did not happen.
+Prefect calls `conclude` at the end of an unattended flow. `trajmill serve` watches for nights that did not happen.
 Prefect's own automations send no notice without a server that runs, and none of a night without any flow run.
 """
 
@@ -18,24 +18,17 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from prefect import get_run_logger
 from prefect.blocks.abstract import NotificationBlock
 from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    DeploymentFilter,
-    DeploymentFilterTags,
-    FlowRunFilter,
-    FlowRunFilterId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    TaskRunFilter,
-)
+from prefect.client.schemas import filters
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.flows import Flow
 from prefect.settings import get_current_settings
-from prefect.states import Crashed
+from prefect.states import Completed, Crashed
 from prefect.utilities.urls import url_for
 
 from trajmill.flows.configuration.config import Config
@@ -45,6 +38,7 @@ from trajmill.flows.nights.log import (
     NIGHTLY,
     EndedFlow,
     Ending,
+    FlowEnd,
     is_news,
     last_ends,
     missed_line,
@@ -67,23 +61,6 @@ _BEFORE_ERROR = re.compile(r"^Flow run encountered an exception: (\w+: )?")
 _UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
-class Notice(NamedTuple):
-    subject: str
-    what: str
-    """What failed, or what is waited for."""
-    to_do: str
-    run: str
-    warehouse: str
-    host: str
-    link: str
-    """The page of the flow run at the Prefect server; empty without one."""
-
-    def text(self) -> str:
-        lines = [self.what, f"Run: {self.run} in {self.warehouse}, on {self.host}"]
-        lines += [f"See: {self.link}"] if self.link else []
-        return "\n".join([*lines, "Lost: nothing; what was finished is stored.", f"To do: {self.to_do}"])
-
-
 def config_of_flow(config_file: str | None) -> Config:
     """Read the configuration of an unattended flow, and keep its keys out of the logs of the flow."""
     config = load_config(config_file)
@@ -91,16 +68,17 @@ def config_of_flow(config_file: str | None) -> Config:
     return config
 
 
-def after_flow(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Notify people if the end of a flow needs them, store it, and write the report anew; a hook of Prefect."""
-    conclude(flow.name, flow_run, state)
+def final_state(end: FlowEnd) -> State[Any]:
+    get_run_logger().info(end.line)
+    return Completed(name=end.ending.value, message=end.line, data=end.line)
 
 
-def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
-    """Do what `after_flow` does, for a flow that is named.
+def conclude(flow: Flow[..., Any] | str, flow_run: FlowRun, state: State[Any]) -> None:
+    """Notify people if the end of a flow needs them, store it, and write the report anew; a hook of Prefect.
 
     Nothing in here ends a flow: what fails is a line in its log.
     """
+    name = flow if isinstance(flow, str) else flow.name
     try:
         config = load_config(flow_run.parameters.get("config_file"))
     except TrajmillError as error:
@@ -110,7 +88,7 @@ def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
     reason = " ".join((state.message or state.name or "no reason is known").split())
     ended = EndedFlow(
         flow_run_id=str(flow_run.id),
-        flow=flow,
+        flow=name,
         began=flow_run.start_time or now,
         ended=now,
         failed=state.is_failed() or state.is_crashed(),
@@ -119,8 +97,8 @@ def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
     )
     before: list[EndedFlow] = []
     with _logged("the nights before could not be read"):
-        notify_of_missed_night(config, ended.began if flow == NIGHTLY else now)
-        before = last_ends(create_warehouse(config.run.root), config.run_id).get(flow, [])
+        notify_of_missed_night(config, ended.began if name == NIGHTLY else now)
+        before = last_ends(create_warehouse(config.run.root), config.run_id).get(name, [])
     if is_news([ended, *before]):
         stages = _failed_stages(flow_run) if ended.failed else []
         ended = ended.model_copy(update={"told": _notify(config, ended, stages, url_for(flow_run) or "")})
@@ -129,9 +107,13 @@ def conclude(flow: str, flow_run: FlowRun, state: State[Any]) -> None:
         if _has_begun(warehouse, config.run_id):
             remember(warehouse, config.run_id, ended.model_copy(update={"disk_bytes": _disk_bytes(warehouse)}))
             write_report(warehouse, config.run_id)
-    if flow == NIGHTLY and config.notify.heartbeat:
+    if name == NIGHTLY and config.notify.heartbeat:
         for problem in _fetch("notify.heartbeat", config.notify.heartbeat):
             _LOG.warning("could not be reached: %s", secrets.scrub(problem))
+
+
+HOOKS: Final[dict[str, Any]] = {name: [conclude] for name in ("on_completion", "on_failure", "on_crashed")}
+"""Arguments of an unattended flow."""
 
 
 @contextmanager
@@ -192,8 +174,9 @@ def end_lost_runs(resource: str) -> int:
 
     Their process is gone, e.g. by a loss of power. Call it before anything serves the deployments.
     """
-    unfinished = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_UNFINISHED)))
-    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[resource]))
+    of_type = filters.FlowRunFilterStateType(any_=_UNFINISHED)
+    unfinished = filters.FlowRunFilter(state=filters.FlowRunFilterState(type=of_type))
+    ours = filters.DeploymentFilter(tags=filters.DeploymentFilterTags(all_=[resource]))
     message = "the process that ran it is gone: `trajmill serve` or its machine was stopped"
     with get_client(sync_client=True) as client:
         lost = client.read_flow_runs(flow_run_filter=unfinished, deployment_filter=ours)
@@ -204,19 +187,31 @@ def end_lost_runs(resource: str) -> int:
     return len(lost)
 
 
+class Notice(NamedTuple):
+    subject: str
+    what: str
+    """What failed, or what is waited for."""
+    to_do: str
+    run: str
+    warehouse: str
+    host: str
+    link: str
+    """The page of the flow run at the Prefect server; empty without one."""
+
+    def text(self) -> str:
+        lines = [self.what, f"Run: {self.run} in {self.warehouse}, on {self.host}"]
+        lines += [f"See: {self.link}"] if self.link else []
+        return "\n".join([*lines, "Lost: nothing; what was finished is stored.", f"To do: {self.to_do}"])
+
+
 def _notify(config: Config, ended: EndedFlow, stages: list[str], link: str) -> bool | None:
     """Send a notice of a flow's end; whether everybody got it, None if there is nobody."""
     deployment = f"{ended.flow}/{config.run.name}"
-    where = f" in stage {', '.join(stages)}" if stages else ""
     how, to_do = f"ended as {ended.state}", "see `trajmill status`, and docs/operations.md for this state"
     if ended.failed:
-        how, to_do = (
-            f"failed{where}",
-            (
-                "mend the cause; the next run continues where this one stopped, or start it now: "
-                f"prefect deployment run {deployment}"
-            ),
-        )
+        how = "failed" + (f" in stage {', '.join(stages)}" if stages else "")
+        again = "mend the cause; the next run continues where this one stopped, or start it now"
+        to_do = f"{again}: prefect deployment run {deployment}"
     elif ended.state == Ending.MISSED:
         how, to_do = "did not happen", "start `trajmill serve` again, or a worker of the work pool"
     place, subject = store_at(config.run.root).address, f"trajmill: {deployment} {how}"
@@ -229,8 +224,7 @@ def _notify(config: Config, ended: EndedFlow, stages: list[str], link: str) -> b
 
 def send(message: Notice, notify: NotifySection, secrets: Secrets) -> list[str]:
     """Send a message to the webhook and to all blocks; return a line for each that could not be reached."""
-    message = Notice(*map(secrets.scrub, message))
-    problems = []
+    message, problems = Notice(*map(secrets.scrub, message)), list[str]()
     if notify.webhook:
         body = {"text": f"{message.subject}\n{message.text()}", **message._asdict()}
         problems += _fetch("notify.webhook", notify.webhook, json.dumps(body).encode())
@@ -263,9 +257,9 @@ def _fetch(key: str, address: str, body: bytes | None = None) -> list[str]:
 
 
 def _failed_stages(run: FlowRun) -> list[str]:
-    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+    of_run = filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[run.id]))
     with get_client(sync_client=True) as client:
-        tasks = client.read_task_runs(flow_run_filter=of_run, task_run_filter=TaskRunFilter())
+        tasks = client.read_task_runs(flow_run_filter=of_run, task_run_filter=filters.TaskRunFilter())
     return [task.name for task in tasks if task.state_name in ("Failed", "Crashed")]
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
 
-from prefect import flow, get_run_logger
+from prefect import flow
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
@@ -17,7 +17,7 @@ from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.log import Ending, FlowEnd
-from trajmill.flows.nights.notices import after_flow, config_of_flow
+from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
 from trajmill.flows.policies.policy import PROMOTE, PolicyInForce
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready
@@ -39,36 +39,31 @@ _PROMOTIONS = 3
 """Promotions in a row with a fall of validation after which a run needs a person."""
 
 
-@flow(name="retrain", on_completion=[after_flow], on_failure=[after_flow], on_crashed=[after_flow])
+@flow(name="retrain", **HOOKS)
 def retrain(config_file: str | None = None) -> State[Any]:
     """Train on what has landed if it is enough; the state names what was done, or why it was not.
 
     Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
     """
-    end = retrain_if_enough(config_of_flow(config_file))
-    get_run_logger().info(end.line)
-    return end.state()
+    return final_state(retrain_if_enough(config_of_flow(config_file)))
 
 
 def retrain_if_enough(config: Config) -> FlowEnd:
     """Train on what has landed if it is enough; call it inside a flow."""
-    too_few = _too_few(config)
-    if too_few is not None:
-        return too_few
+
+    def too_few() -> FlowEnd | None:
+        accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
+        line = f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough"
+        return FlowEnd(Ending.NOT_ENOUGH, line) if accepted < enough else None
+
+    if (end := too_few()) is not None:
+        return end
     try:
         with working_alone(config):
             # Another process may have trained while this one waited.
-            return _too_few(config) or train_round(current_round(config))
+            return too_few() or train_round(current_round(config))
     except RunInUseError as error:
         return FlowEnd(Ending.SKIPPED, f"did not train: {error}")
-
-
-def _too_few(config: Config) -> FlowEnd | None:
-    accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
-    if accepted >= enough:
-        return None
-    line = f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough"
-    return FlowEnd(Ending.NOT_ENOUGH, line)
 
 
 def train_round(context: RoundContext) -> FlowEnd:
