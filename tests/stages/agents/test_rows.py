@@ -7,7 +7,7 @@ import pytest
 from trajmill.schemas.actions import Action, Click, Swipe, Terminate, TypeText
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.agents.reference import rows_before
+from trajmill.stages.agents.end_to_end import rows_before
 
 
 def row(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
+from trajmill.schemas.actions import Action, Click, Scroll, Swipe, pressed_point
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Dialect, ParseFailure
 from trajmill.schemas.dialects.conversation import Conversation, PastStep, conversation
 from trajmill.schemas.dialects.families import ANY, Family
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.dialects.read_aloud import rows_aloud
+from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
@@ -31,6 +34,8 @@ class EndToEndAgent:
     family: Family = ANY
     with_tokens: bool = False
     max_tokens: int = 512
+    reads_aloud: bool = False
+    """Whether its thoughts are the rows of the accessibility tree that lead to the action."""
 
     @property
     def model_version(self) -> str:
@@ -56,7 +61,11 @@ class EndToEndAgent:
         start = perf_counter()
         completion = await self.model.complete(request)
         call = AgentCall(request, completion, (perf_counter() - start) * 1000)
-        return read_reply(completion, self.family.dialect(self.platform), frame, asked.task, call)
+        decision = read_reply(completion, self.family.dialect(self.platform), frame, asked.task, call)
+        elements = episode.observation.elements
+        if self.reads_aloud and decision.action is not None and elements is not None:
+            return replace(decision, thought=rows_before(decision.action, elements))
+        return decision
 
     def task_text(self, episode: EpisodeView) -> str:
         """The task's text in the prompt of a step, without guidance."""
@@ -99,3 +108,24 @@ def read_reply(
     if isinstance(reply, ParseFailure):
         return replace(decision, calls=(replace(call, malformed=reply.message),))
     return replace(decision, thought=reply.thought, action=reply.action, conclusion=reply.conclusion, calls=(call,))
+
+
+def rows_before(action: Action, elements: Sequence[UIElement], below: str = "") -> str:
+    """Return the rows that lead to an action: up to the one that a click presses, all of them before scrolling.
+
+    A model learns to write them from pixels. Clickable elements, in reading order, are rows. `below` is the label that
+    is scrolled to, empty if unknown.
+    """
+    rows = [element for element in elements if element.clickable]
+    if isinstance(action, Swipe | Scroll):
+        return rows_aloud([_label(row) for row in rows], below)
+    point = pressed_point(action)
+    if not isinstance(action, Click) or point is None:
+        return ""
+    pressed = next((at for at, row in enumerate(rows) if row.bounds.contains(*point)), None)
+    return "" if pressed is None else rows_aloud([_label(row) for row in rows[: pressed + 1]], _label(rows[pressed]))
+
+
+def _label(row: UIElement) -> str:
+    # The buttons of a stepper say plus and minus; what they change stands beside them.
+    return f"{row.value} {row.text}" if row.role == "stepper_button" else row.text

@@ -1,13 +1,8 @@
-"""Agents for demonstrations: one walks its query's annotated path, one reads the rows of the screen aloud.
-
-Guidance is written from the walk (paper 6.4). Rows of the accessibility tree are thoughts that a model learns to write
-from pixels.
-"""
+"""The agent that walks its query's annotated path; guidance is written from the walk (paper 6.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.schemas.actions import (
@@ -21,63 +16,14 @@ from trajmill.schemas.actions import (
     Terminate,
     TypeText,
     Wait,
-    pressed_point,
 )
-from trajmill.schemas.dialects.read_aloud import rows_aloud
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
-from trajmill.stages.agents.base import Agent, Decision, EpisodeView
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import rows_before
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER, Position, Walker
-
-
-def rows_before(action: Action, elements: Sequence[UIElement], below: str = "") -> str:
-    """Return the rows that lead to an action: up to the one that a click presses, all of them before scrolling.
-
-    Clickable elements, in reading order, are rows. `below` is the label that is scrolled to, empty if unknown.
-    """
-    rows = [element for element in elements if element.clickable]
-    if isinstance(action, Swipe | Scroll):
-        return rows_aloud([_label(row) for row in rows], below)
-    point = pressed_point(action)
-    if not isinstance(action, Click) or point is None:
-        return ""
-    pressed = next((at for at, row in enumerate(rows) if row.bounds.contains(*point)), None)
-    return "" if pressed is None else rows_aloud([_label(row) for row in rows[: pressed + 1]], _label(rows[pressed]))
-
-
-def _label(row: UIElement) -> str:
-    # The buttons of a stepper say plus and minus; what they change stands beside them.
-    return f"{row.value} {row.text}" if row.role == "stepper_button" else row.text
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingAloud:
-    """Acts as another agent does."""
-
-    agent: Agent
-
-    @property
-    def name(self) -> str:
-        return self.agent.name
-
-    @property
-    def model_version(self) -> str:
-        return self.agent.model_version
-
-    async def act(self, episode: EpisodeView) -> Decision:
-        """The agent's decision; a thought is written only where there are an action and an accessibility tree.
-
-        Raises:
-            ModelFailure: its model did not answer.
-        """
-        decision = await self.agent.act(episode)
-        elements = episode.observation.elements
-        if decision.action is None or elements is None:
-            return decision
-        return replace(decision, thought=rows_before(decision.action, elements))
-
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
 _IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC, Source.GRAPH, Source.CAUSAL})

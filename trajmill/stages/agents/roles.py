@@ -34,8 +34,6 @@ _NO_ACTION = "no action could be read"
 
 
 class RoleReply(NamedTuple, Generic[T]):
-    """The reply of a role, as its parser read it."""
-
     said: T | None
     """None if the reply is malformed; then the role decides nothing."""
     calls: tuple[AgentCall, ...]
@@ -44,7 +42,7 @@ class RoleReply(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One role: its model, which is asked greedily, and its prompt."""
+    """A role's model, which is asked greedily, and its prompt."""
 
     name: str
     """Its name on rows of `model_calls`: manager, reflector, ..."""
@@ -62,13 +60,9 @@ class Role:
         screens: Sequence[Observation] = (),
         **fields: str,
     ) -> RoleReply[T]:
-        """Ask with the prompt's fields filled in and some screens after the text.
+        """Ask with the prompt's fields filled in and some screens after the text; `read` is the parser of the role.
 
-        `read` is the parser of the role. Seed and length of the episode decide the seed of the request.
-
-        Raises:
-            KeyError: a field of the prompt is not given.
-            ModelFailure: the model did not answer.
+        Seed and length of the episode decide the seed of the request. Raises ModelFailure if the model did not answer.
         """
         filled = self.prompt.fill(**fields)
         messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user, *screens)))
@@ -97,7 +91,12 @@ class Role:
         try:
             return one_line(bare_call(decision.action, self.family.dialect(platform), frame))
         except NotExpressible:
-            return _in_frame(decision.action, frame)
+            fields = decision.action.model_dump(mode="json")
+            for across, down in (("x", "y"), ("x2", "y2")):
+                if fields.get(across) is not None:
+                    x, y = frame.from_pixels(Point(fields[across], fields[down]))
+                    fields |= {across: int(x) if x.is_integer() else x, down: int(y) if y.is_integer() else y}
+            return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 class EmbeddedQuestion(NamedTuple):
@@ -130,49 +129,41 @@ class EmbeddedRole:
     async def close(self) -> None: ...
 
 
-class RoleOpener(NamedTuple):
-    """Opens the roles of one agent with their models and prompts."""
+def open_role(
+    spec: RolesSpec, given: AgentModel, name: str, embedded: ChatModel, own: Path | None, prompt: str = ""
+) -> Role | None:
+    """Open the role that a field of an agent's spec names; None if it is off.
 
-    spec: RolesSpec
-    given: AgentModel
-    package: str
-    """Package of the prompts that come with trajmill."""
+    `embedded` has the rules for a role without an endpoint; `own` is the user's file in place of the packaged prompt,
+    which by default has the role's name. Raises BadInputError if it cannot be read, or misses a section or a field.
+    """
+    named = spec.roles()[name]
+    if named == OFF_ROLE:
+        return None
+    model, family = given.roles.get(name), given.families.get(name, ANY)
+    if named == POLICY_MODEL:
+        model, family = given.model, given.family
+    text = load_prompt(type(spec).__module__.rpartition(".")[0], f"{prompt or name}-1", own)
+    known = (embedded, text, None) if model is None else (model, text, family)
+    return Role(name, *known, spec.role_tokens, spec.retry_malformed)
 
-    def role(self, name: str, embedded: Callable[[], ChatModel], prompt: str, own: Path | None) -> Role | None:
-        """Open the role that a field of the spec names; None if it is off.
 
-        `embedded` makes the rules for a role without an endpoint; `prompt` is the packaged prompt, `own` the user's
-        file in its place. Raises BadInputError if that cannot be read, or misses a section or a field.
-        """
-        named = self.spec.roles()[name]
-        if named == OFF_ROLE:
-            return None
-        model, family = self.given.roles.get(name), self.given.families.get(name, ANY)
-        if named == POLICY_MODEL:
-            model, family = self.given.model, self.given.family
-        text = load_prompt(self.package, prompt, own)
-        tokens, retry = self.spec.role_tokens, self.spec.retry_malformed
-        if model is None:
-            return Role(name, embedded(), text, None, tokens, retry)
-        return Role(name, model, text, family, tokens, retry)
+def open_acting_role(spec: RolesSpec, given: AgentModel, role: str, platform: Platform, key: str = "") -> EndToEndAgent:
+    """Open the role that acts, asked in the layout of its model's family.
 
-    def acting(self, role: str, platform: Platform, key: str = "") -> EndToEndAgent:
-        """Open the role that acts, asked in the layout of its model's family.
-
-        `role` is its name on rows of `model_calls`; `key` the field of the spec that names its endpoint, else the
-        policy acts.
-        """
-        given = self.given
-        own = given.roles.get(key)
-        return EndToEndAgent(
-            own or given.model,
-            platform,
-            given.temperature,
-            role=role,
-            family=given.families.get(key, ANY) if own else given.family,
-            with_tokens=given.with_tokens and not own,
-            max_tokens=self.spec.max_tokens,
-        )
+    `role` is its name on rows of `model_calls`; `key` the field of the spec that names its endpoint, else the policy
+    acts.
+    """
+    own = given.roles.get(key)
+    return EndToEndAgent(
+        own or given.model,
+        platform,
+        given.temperature,
+        role=role,
+        family=given.families.get(key, ANY) if own else given.family,
+        with_tokens=given.with_tokens and not own,
+        max_tokens=spec.max_tokens,
+    )
 
 
 def action_without_positions(action: Action | None) -> str:
@@ -191,13 +182,3 @@ def action_without_positions(action: Action | None) -> str:
 def without_action(role: str, calls: tuple[AgentCall, ...], outputs: Mapping[str, str]) -> Decision:
     """A step without effect, because a role before the acting one gave a malformed reply."""
     return Decision("", None, f"The {role} gave no valid reply.", role_outputs=dict(outputs), calls=calls)
-
-
-def _in_frame(action: Action, frame: CoordinateFrame) -> str:
-    """An action that a dialect cannot express, as JSON with the positions of a frame."""
-    fields = action.model_dump(mode="json")
-    for across, down in (("x", "y"), ("x2", "y2")):
-        if fields.get(across) is not None:
-            x, y = frame.from_pixels(Point(fields[across], fields[down]))
-            fields |= {across: int(x) if x.is_integer() else x, down: int(y) if y.is_integer() else y}
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

@@ -127,15 +127,18 @@ class ExplorerSpec(AgentSpec):
 
     def open(self, model: AgentModel | None) -> AgentMaker:
         from trajmill.stages.agents.end_to_end import EndToEndAgent
-        from trajmill.stages.agents.reference import ReadingAloud
 
         asked = given_model(model)
 
         def make(query: Query) -> Agent:
-            explorer = EndToEndAgent(
-                asked.model, query.platform, temperature=1.0, role="explorer", name="explorer", family=asked.family
+            return EndToEndAgent(
+                asked.model,
+                query.platform,
+                role="explorer",
+                name="explorer",
+                family=asked.family,
+                reads_aloud=self.demonstrates,
             )
-            return ReadingAloud(explorer) if self.demonstrates else explorer
 
         return make
 

@@ -46,10 +46,18 @@ def storable_decision(decision: Decision) -> Decision:
 
     Its model calls are not changed, because their texts are repaired when their rows are made.
     """
+    action = decision.action
+    match action:
+        case TypeText(text=text) | Answer(text=text):
+            action = action.model_copy(update={"text": storable(text)})
+        case OpenApp(app=app):
+            action = action.model_copy(update={"app": storable(app)})
+        case PressKeys(keys=keys):
+            action = action.model_copy(update={"keys": tuple(map(storable, keys))})
     return replace(
         decision,
         thought=storable(decision.thought),
-        action=None if decision.action is None else _storable_action(decision.action),
+        action=action,
         conclusion=storable(decision.conclusion),
         raw_response=storable(decision.raw_response),
         prompt=storable(decision.prompt),
@@ -57,23 +65,14 @@ def storable_decision(decision: Decision) -> Decision:
     )
 
 
-def _storable_action(action: Action) -> Action:
-    match action:
-        case TypeText(text=text) | Answer(text=text):
-            return action.model_copy(update={"text": storable(text)})
-        case OpenApp(app=app):
-            return action.model_copy(update={"app": storable(app)})
-        case PressKeys(keys=keys):
-            return action.model_copy(update={"keys": tuple(map(storable, keys))})
-        case _:
-            return action
-
-
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Transcript:
+    attempt: Attempt
+    agent: Agent
+    origin: Origin
     slot: RolloutSlot = field(default_factory=RolloutSlot)
     """Shows what the episode waits for."""
     decisions: list[Decision] = field(default_factory=list)
@@ -91,6 +90,78 @@ class _Transcript:
         finally:
             self.environment_seconds += perf_counter() - start
 
+    def finished(
+        self,
+        environment: Environment | None,
+        stop: StopReason,
+        reward: float | None,
+        failure: StageError | None,
+        seconds: float,
+    ) -> FinishedAttempt:
+        """The episode with its rows; `environment` is None if none could be started."""
+        attempt, version = self.attempt, self.agent.model_version
+        trajectory_id, common = attempt.trajectory_id(self.agent), self.origin.common(made_by=version)
+        screens = pairwise(self.observations)
+        steps = tuple(
+            step_row(trajectory_id, index, decision, seen, attempt.guidance is not None, version, common)
+            for index, (decision, seen) in enumerate(zip(self.decisions, screens, strict=False))
+        )
+        last = self.decisions[-1].action if self.decisions else None
+        if failure is not None:
+            reward = None
+        elif reward is not None and (
+            stop is not StopReason.AGENT_DONE or (isinstance(last, Terminate) and last.status == "failure")
+        ):
+            # A task counts as done only if the agent says so, too.
+            reward = 0.0
+        limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
+        failure_class = failure.failure_class if failure else FailureClass.LIMIT if stop in limits else None
+        message = storable(str(failure)) if failure else None
+        checked = environment.checkpoints_seen if isinstance(environment, CheckedEnvironment) else None
+        trajectory = Trajectory(
+            trajectory_id=trajectory_id,
+            query_id=attempt.query.query_id,
+            agent=self.agent.name,
+            model_version=version,
+            environment=environment.name if environment else "none",
+            seed=attempt.seed,
+            attempt=attempt.attempt,
+            purpose=attempt.purpose,
+            guidance_id=attempt.guidance.guidance_id if attempt.guidance else None,
+            status="finished" if failure is None else "failed",
+            stop_reason=stop,
+            failure_class=failure_class,
+            failure_message=message,
+            answer=answer_of(last),
+            reward=reward,
+            steps=len(steps),
+            input_tokens=self.tokens_in,
+            output_tokens=self.tokens_out,
+            wall_ms=seconds * 1000,
+            environment_ms=self.environment_seconds * 1000,
+            # Of a causal pathway: the tasks whose answers were seen, and the last one if it was done.
+            atomic_done=None if checked is None or reward is None else checked + int(reward == 1.0),
+            **common,
+        )
+        calls = tuple(
+            model_call_row(
+                content_id("call", trajectory_id, index, position),
+                replace(call.request, trajectory_id=trajectory_id, step_index=index),
+                call.completion,
+                call.latency_ms,
+                call.error,
+                call.model_version or version,
+                self.origin,
+                call.malformed,
+            )
+            for index, decision in enumerate(self.decisions)
+            for position, call in enumerate(decision.calls)
+        )
+        episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
+        row = {"stage": "rollout", "input_id": trajectory_id, "failure_class": failure_class, "message": message}
+        failed = Failure.model_validate(row | {"attempts": 1} | common) if failure else None
+        return FinishedAttempt(episode, {seen.screen.screen_id: seen for seen in self.observations}, failed)
+
 
 async def run_episode(
     attempt: Attempt,
@@ -105,132 +176,54 @@ async def run_episode(
     A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
     trajectory gets its class, and a void episode also has a `Failure`.
     """
-    transcript = _Transcript(slot or RolloutSlot())
-    start = perf_counter()
+    done, guidance = _Transcript(attempt, agent, origin, slot or RolloutSlot()), attempt.guidance
+    start, stop = perf_counter(), StopReason.STEP_LIMIT
     failure: StageError | None = None
     reward: float | None = None
     try:
         async with asyncio.timeout(limits.seconds):
             environment = with_checks(environment, attempt.query)
-            stop = await _act_until_done(attempt, agent, environment, limits, transcript)
-            reward = await transcript.timed(environment.score())
+            observation = await done.timed(environment.reset(attempt.query, attempt.seed))
+            done.observations.append(observation)
+            while len(done.decisions) < attempt.query.max_steps:
+                view = EpisodeView(
+                    attempt.query.instruction,
+                    guidance.text if guidance else None,
+                    observation,
+                    tuple(done.decisions),
+                    attempt.seed,
+                    tuple(done.observations[:-1]),
+                )
+                try:
+                    with done.slot.waiting(SlotState.MODEL):
+                        decision = storable_decision(await agent.act(view))
+                except AgentStopped:
+                    break
+                completions = [call.completion for call in decision.calls if call.completion is not None]
+                done.tokens_in += sum(completion.input_tokens for completion in completions)
+                done.tokens_out += sum(completion.output_tokens for completion in completions)
+                if decision.action is not None:
+                    observation = await done.timed(environment.step(decision.action))
+                done.decisions.append(decision)
+                done.slot.step = len(done.decisions)
+                done.observations.append(observation)
+                if decision.action is not None and ends_episode(decision.action):
+                    stop = StopReason.AGENT_DONE
+                    break
+                if done.tokens_in + done.tokens_out > limits.tokens:
+                    stop = StopReason.TOKEN_LIMIT
+                    break
+            reward = await done.timed(environment.score())
     except TimeoutError:
         stop = StopReason.TIME_LIMIT
     except StageError as error:
         stop, failure = StopReason.FAILED, error
-    seconds = perf_counter() - start
-    return _finished_attempt(attempt, agent, environment, origin, transcript, stop, reward, failure, seconds)
-
-
-async def _act_until_done(
-    attempt: Attempt, agent: Agent, environment: Environment, limits: Limits, transcript: _Transcript
-) -> StopReason:
-    guidance = attempt.guidance.text if attempt.guidance else None
-    observation = await transcript.timed(environment.reset(attempt.query, attempt.seed))
-    transcript.observations.append(observation)
-    while len(transcript.decisions) < attempt.query.max_steps:
-        view = EpisodeView(
-            attempt.query.instruction,
-            guidance,
-            observation,
-            tuple(transcript.decisions),
-            attempt.seed,
-            tuple(transcript.observations[:-1]),
-        )
-        try:
-            with transcript.slot.waiting(SlotState.MODEL):
-                decision = storable_decision(await agent.act(view))
-        except AgentStopped:
-            return StopReason.STEP_LIMIT
-        completions = [call.completion for call in decision.calls if call.completion is not None]
-        transcript.tokens_in += sum(completion.input_tokens for completion in completions)
-        transcript.tokens_out += sum(completion.output_tokens for completion in completions)
-        if decision.action is not None:
-            observation = await transcript.timed(environment.step(decision.action))
-        transcript.decisions.append(decision)
-        transcript.slot.step = len(transcript.decisions)
-        transcript.observations.append(observation)
-        if decision.action is not None and ends_episode(decision.action):
-            return StopReason.AGENT_DONE
-        if transcript.tokens_in + transcript.tokens_out > limits.tokens:
-            return StopReason.TOKEN_LIMIT
-    return StopReason.STEP_LIMIT
-
-
-def _finished_attempt(
-    attempt: Attempt,
-    agent: Agent,
-    environment: Environment | None,
-    origin: Origin,
-    transcript: _Transcript,
-    stop: StopReason,
-    reward: float | None,
-    failure: StageError | None,
-    seconds: float,
-) -> FinishedAttempt:
-    trajectory_id = attempt.trajectory_id(agent)
-    common = origin.common(made_by=agent.model_version)
-    version, guided = agent.model_version, attempt.guidance is not None
-    steps = tuple(
-        step_row(trajectory_id, index, decision, screens, guided, version, common)
-        for index, (decision, screens) in enumerate(
-            zip(transcript.decisions, pairwise(transcript.observations), strict=False)
-        )
-    )
-    rewarded = None if failure else _final_reward(reward, stop, transcript.decisions)
-    limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
-    failure_class = failure.failure_class if failure else FailureClass.LIMIT if stop in limits else None
-    message = storable(str(failure)) if failure else None
-    seen = environment.checkpoints_seen if isinstance(environment, CheckedEnvironment) else None
-    trajectory = Trajectory(
-        trajectory_id=trajectory_id,
-        query_id=attempt.query.query_id,
-        agent=agent.name,
-        model_version=agent.model_version,
-        environment=environment.name if environment else "none",
-        seed=attempt.seed,
-        attempt=attempt.attempt,
-        purpose=attempt.purpose,
-        guidance_id=attempt.guidance.guidance_id if attempt.guidance else None,
-        status="finished" if failure is None else "failed",
-        stop_reason=stop,
-        failure_class=failure_class,
-        failure_message=message,
-        answer=answer_of(transcript.decisions[-1].action if transcript.decisions else None),
-        reward=rewarded,
-        steps=len(steps),
-        input_tokens=transcript.tokens_in,
-        output_tokens=transcript.tokens_out,
-        wall_ms=seconds * 1000,
-        environment_ms=transcript.environment_seconds * 1000,
-        # Of a causal pathway: the tasks whose answers were seen, and the last one if it was done.
-        atomic_done=None if seen is None or rewarded is None else seen + int(rewarded == 1.0),
-        **common,
-    )
-    calls = tuple(
-        model_call_row(
-            content_id("call", trajectory_id, index, position),
-            replace(call.request, trajectory_id=trajectory_id, step_index=index),
-            call.completion,
-            call.latency_ms,
-            call.error,
-            call.model_version or agent.model_version,
-            origin,
-            call.malformed,
-        )
-        for index, decision in enumerate(transcript.decisions)
-        for position, call in enumerate(decision.calls)
-    )
-    seen_screens = {each.screen.screen_id: each for each in transcript.observations}
-    episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
-    row = {"stage": "rollout", "input_id": trajectory_id, "failure_class": failure_class, "message": message}
-    failed = Failure.model_validate(row | {"attempts": 1} | common) if failure else None
-    return FinishedAttempt(episode, seen_screens, failed)
+    return done.finished(environment, stop, reward, failure, perf_counter() - start)
 
 
 def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
     """The finished attempt if no environment could be started."""
-    return _finished_attempt(attempt, agent, None, origin, _Transcript(), StopReason.FAILED, None, failure, 0.0)
+    return _Transcript(attempt, agent, origin).finished(None, StopReason.FAILED, None, failure, 0.0)
 
 
 def step_row(
@@ -244,6 +237,8 @@ def step_row(
 ) -> Step:
     """Make the row of a decision between two screens."""
     before, after = screens
+    action, tokens = decision.action, decision.reply_tokens
+    texts = {name: getattr(decision, name) for name in ("thought", "conclusion", "raw_response", "prompt")}
     return Step.model_validate(
         {
             "trajectory_id": trajectory_id,
@@ -252,19 +247,16 @@ def step_row(
             "screen_after": after.screen.screen_id,
             "app_before": before.app,
             "app_after": after.app,
-            "thought": decision.thought,
-            "action": action_to_json(decision.action) if decision.action is not None else None,
-            "action_kind": decision.action.kind if decision.action is not None else "unparsed",
-            "conclusion": decision.conclusion,
-            "raw_response": decision.raw_response,
-            "target": target_element(decision.action, before),
+            "action": action_to_json(action) if action is not None else None,
+            "action_kind": action.kind if action is not None else "unparsed",
+            "target": target_element(action, before),
             "role_outputs": json.dumps(decision.role_outputs, sort_keys=True),
-            "prompt": decision.prompt,
             "guided": guided,
-            "reply_token_ids": decision.reply_tokens.ids if decision.reply_tokens else None,
-            "reply_logprobs": decision.reply_tokens.logprobs if decision.reply_tokens else None,
+            "reply_token_ids": tokens.ids if tokens else None,
+            "reply_logprobs": tokens.logprobs if tokens else None,
             "policy_version": policy_version,
         }
+        | texts
         | common
     )
 
@@ -290,13 +282,3 @@ def answer_of(last: Action | None) -> str | None:
             return status
         case _:
             return None
-
-
-def _final_reward(reward: float | None, stop: StopReason, decisions: list[Decision]) -> float | None:
-    """The reward of the episode; a task counts as done only if the agent says so, too."""
-    if reward is None:
-        return None
-    if stop is not StopReason.AGENT_DONE:
-        return 0.0
-    last = decisions[-1].action
-    return 0.0 if isinstance(last, Terminate) and last.status == "failure" else reward

@@ -17,9 +17,10 @@ from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
     EmbeddedRole,
     Role,
-    RoleOpener,
     RoleReply,
     action_without_positions,
+    open_acting_role,
+    open_role,
     without_action,
 )
 from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
@@ -97,21 +98,19 @@ def executor_output(thought: str, action: Action | None, conclusion: str) -> str
     return one_line(f"{thought} {action_without_positions(action)} {conclusion}")
 
 
-def embedded_coordinator() -> EmbeddedRole:
-    """Hands the task on as it is, whatever the state."""
-    return EmbeddedRole("embedded-coordinator-1", lambda asked: f"<answer>{asked.section('high-level task')}</answer>")
+def _hand_on(asked: EmbeddedQuestion) -> str:
+    return f"<answer>{asked.section('high-level task')}</answer>"
 
 
-def embedded_state_tracker() -> EmbeddedRole:
-    """Appends the Executor's conclusion to the state."""
+def _append_conclusion(asked: EmbeddedQuestion) -> str:
+    before, output = asked.section("previous task state"), asked.section("latest output of executor agent")
+    done = output.rpartition("}")[2].strip() or output
+    state = done if before == NONE else f"{before} {done}"
+    return f"<answer>{state[-LONGEST_STATE:]}</answer>"
 
-    def append(asked: EmbeddedQuestion) -> str:
-        before, output = asked.section("previous task state"), asked.section("latest output of executor agent")
-        done = output.rpartition("}")[2].strip() or output
-        state = done if before == NONE else f"{before} {done}"
-        return f"<answer>{state[-LONGEST_STATE:]}</answer>"
 
-    return EmbeddedRole("embedded-state-tracker-1", append)
+_COORDINATOR = EmbeddedRole("embedded-coordinator-1", _hand_on)
+_STATE_TRACKER = EmbeddedRole("embedded-state-tracker-1", _append_conclusion)
 
 
 class CesPrompts(Spec):
@@ -141,13 +140,12 @@ class CesSpec(RolesSpec):
     """Prompt files of your own."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        given, files = given_model(model), self.prompts
-        opener = RoleOpener(self, given, "trajmill.stages.agents.ces")
-        coordinator = opener.role("coordinator", embedded_coordinator, "coordinator-1", files.coordinator)
-        tracker = opener.role("state_tracker", embedded_state_tracker, "state_tracker-1", files.state_tracker)
+        given = given_model(model)
+        coordinator = open_role(self, given, "coordinator", _COORDINATOR, self.prompts.coordinator)
+        tracker = open_role(self, given, "state_tracker", _STATE_TRACKER, self.prompts.state_tracker)
 
         def make(query: Query) -> Agent:
-            executor = opener.acting("executor", query.platform, "executor")
+            executor = open_acting_role(self, given, "executor", query.platform, "executor")
             return CesAgent(executor, coordinator, tracker, given.model.version)
 
         return make

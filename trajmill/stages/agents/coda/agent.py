@@ -11,7 +11,14 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import numbered, one_line, read_thought
-from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, RoleOpener, without_action
+from trajmill.stages.agents.roles import (
+    EmbeddedQuestion,
+    EmbeddedRole,
+    Role,
+    open_acting_role,
+    open_role,
+    without_action,
+)
 from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 PLAN = "plan"
@@ -55,17 +62,15 @@ class CodaAgent:
         return replace(decision, role_outputs={PLAN: planned.said}, calls=(*planned.calls, *decision.calls))
 
 
-def embedded_planner() -> EmbeddedRole:
-    """Says which page is shown, whether the last action changed it, and what the task is."""
-    return EmbeddedRole("embedded-planner-1", _page_and_task)
-
-
 def _page_and_task(asked: EmbeddedQuestion) -> str:
     now = asked.screens[-1]
     title = next((e.text for e in now.elements or () if "title" in e.states), now.app)
     ids = {screen.screen.screen_id for screen in asked.screens}
     stuck = " The last action changed nothing." if len(asked.screens) > len(ids) else ""
     return f'The screen shows "{title}".{stuck} The next step serves the task: {asked.section("task")}'
+
+
+_PLANNER = EmbeddedRole("embedded-planner-1", _page_and_task)
 
 
 class CodaPrompts(Spec):
@@ -91,12 +96,11 @@ class CodaSpec(RolesSpec):
     """Prompt files of your own."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        given, own = given_model(model), self.prompts.planner
-        opener = RoleOpener(self, given, "trajmill.stages.agents.coda")
-        planner = opener.role("planner", embedded_planner, "planner-1", own)
+        given = given_model(model)
+        planner = open_role(self, given, "planner", _PLANNER, self.prompts.planner)
 
         def make(query: Query) -> Agent:
-            executor = opener.acting("executor", query.platform, "executor")
+            executor = open_acting_role(self, given, "executor", query.platform, "executor")
             return CodaAgent(executor, planner, given.model.version)
 
         return make

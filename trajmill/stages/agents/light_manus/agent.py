@@ -17,7 +17,14 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.agents.base import Agent, AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import Malformed, numbered, one_line, read_atomic_tasks, read_items
-from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, RoleOpener, without_action
+from trajmill.stages.agents.roles import (
+    EmbeddedQuestion,
+    EmbeddedRole,
+    Role,
+    open_acting_role,
+    open_role,
+    without_action,
+)
 from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 COLLAPSED = "The pathway collapses: "
@@ -104,12 +111,8 @@ def _switched(workflow: Workflow, step: int, calls: tuple[AgentCall, ...]) -> De
     )
 
 
-def embedded_parser() -> EmbeddedRole:
-    """One atomic task for each part that begins with "On the phone", "On the desktop" or "On the web"; no answers."""
-    return EmbeddedRole("embedded-parser-1", _parsed)
-
-
 def _parsed(asked: EmbeddedQuestion) -> str:
+    """One atomic task for each part that begins with "On the phone", "On the desktop" or "On the web"; no answers."""
     request, devices = asked.section("user request"), read_items(asked.section("devices"))
     before, *parts = _NAMED.split(request)
     named = list(zip(parts[::2], parts[1::2], strict=True))
@@ -117,6 +120,9 @@ def _parsed(asked: EmbeddedQuestion) -> str:
     if before.strip() or not tasks:
         tasks = [f"[{devices[0]}] {request}"]
     return f"### Thought ###\nThe request names its devices.\n### Atomic Tasks ###\n{numbered(tasks)}"
+
+
+_PARSER = EmbeddedRole("embedded-parser-1", _parsed)
 
 
 _LINE = re.compile(r"\[(?P<device>\w+)\]\s*(?P<said>.+?)(?:\s*->\s*\{?(?P<answer>[a-z][a-z0-9_]{0,30})\}?)?\s*")
@@ -253,13 +259,12 @@ class LightManusSpec(RolesSpec):
     """Prompt files of your own."""
 
     def open(self, model: AgentModel | None) -> AgentMaker:
-        given, own = given_model(model), self.prompts.parser
-        opener = RoleOpener(self, given, "trajmill.stages.agents.light_manus")
-        parser = opener.role("parser", embedded_parser, "parser-1", own)
+        given = given_model(model)
+        parser = open_role(self, given, "parser", _PARSER, self.prompts.parser)
 
         def make(query: Query) -> Agent:
             devices = dict.fromkeys((query.platform, *self.devices))
-            executors = {name: opener.acting("executor", name, name) for name in devices}
+            executors = {name: open_acting_role(self, given, "executor", name, name) for name in devices}
             return LightManus(executors, parser, query.platform, given.model.version)
 
         return make

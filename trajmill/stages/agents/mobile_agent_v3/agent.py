@@ -33,7 +33,7 @@ from trajmill.stages.agents.replies import (
     read_plan,
     read_reflection,
 )
-from trajmill.stages.agents.roles import Role, RoleOpener, RoleReply, without_action
+from trajmill.stages.agents.roles import Role, RoleReply, open_acting_role, open_role, without_action
 from trajmill.stages.agents.spec import EMBEDDED_ROLE, OFF_ROLE, RolesSpec, given_model
 
 PLAN_FINISHED: Final = "All subgoals are completed."
@@ -211,12 +211,8 @@ class MobileAgentV3:
     ) -> RoleReply[Plan]:
         """Return the plan after an action (equation 6).
 
-        Args:
-            manager: with its prompt for updates.
-            episode: the episode after the action.
-            state: the plan before it, with its outcome, and the notes after it.
-            tried: the Worker's decision.
-            before: the screen before it.
+        `tried` is the Worker's decision, `before` the screen before it, and `episode` the one after it; `state` has the
+        plan before it, its outcome, and the notes after it.
         """
         return await manager.ask(
             episode,
@@ -316,16 +312,16 @@ class MobileAgentV3Spec(RolesSpec):
         from trajmill.stages.agents.mobile_agent_v3 import embedded
 
         given, files = given_model(model), self.prompts
-        opener = RoleOpener(self, given, "trajmill.stages.agents.mobile_agent_v3")
-        plans = opener.role("manager", embedded.embedded_manager, "manager_plan-1", files.manager_plan)
-        revises = opener.role("manager", embedded.embedded_manager, "manager_update-1", files.manager_update)
+        plans = open_role(self, given, "manager", embedded.MANAGER, files.manager_plan, "manager_plan")
+        revises = open_role(self, given, "manager", embedded.MANAGER, files.manager_update, "manager_update")
         manager = ManagerRoles(plans, revises) if plans and revises else None
-        reflector = opener.role("reflector", embedded.embedded_reflector, "reflector-1", files.reflector)
-        notetaker = opener.role("notetaker", embedded.embedded_notetaker, "notetaker-1", files.notetaker)
+        reflector = open_role(self, given, "reflector", embedded.REFLECTOR, files.reflector)
+        notetaker = open_role(self, given, "notetaker", embedded.NOTETAKER, files.notetaker)
         retrieve = self._retriever(given)
 
         def make(query: Query) -> Agent:
-            return MobileAgentV3(opener.acting("worker", query.platform), manager, reflector, notetaker, retrieve)
+            worker = open_acting_role(self, given, "worker", query.platform)
+            return MobileAgentV3(worker, manager, reflector, notetaker, retrieve)
 
         return make
 

@@ -7,9 +7,9 @@ never see the simulator's state, the query's path or its goal.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import Observation
 from trajmill.stages.agents.mobile_agent_v3.agent import WORKER_REPORTS
 from trajmill.stages.agents.replies import FAILURE, NONE, SUCCESS, numbered, read_items
 from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole
@@ -25,22 +25,8 @@ _ERROR = re.compile(r"\b(error|failed|invalid|wrong|not found|cannot)\b", re.IGN
 _SETTLED = frozenset({"selected", "checked", "focused"})
 
 
-def embedded_manager() -> EmbeddedRole:
-    """Plans one subgoal for each app that the request names; one is done when the next app is opened."""
-    return EmbeddedRole("embedded-manager-1", _managed)
-
-
-def embedded_reflector() -> EmbeddedRole:
-    """Finds failures by the screen: nothing changed though something should have, or an error is shown."""
-    return EmbeddedRole("embedded-reflector-1", _reflected)
-
-
-def embedded_notetaker() -> EmbeddedRole:
-    """Notes the elements that the tree marks as data: codes, addresses, totals."""
-    return EmbeddedRole("embedded-notetaker-1", _noted)
-
-
 def _managed(asked: EmbeddedQuestion) -> str:
+    """Plan one subgoal for each app that the request names; one is done when the next app is opened."""
     return _revised(asked) if asked.section("plan") else _planned(asked)
 
 
@@ -56,7 +42,8 @@ def _named_apps(request: str, screens: Iterable[Observation]) -> list[str]:
     said = _QUOTED.sub(" ", request).casefold()
     places = {
         element.text: place.start()
-        for element in _elements(screens)
+        for screen in screens
+        for element in screen.elements or ()
         if element.role == "icon"
         and (place := re.search(rf"(?<!\w){re.escape(element.text.casefold())}(?!\w)", said)) is not None
     }
@@ -97,6 +84,7 @@ def _plan(thought: str, completed: tuple[str, ...], plan: tuple[str, ...]) -> st
 
 
 def _reflected(asked: EmbeddedQuestion) -> str:
+    """Find failures by the screen: nothing changed though something should have, or an error is shown."""
     before, after = asked.screens
     if before.screen.screen_id == after.screen.screen_id and not _may_change_nothing(asked, before):
         return _outcome(FAILURE, f"The screen did not change after: {asked.section('expectation')}")
@@ -124,16 +112,14 @@ def _outcome(outcome: str, feedback: str) -> str:
 
 
 def _noted(asked: EmbeddedQuestion) -> str:
-    known = read_items(asked.section("important notes"))
-    notes = [note for note in _values(asked.screens) if note not in known]
-    return f"### Important Notes ###\n{numbered(notes[:_MOST_NOTES])}"
-
-
-def _values(screens: Iterable[Observation]) -> Iterator[str]:
-    for screen in screens:
+    """Note the elements that the tree marks as data: codes, addresses, totals."""
+    known, notes = read_items(asked.section("important notes")), list[str]()
+    for screen in asked.screens:
         title = next((e.text for e in screen.elements or () if "title" in e.states), screen.app)
-        yield from (f"{title}: {e.text}" for e in screen.elements or () if e.role == "value" and e.text)
+        notes += [f"{title}: {e.text}" for e in screen.elements or () if e.role == "value" and e.text]
+    return f"### Important Notes ###\n{numbered([note for note in notes if note not in known][:_MOST_NOTES])}"
 
 
-def _elements(screens: Iterable[Observation]) -> Iterator[UIElement]:
-    return (element for screen in screens for element in screen.elements or ())
+MANAGER = EmbeddedRole("embedded-manager-1", _managed)
+REFLECTOR = EmbeddedRole("embedded-reflector-1", _reflected)
+NOTETAKER = EmbeddedRole("embedded-notetaker-1", _noted)
