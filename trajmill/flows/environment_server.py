@@ -27,8 +27,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
-from trajmill.stages.online.base import ServedQueries
-from trajmill.stages.online.host import EpisodeHost, HostSettings, draw_in_thread
+from trajmill.stages.online.host import EpisodeHost, HostSettings, ServedQueries, draw_in_thread
 from trajmill.stages.rollout.base import Limits
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker

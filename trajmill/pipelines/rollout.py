@@ -25,8 +25,7 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits
-from trajmill.stages.rollout.slots import SlotBoard
+from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits, SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.staged_screens import NewScreens, journal_path

@@ -15,7 +15,7 @@ from tests.flows.small_run import small_config
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.live import live_page, watch
 from trajmill.pipelines.reading.slots import read_slots, shown_slots
-from trajmill.stages.rollout.slots import SlotBoard, SlotState
+from trajmill.stages.rollout.base import SlotBoard, SlotState
 from trajmill.warehouse.layout import create_warehouse
 
 

@@ -17,8 +17,7 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.openenv.wire import WireAction
 from trajmill.stages.environments.simulated.world import shared_world
-from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, ServedQueries, ShownStep
-from trajmill.stages.online.host import EpisodeHost, HostSettings
+from trajmill.stages.online.host import EndedEpisode, EpisodeHost, EpisodeOrder, HostSettings, ServedQueries, ShownStep
 from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries

@@ -23,8 +23,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.online.base import ServedQueries
-from trajmill.stages.online.host import EpisodeHost, HostSettings
+from trajmill.stages.online.host import EpisodeHost, HostSettings, ServedQueries
 from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt, JudgeAttempt, Limits
 
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.stages.rollout import slots
-from trajmill.stages.rollout.slots import SlotBoard, SlotState, SlotView
+from trajmill.stages.rollout import base
+from trajmill.stages.rollout.base import SlotBoard, SlotState, SlotView
 
 
 def test_a_board_says_what_each_slot_waits_for_and_where_the_time_went(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(slots, "perf_counter", lambda: now)
+    monkeypatch.setattr(base, "perf_counter", lambda: now)
     board = SlotBoard()
     first, second = board.add(), board.add()
     for slot in (first, second):

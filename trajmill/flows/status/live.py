@@ -20,7 +20,7 @@ from trajmill.flows.round import first_unfinished, stage_counter, stages_of
 from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.reading.slots import read_slots
-from trajmill.stages.rollout.slots import SlotState
+from trajmill.stages.rollout.base import SlotState
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import worker_of
 

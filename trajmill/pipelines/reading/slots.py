@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.stages.rollout.slots import SlotBoard, SlotState, SlotView
+from trajmill.stages.rollout.base import SlotBoard, SlotState, SlotView
 from trajmill.warehouse.layout import Warehouse
 
 _SUFFIX = ".slots"

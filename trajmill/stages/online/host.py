@@ -1,26 +1,150 @@
-"""Runs the episodes of trainers, many at the same time, each in its own environment from a pool."""
+"""The records of an online episode, and the queries that trainers may ask for."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import perf_counter
+from typing import NamedTuple
 
+from pydantic import ValidationError
+
+from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.dialects.families import ANY, Family
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, ModelFailure
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.environments.openenv.wire import WireAction
+from trajmill.stages.agents.base import AgentCall, AgentStopped, Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import NO_ACTION, chat_messages, read_reply, step_prompt
+from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.online.base import EndedEpisode, EpisodeOrder, RecordAttempt, ServedQueries, ShownStep
-from trajmill.stages.online.stepped_agent import SteppedAgent
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, episode_seed
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens
+from trajmill.stages.rollout.base import Attempt, AttemptVerdicts, FinishedAttempt, JudgeAttempt, Limits, episode_seed
 from trajmill.stages.rollout.worker import try_once
+
+AGENT = "online"
+"""Name of the agent on trajectories whose steps a trainer decided."""
+
+
+class EpisodeOrder(NamedTuple):
+    """The episode that a trainer asks for."""
+
+    query_id: str | None = None
+    """The query; None chooses one by the seed."""
+    seed: int | None = None
+    """The seed; None takes the next one."""
+    policy: str = AGENT
+    """The version of the trainer's policy for the rows."""
+    record: bool = True
+    """Whether the server stores the episode; a client that stores it itself says no."""
+
+
+class ShownStep(NamedTuple):
+    """What a trainer is shown before it decides on the next step."""
+
+    observation: Observation
+    steps: int
+    messages: tuple[ChatMessage, ...]
+    error: str
+    """Why the last reply was no action; empty if it was one."""
+
+
+class EndedEpisode(NamedTuple):
+    """A finished episode."""
+
+    attempt: FinishedAttempt
+    reward: float | None
+    """None if the episode is void, or there is neither a check nor a judgement."""
+
+    @property
+    def failure(self) -> str:
+        """Why it is void; empty if it is not."""
+        return self.attempt.failure.message if self.attempt.failure else ""
+
+    @property
+    def last(self) -> Observation | None:
+        """The last observation; None without any."""
+        steps = self.attempt.episode.steps
+        seen = self.attempt.screens
+        return seen[steps[-1].screen_after] if steps else next(iter(seen.values()), None)
+
+
+RecordAttempt = Callable[[FinishedAttempt, AttemptVerdicts | None], Awaitable[None]]
+"""Stores an attempt with its verdicts; it is awaited before the trainer gets the reward."""
+
+
+class ServedQueries:
+    """The queries of some splits, in order of id; no others are served."""
+
+    def __init__(self, queries: Iterable[Query], splits: Collection[Split]) -> None:
+        """Choose from all queries of a run. Raises BadInputError if these splits have no queries."""
+        self._all = {query.query_id: query for query in sorted(queries, key=lambda query: query.query_id)}
+        self.by_split: dict[Split, Sequence[Query]] = {
+            split: [query for query in self._all.values() if query.split is split] for split in splits
+        }
+        self._served = [query for of_split in self.by_split.values() for query in of_split]
+        if not self._served:
+            raise BadInputError(f"no query is of split {', '.join(splits)}; {instead_of('', self._splits())}")
+
+    def find(self, query_id: str) -> Query:
+        """The query with an id. Raises BadInputError if there is none, or its split is not served."""
+        query = self._all.get(query_id)
+        if query is None:
+            raise BadInputError(f"no query has the id {query_id!r:.60}; the task list names those that are served")
+        if query.split not in self.by_split:
+            raise BadInputError(
+                f"query {query_id} is of split {query.split}, which is not served; serve it with --split"
+            )
+        return query
+
+    def at(self, number: int) -> Query:
+        """A pseudo-random query; equal numbers give equal queries."""
+        return self._served[int(content_id("online query", number), 16) % len(self._served)]
+
+    def _splits(self) -> list[str]:
+        return sorted({query.split.value for query in self._all.values()})
+
+
+_LARGEST_NUMBER = 100_000
+_COORDINATES = (("x", "width"), ("y", "height"), ("x2", "width"), ("y2", "height"))
+
+
+def _typed(asked: WireAction, screen: Size) -> tuple[Decision, str]:
+    """The decision of a typed action, and why the action is not valid."""
+    text = json.dumps(asked.action)
+    mistake = _mistake(asked.action or {}, screen)
+    if not mistake:
+        try:
+            action = action_from_json(text)
+            return Decision("", action, f"{action.kind}.", raw_response=text), ""
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            mistake = f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
+    return Decision("", None, NO_ACTION, raw_response=text[:MOST_REPLY_CHARACTERS]), f"no typed action: {mistake}"
+
+
+def _mistake(action: dict[str, object], screen: Size) -> str:
+    """Why an action is not valid; empty if it is."""
+    for name, side in _COORDINATES:
+        place = action.get(name)
+        if isinstance(place, int | float) and not 0 <= place < getattr(screen, side):
+            return f"{name}: {place:g} is not on a screen of {screen.width} x {screen.height} pixels"
+    for name, value in action.items():
+        if isinstance(value, int | float) and not abs(value) <= _LARGEST_NUMBER:
+            return f"{name}: at most {_LARGEST_NUMBER:,}"
+        if isinstance(value, str) and len(value) > MOST_REPLY_CHARACTERS:
+            return f"{name}: at most {MOST_REPLY_CHARACTERS:,} characters"
+    return ""
+
 
 Draw = Callable[[Observation], Awaitable[bytes]]
 """Gives the image of a screen."""
@@ -43,14 +167,24 @@ class HostSettings:
 
 
 class SteppedEpisode:
-    """One running or finished episode."""
+    """One running or finished episode, and its agent: it does the steps of a trainer.
 
-    def __init__(self, attempt: Attempt, agent: SteppedAgent, draw: Draw) -> None:
+    A model's reply is parsed and never executed. After `settings.idle_seconds` without a step the episode is void.
+    """
+
+    name = AGENT
+
+    def __init__(self, attempt: Attempt, policy: str, settings: HostSettings, draw: Draw) -> None:
         self.attempt = attempt
-        self._agent = agent
+        self.model_version = policy
+        self.work: asyncio.Task[EndedEpisode] | None = None
+        self._settings = settings
         self._draw = draw
         self._pictures: dict[str, bytes] = {}
-        self.work: asyncio.Task[EndedEpisode] | None = None
+        self._shown: asyncio.Queue[ShownStep] = asyncio.Queue()
+        self._asked: asyncio.Queue[WireAction] = asyncio.Queue()
+        self._left = ""
+        self._error = ""
 
     @property
     def over(self) -> bool:
@@ -59,7 +193,7 @@ class SteppedEpisode:
     async def next(self) -> ShownStep | EndedEpisode:
         """What the trainer is shown before the next step, or the result of the episode."""
         assert self.work is not None
-        shown = asyncio.create_task(self._agent.shown())
+        shown = asyncio.create_task(self._shown.get())
         try:
             await asyncio.wait({shown, self.work}, return_when=asyncio.FIRST_COMPLETED)
             return shown.result() if shown.done() else self.work.result()
@@ -67,13 +201,47 @@ class SteppedEpisode:
             shown.cancel()
 
     async def step(self, asked: WireAction) -> ShownStep | EndedEpisode:
-        self._agent.step(asked)
+        self._asked.put_nowait(asked)
         return await self.next()
 
     def leave(self, reason: str) -> None:
-        """End a running episode as void."""
+        """End a running episode as void, because the trainer has left it."""
         if not self.over:
-            self._agent.leave(reason)
+            self._left = reason
+            self._asked.put_nowait(WireAction())
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        """The trainer's decision.
+
+        Raises ModelFailure if the trainer has left, or was silent for too long, and AgentStopped if it has reached its
+        own limit.
+        """
+        family, platform, idle = self._settings.family, self.attempt.query.platform, self._settings.idle_seconds
+        frame = family.frame(episode.observation.screen.size)
+        prompt = step_prompt(family, platform, frame, episode)
+        messages = chat_messages(prompt)
+        self._shown.put_nowait(ShownStep(episode.observation, len(episode.history), messages, self._error))
+        start = perf_counter()
+        try:
+            asked = await asyncio.wait_for(self._asked.get(), idle)
+        except TimeoutError as error:
+            raise ModelFailure(f"the trainer was silent for {idle:g} s") from error
+        if self._left:
+            raise ModelFailure(self._left)
+        if asked.stop:
+            raise AgentStopped
+        if asked.reply is None:
+            decision, self._error = _typed(asked, episode.observation.screen.size)
+            return decision
+        tokens, ids, logprobs = None, asked.token_ids, asked.logprobs
+        if ids is not None and logprobs is not None and len(ids) == len(logprobs):
+            tokens = ReplyTokens(tuple(ids), tuple(logprobs))
+        text = asked.reply[:MOST_REPLY_CHARACTERS]
+        completion = Completion(text, asked.input_tokens, asked.output_tokens, "stop", tokens=tokens)
+        call = AgentCall(ChatRequest("policy", messages), completion, (perf_counter() - start) * 1000)
+        decision = read_reply(completion, family.dialect(platform), frame, prompt.task, call)
+        self._error = "" if decision.action else f"no action: {decision.calls[0].malformed}"
+        return decision
 
     async def picture(self, observation: Observation) -> bytes:
         """The screenshot of an observation of the episode; it is drawn once."""
@@ -164,19 +332,15 @@ class EpisodeHost:
         return Attempt(query, Purpose.ONLINE, number, seed)
 
     def _start(self, attempt: Attempt, order: EpisodeOrder, tried: int, last: bool) -> SteppedEpisode:
-        platform = attempt.query.platform
-        agent = SteppedAgent(order.policy, self.settings.family, platform, self.settings.idle_seconds)
-        episode = SteppedEpisode(attempt, agent, self._draw)
-        episode.work = asyncio.create_task(self._run(episode, agent, order, tried, last))
+        episode = SteppedEpisode(attempt, order.policy, self.settings, self._draw)
+        episode.work = asyncio.create_task(self._run(episode, order, tried, last))
         self._running.add(episode)
         episode.work.add_done_callback(lambda _: self._running.discard(episode))
         return episode
 
-    async def _run(
-        self, episode: SteppedEpisode, agent: SteppedAgent, order: EpisodeOrder, tried: int, last: bool
-    ) -> EndedEpisode:
+    async def _run(self, episode: SteppedEpisode, order: EpisodeOrder, tried: int, last: bool) -> EndedEpisode:
         pool = self._pool(episode.attempt.query.platform)
-        made = await try_once(episode.attempt, agent, pool, self.settings.limits, self.settings.origin)
+        made = await try_once(episode.attempt, episode, pool, self.settings.limits, self.settings.origin)
         if made.failure is not None:
             made = replace(made, failure=made.failure.model_copy(update={"attempts": tried}))
         if not _counts(made, last):

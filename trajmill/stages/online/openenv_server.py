@@ -23,9 +23,13 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.text import storable
 from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, WireScreen, WireTask, to_screen
 from trajmill.stages.models.base import ChatMessage
-from trajmill.stages.online.base import AGENT, EndedEpisode, EpisodeOrder, ShownStep
-from trajmill.stages.online.host import EpisodeHost, SteppedEpisode
+from trajmill.stages.online.host import AGENT, EndedEpisode, EpisodeHost, EpisodeOrder, ShownStep, SteppedEpisode
 
+NAME = "trajmill"
+"""The environment's name in OpenEnv's task routes."""
+_OPEN_PATHS = frozenset({"/health"})
+_POLICY_VIOLATION, _GOING_AWAY = 1008, 1001
+_FIRST_MESSAGE_SECONDS = 60.0
 _NO_EPISODE = "no episode is under way; reset first"
 _LEFT = "the trainer went away before the end of the episode"
 _ANOTHER = "the trainer began another episode before the end of this one"
@@ -57,16 +61,10 @@ class GuiSession(Environment):  # type: ignore[misc]
         self._state = GuiState()
 
     async def reset_async(self, seed: int | None = None, episode_id: str | None = None, **order: Any) -> GuiObservation:
-        """Begin an episode; an earlier running one becomes void.
+        """Begin an episode; an earlier running one becomes void. Equal seeds give equal episodes.
 
-        Args:
-            seed: seed of the episode; equal seeds give equal episodes.
-            episode_id: returned in the state.
-            order: `query_id`, `policy` and `record`, see `EpisodeOrder`.
-
-        Raises:
-            BadInputError: no such query is served, or an argument is wrong.
-            EnvironmentFailure: no environment reached the start state.
+        `order` may have the fields of `EpisodeOrder`. Raises BadInputError if no such query is served, or an argument
+        is wrong, and EnvironmentFailure if no environment reached the start state.
         """
         if self._episode is not None:
             self._episode.leave(_ANOTHER)
@@ -81,8 +79,7 @@ class GuiSession(Environment):  # type: ignore[misc]
     async def step_async(self, action: GuiAction, timeout_s: float | None = None, **_: Any) -> GuiObservation:
         """Do one step. The last one gives the reward; a void episode has none.
 
-        Raises:
-            BadInputError: there is no running episode, or the action has none or several of its fields.
+        Raises BadInputError if no episode is running, or the action has none or several of its fields.
         """
         episode = self._episode
         if episode is None or episode.over:
@@ -195,16 +192,6 @@ def _task(query: Query) -> dict[str, Any]:
     """What a client may know of a query: no start state, goal, path or slots."""
     known = query.model_dump(mode="json", include=set(WireTask.model_fields) - {"goal_id"})
     return WireTask(**known, goal_id=query.goal_key()).model_dump()
-
-
-NAME = "trajmill"
-"""The environment's name in OpenEnv's task routes."""
-_OPEN_PATHS = frozenset({"/health"})
-_POLICY_VIOLATION = 1008
-
-
-_FIRST_MESSAGE_SECONDS = 60.0
-_GOING_AWAY = 1001
 
 
 def environment_app(

@@ -46,14 +46,8 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
     ) -> None:
         """Connect at the first episode; `args` and `kwargs` are verl's.
 
-        Args:
-            args: of verl.
-            servers: addresses of environment servers.
-            token_file: file with their token; empty if they need none.
-            policy: version of the policy, for the rows.
-            seconds: longest wait for an answer of a server, and for a server that can take a session.
-            tries: number of times that an episode is begun before it counts as void.
-            kwargs: of verl.
+        `seconds` is the longest wait for an answer of a server, and for a server that can take a session; `tries` the
+        number of times that an episode is begun before it counts as void; `policy` the version for the rows.
         """
         super().__init__(*args, **kwargs)
         token = read_token(Path(token_file)) if token_file else ""

@@ -37,8 +37,7 @@ from trajmill.stages.agents.base import Agent, AgentStopped, Decision, EpisodeVi
 from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks
 from trajmill.stages.models.wrapped import model_call_row
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.slots import RolloutSlot, SlotState
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, RolloutSlot, SlotState
 
 
 def storable_decision(decision: Decision) -> Decision:

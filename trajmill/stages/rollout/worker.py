@@ -12,9 +12,17 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.agents.base import Agent, AgentMaker
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits, Recorder
+from trajmill.stages.rollout.base import (
+    Attempt,
+    AttemptSource,
+    FinishedAttempt,
+    Limits,
+    Recorder,
+    RolloutSlot,
+    SlotBoard,
+    SlotState,
+)
 from trajmill.stages.rollout.episode import run_episode, void_attempt
-from trajmill.stages.rollout.slots import RolloutSlot, SlotBoard, SlotState
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
 
@@ -37,50 +45,35 @@ async def run_attempts(
     of `record` ends all attempts and is raised.
     """
     pool = EnvironmentPool(factory, concurrency, limits.environment)
-    source = _Planned(attempts) if isinstance(attempts, Sequence) else attempts
-    slots, most = board or SlotBoard(), len(attempts) if isinstance(attempts, Sequence) else concurrency
+    board = board or SlotBoard()
+    if isinstance(attempts, Sequence):
+        concurrency, planned = min(concurrency, len(attempts)), iter(attempts)
+
+    async def run_slot(slot: RolloutSlot) -> None:
+        while attempt := next(planned, None) if isinstance(attempts, Sequence) else await attempts.take():
+            failed: Failure | None = None
+            for tried in range(1, limits.environment_tries + 1):
+                finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot)
+                if finished.failure is None or finished.failure.failure_class not in _RETRIED:
+                    if failed:
+                        note = f"{failed.message} (a fresh environment finished the attempt)"
+                        failed = failed.model_copy(update={"message": note})
+                    finished = replace(finished, earlier_failure=failed)
+                    break
+                failed = finished.failure.model_copy(update={"attempts": tried})
+                finished = replace(finished, failure=failed)
+            with slot.waiting(SlotState.STORING):
+                await record(finished)
+
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(concurrency, most)):
-                group.create_task(_run_source(source, make_agent, pool, limits, origin, record, slots.add()))
+            for _ in range(concurrency):
+                group.create_task(run_slot(board.add()))
     except ExceptionGroup as errors:
         # The errors of all tasks have one cause, e.g. a full disk.
         raise errors.exceptions[0] from None
     finally:
         await pool.close()
-
-
-class _Planned:
-    def __init__(self, attempts: Sequence[Attempt]) -> None:
-        self._left = iter(attempts)
-
-    async def take(self) -> Attempt | None:
-        return next(self._left, None)
-
-
-async def _run_source(
-    source: AttemptSource,
-    make_agent: AgentMaker,
-    pool: EnvironmentPool,
-    limits: Limits,
-    origin: Origin,
-    record: Recorder,
-    slot: RolloutSlot,
-) -> None:
-    while (attempt := await source.take()) is not None:
-        failed: Failure | None = None
-        for tried in range(1, limits.environment_tries + 1):
-            finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot)
-            if finished.failure is None or finished.failure.failure_class not in _RETRIED:
-                if failed:
-                    note = f"{failed.message} (a fresh environment finished the attempt)"
-                    failed = failed.model_copy(update={"message": note})
-                finished = replace(finished, earlier_failure=failed)
-                break
-            failed = finished.failure.model_copy(update={"attempts": tried})
-            finished = replace(finished, failure=failed)
-        with slot.waiting(SlotState.STORING):
-            await record(finished)
 
 
 async def try_once(
