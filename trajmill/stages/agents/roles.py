@@ -140,12 +140,14 @@ def open_role(
     named = spec.roles()[name]
     if named == OFF_ROLE:
         return None
-    model, family = given.roles.get(name), given.families.get(name, ANY)
+    model: ChatModel | None = given.roles.get(name)
+    family: Family | None = given.families.get(name, ANY)
     if named == POLICY_MODEL:
         model, family = given.model, given.family
     text = load_prompt(type(spec).__module__.rpartition(".")[0], f"{prompt or name}-1", own)
-    known = (embedded, text, None) if model is None else (model, text, family)
-    return Role(name, *known, spec.role_tokens, spec.retry_malformed)
+    if model is None:
+        model, family = embedded, None
+    return Role(name, model, text, family, spec.role_tokens, spec.retry_malformed)
 
 
 def open_acting_role(spec: RolesSpec, given: AgentModel, role: str, platform: Platform, key: str = "") -> EndToEndAgent:
