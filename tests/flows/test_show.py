@@ -29,14 +29,14 @@ def warehouse(tmp_path: Path) -> Warehouse:
 @pytest.mark.slow
 def test_a_judgement_of_a_later_round_is_shown(warehouse: Warehouse) -> None:
     found = find_trajectory(warehouse, trajectory(0, FIRST, "q").trajectory_id[:8])
-    assert found.episode.judgement is not None and found.episode.judgement.round == 2
-    assert found.episode.query.query_id == "q" and found.episode.guidance == ""
+    assert found.judgement is not None and found.judgement.round == 2
+    assert found.query.query_id == "q" and found.guidance == ""
 
 
 @pytest.mark.slow
 def test_what_is_never_judged_is_shown(warehouse: Warehouse) -> None:
     name = trajectory(1, FIRST, "q").trajectory_id
-    assert find_trajectory(warehouse, name).episode.judgement is None
+    assert find_trajectory(warehouse, name).judgement is None
 
 
 @pytest.mark.slow

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.sql.prompt import SqlPrompt, state_folder
+from trajmill.flows.sql.prompt import run_prompt
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.sql import QueryLimits
 
 
 def said(warehouse: Warehouse, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-    SqlPrompt(warehouse, "csv", QueryLimits()).run()
+    run_prompt(warehouse, "csv", QueryLimits())
     return capsys.readouterr().out
 
 
@@ -28,7 +28,7 @@ def test_statements_have_several_lines_and_a_wrong_one_ends_nothing(
     monkeypatch.setattr(
         sys, "stdin", io.StringIO("SELECT 1\n  AS one;\n\nSELECT nope;\nDROP TABLE steps;\nSELECT 2 AS two")
     )
-    SqlPrompt(warehouse, "csv", QueryLimits()).run()
+    run_prompt(warehouse, "csv", QueryLimits())
     printed = capsys.readouterr()
     assert printed.out == "one\n1\ntwo\n2\n"
     wrong = printed.err.splitlines()
@@ -52,14 +52,6 @@ def test_a_long_answer_is_cut_off(
 ) -> None:
     lines = said(create_warehouse(tmp_path), "FROM range(5000);", monkeypatch, capsys).splitlines()
     assert len(lines) == 1002 and lines[-1] == "only the first 1,000; `trajmill sql QUERY` prints all"
-
-
-def test_the_state_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert state_folder() == tmp_path / "trajmill"
-    monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert state_folder() == tmp_path / ".local/state/trajmill"
 
 
 @pytest.mark.slow

@@ -30,12 +30,12 @@ def sql(
     root: Root = None,
 ) -> None:
     """Query the committed rows of a warehouse with SQL (DuckDB)."""
-    from trajmill.flows.sql.prompt import SqlPrompt
+    from trajmill.flows.sql.prompt import run_prompt
     from trajmill.warehouse.sql import QueryLimits, answer_sql, format_rows
 
     warehouse, limits = warehouse_of(config, root), QueryLimits(seconds, memory)
     if query is None:
-        SqlPrompt(warehouse, form.value, limits).run()
+        run_prompt(warehouse, form.value, limits)
         return
     print(format_rows(answer_sql(warehouse, query, limits).rows, form.value), end="")
 

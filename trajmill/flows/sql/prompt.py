@@ -24,46 +24,39 @@ A statement ends with ; and may have several lines. Tab completes the names of t
 .quit          leave; so does Ctrl-D. Ctrl-C drops what was typed."""
 
 
-class SqlPrompt:
-    """Reads statements and prints their answers until its input ends."""
+def run_prompt(warehouse: Warehouse, form: Format, limits: QueryLimits) -> None:
+    """Answer statements until the end of standard input. One that fails is one line, and ends nothing."""
+    typed = sys.stdin.isatty()
 
-    def __init__(self, warehouse: Warehouse, form: Format, limits: QueryLimits) -> None:
-        self._warehouse = warehouse
-        self._form: Format = form
-        self._limits = limits._replace(rows=_MOST_ROWS)
+    def names() -> list[str]:
+        found: list[str] = answer_sql(warehouse, "SHOW TABLES").rows.column(0).to_pylist()
+        return found
 
-    def run(self) -> None:
-        """Answer statements until the end of the input. One that fails is one line, and ends nothing."""
-        typed = sys.stdin.isatty()
-        if typed:
-            print(f"{self._warehouse.root}: committed rows, read-only; .help says more")
-        with _remembered(self._names()) if typed else nullcontext():
-            for statement in _statements(typed):
-                if statement == ".quit":
-                    return
-                try:
-                    print(self._answer(statement), flush=True)
-                except TrajmillError as error:
-                    print(error, file=sys.stderr, flush=True)
-                except KeyboardInterrupt:
-                    print("stopped", file=sys.stderr, flush=True)
-
-    def _answer(self, statement: str) -> str:
+    def answer(statement: str) -> str:
         match statement.split():
             case [".tables"]:
-                return "\n".join(self._names())
+                return "\n".join(names())
             case [".columns", name]:
                 quoted = name.replace('"', '""')
                 statement = f'SELECT column_name, column_type FROM (DESCRIBE "{quoted}")'
             case [command, *_] if command.startswith("."):
                 return _HELP
-        answer = answer_sql(self._warehouse, statement, self._limits)
-        rows = format_rows(answer.rows, self._form).rstrip("\n")
-        return rows if answer.is_whole else f"{rows}\nonly the first {_MOST_ROWS:,}; `trajmill sql QUERY` prints all"
+        found = answer_sql(warehouse, statement, limits._replace(rows=_MOST_ROWS))
+        rows = format_rows(found.rows, form).rstrip("\n")
+        return rows if found.is_whole else f"{rows}\nonly the first {_MOST_ROWS:,}; `trajmill sql QUERY` prints all"
 
-    def _names(self) -> list[str]:
-        names: list[str] = answer_sql(self._warehouse, "SHOW TABLES").rows.column(0).to_pylist()
-        return names
+    if typed:
+        print(f"{warehouse.root}: committed rows, read-only; .help says more")
+    with _remembered(names()) if typed else nullcontext():
+        for statement in _statements(typed):
+            if statement == ".quit":
+                return
+            try:
+                print(answer(statement), flush=True)
+            except TrajmillError as error:
+                print(error, file=sys.stderr, flush=True)
+            except KeyboardInterrupt:
+                print("stopped", file=sys.stderr, flush=True)
 
 
 def _statements(typed: bool) -> Iterator[str]:
@@ -78,11 +71,11 @@ def _statements(typed: bool) -> Iterator[str]:
             continue
         except EOFError:
             break
-        said = "\n".join(lines).strip()
-        if said.endswith(";") or said.startswith("."):
-            yield said.rstrip(";")
+        statement = "\n".join(lines).strip()
+        if statement.endswith(";") or statement.startswith("."):
+            yield statement.rstrip(";")
             lines = []
-        elif not said:
+        elif not statement:
             lines = []
     if typed:
         print()
@@ -98,15 +91,13 @@ def _remembered(names: list[str]) -> Iterator[None]:
     except ImportError:  # Python may be built without it.
         yield
         return
-
-    def complete(text: str, place: int) -> str | None:
-        found = [name for name in names if name.startswith(text)]
-        return found[place] if place < len(found) else None
-
-    readline.set_completer(complete)
+    readline.set_completer(lambda text, place: [*(name for name in names if name.startswith(text)), None][place])
     readline.parse_and_bind("tab: complete")
     readline.set_history_length(_MOST_HISTORY)
-    history = state_folder() / "sql_history"
+    # The folder for lasting state of the XDG base directories.
+    named = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
+    history = base / "trajmill" / "sql_history"
     with suppress(OSError):
         readline.read_history_file(history)
     try:
@@ -115,10 +106,3 @@ def _remembered(names: list[str]) -> Iterator[None]:
         with suppress(OSError):
             history.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(history)
-
-
-def state_folder() -> Path:
-    """Return the user's folder for state that lasts, as the XDG base directories define it."""
-    named = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
-    return base / "trajmill"

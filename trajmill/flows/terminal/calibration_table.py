@@ -35,7 +35,7 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
         counts += [f"{count:,} {what}"] if count else []
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, heading in enumerate(_HEADINGS):
-        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number > 0)
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number > 0)
     for row in calibrated.rows:
         table.add_row(*map(Text, _cells(row)), end_section=row.ingredient is Ingredient.CHANNEL)
     parts: list[RenderableType] = [
@@ -45,8 +45,7 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
         *([Text(found.why_unjudged)] if found.unjudged else []),
         table,
     ]
-    cached = max(row.cached for row in calibrated.rows)
-    if cached:
+    if cached := max(row.cached for row in calibrated.rows):
         parts.append(Text(f"Up to {cached:.0%} of the calls were answered from the request cache and took no time."))
     return Group(*parts)
 
@@ -59,22 +58,13 @@ def _cells(row: Calibration) -> tuple[str, ...]:
         models = dict.fromkeys(made_by.partition("@")[2] or made_by for made_by in row.models.split("+"))
         name = f"{row.channel}: {name}{at}, {' + '.join(models)}"
     n = row.true_positive + row.false_positive + row.true_negative + row.false_negative
-    return (
-        name,
-        str(row.votes),
-        _percent(row.precision),
-        f"{100 * row.precision_low:.1f}-{100 * row.precision_high:.1f}",
-        _percent(row.recall),
-        f"{100 * row.recall_low:.1f}-{100 * row.recall_high:.1f}",
-        _percent(row.f1),
-        "-" if row.kappa is None else f"{row.kappa:.2f}",
-        f"{n:,}",
-        f"{row.undecided:,}",
-        f"{row.calls:.1f}",
-        f"{row.tokens:,.0f}",
-        f"{row.seconds:.2f}",
+    precision, recall, f1 = (
+        "-" if rate is None else f"{100 * rate:.1f}" for rate in (row.precision, row.recall, row.f1)
     )
-
-
-def _percent(rate: float | None) -> str:
-    return "-" if rate is None else f"{100 * rate:.1f}"
+    precise, recalled = (
+        f"{100 * low:.1f}-{100 * high:.1f}"
+        for low, high in ((row.precision_low, row.precision_high), (row.recall_low, row.recall_high))
+    )
+    kappa = "-" if row.kappa is None else f"{row.kappa:.2f}"
+    cost = (f"{row.calls:.1f}", f"{row.tokens:,.0f}", f"{row.seconds:.2f}")
+    return name, str(row.votes), precision, precise, recall, recalled, f1, kappa, f"{n:,}", f"{row.undecided:,}", *cost

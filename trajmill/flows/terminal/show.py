@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,12 +14,11 @@ from rich.text import Text
 from trajmill.pipelines.reading.episodes import places_of, read_role_calls, read_trajectory
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.step import Step
 from trajmill.warehouse.layout import Warehouse
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
-SHOWN: Final = (
+_SHOWN: Final = (
     *("outcome", "feedback", "notes", "completed", "plan", "knowledge"),  # Mobile-Agent-v3; CODA has a plan, too
     *("instruction", "state"),  # CES
     *("device", "atomic_tasks", "answers"),  # LightManus, which has an instruction, too
@@ -27,18 +26,10 @@ SHOWN: Final = (
 """The role outputs that are shown, in order; others are kept for the agent alone."""
 
 
-class ShownTrajectory(NamedTuple):
-    """A trajectory with the requests of its roles, if these are to be shown."""
-
-    episode: Episode
-    calls: tuple[ModelCall, ...] = ()
-
-
-def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) -> ShownTrajectory:
+def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) -> Episode:
     """Read the trajectory whose id starts with `start`, with the verdicts of the run's own judge.
 
-    Raises:
-        BadInputError: there is none, or more than one.
+    Raises BadInputError if there is none, or more than one.
     """
     places = places_of(warehouse, start)
     if len(places) != 1:
@@ -52,7 +43,8 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
     if records.query is None:
         raise BadInputError(f"{warehouse.root}: the query of trajectory {place.trajectory_id} is missing")
     judgements = [row for row in records.judgements if row.judge is None]
-    episode = Episode(
+    calls = read_role_calls(warehouse, place.run_id, [place.trajectory_id], [place.round]) if with_calls else {}
+    return Episode(
         query=records.query,
         trajectory=records.trajectory,
         guidance=records.guidance.text if records.guidance else "",
@@ -60,36 +52,31 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
         step_verdicts=tuple(verdict for verdict in records.step_verdicts if verdict.judge is None),
         trajectory_verdicts=tuple(vote for vote in records.votes if vote.judge is None),
         judgement=judgements[-1] if judgements else None,
+        calls=calls.get(place.trajectory_id, ()),
     )
-    ids = [place.trajectory_id]
-    calls = read_role_calls(warehouse, place.run_id, ids, [place.round]) if with_calls else {}
-    return ShownTrajectory(episode, calls.get(place.trajectory_id, ()))
 
 
-def print_trajectory(shown: ShownTrajectory, console: Console) -> None:
+def print_trajectory(episode: Episode, console: Console) -> None:
     """Print a trajectory; texts of models and screens are printed without markup."""
-    for line in _lines(shown):
+    for line in _lines(episode):
         console.print(line, soft_wrap=True)
 
 
-def write_images(shown: ShownTrajectory, warehouse: Warehouse, folder: Path) -> tuple[Path, ...]:
-    """Write the screen before each step with its action drawn, and the last screen; returns the files.
+def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> tuple[Path, ...]:
+    """Write the screen before each step with its action drawn, and the last screen; return the files.
 
-    Raises:
-        BadInputError: the folder cannot be made or written to.
+    Raises BadInputError if the folder cannot be made or written to.
     """
     # Without pictures a tenth of a second is saved.
     from trajmill.stages.critics.model.marking import marked_screen
     from trajmill.warehouse.screens import WarehouseScreens
 
-    screens = WarehouseScreens(warehouse)
-    steps = shown.episode.steps
-    pictures = {}
-    for step in steps:
+    screens, pictures = WarehouseScreens(warehouse), {}
+    for step in episode.steps:
         action = re.sub(r"[^a-z_]", "_", step.action_kind)[:40]
         pictures[folder / f"{step.index + 1:02d}-{action}.png"] = marked_screen(step, screens)
-    if steps:
-        pictures[folder / f"{len(steps) + 1:02d}-end.png"] = screens.image(steps[-1].screen_after)
+    if episode.steps:
+        pictures[folder / f"{len(episode.steps) + 1:02d}-end.png"] = screens.image(episode.steps[-1].screen_after)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, picture in pictures.items():
@@ -99,8 +86,8 @@ def write_images(shown: ShownTrajectory, warehouse: Warehouse, folder: Path) -> 
     return tuple(pictures)
 
 
-def _lines(shown: ShownTrajectory) -> Iterator[Text]:
-    episode, trajectory = shown.episode, shown.episode.trajectory
+def _lines(episode: Episode) -> Iterator[Text]:
+    trajectory = episode.trajectory
     yield _line(episode.query.instruction, "bold")
     yield _line(
         f"trajectory {trajectory.trajectory_id}, round {trajectory.round}, {trajectory.purpose} attempt of "
@@ -112,10 +99,9 @@ def _lines(shown: ShownTrajectory) -> Iterator[Text]:
         yield _line(f"failed ({trajectory.failure_class}): {trajectory.failure_message}", "red")
     if episode.guidance:
         yield _line(f"guidance: {episode.guidance}")
-    if episode.judgement is not None:
-        correct = episode.judgement.correct
-        verdict = "correct" if correct else "not correct"
-        yield _line(f"judged {verdict} by {episode.judgement.rule}", "green" if correct else "red")
+    if (judgement := episode.judgement) is not None:
+        verdict, style = ("correct", "green") if judgement.correct else ("not correct", "red")
+        yield _line(f"judged {verdict} by {judgement.rule}", style)
     for vote in episode.trajectory_verdicts:
         yield _line(f"  {vote.channel.value}: {'correct' if vote.correct else 'not correct'}; {vote.reason}")
     verdicts = {verdict.index: verdict for verdict in episode.step_verdicts}
@@ -129,8 +115,17 @@ def _lines(shown: ShownTrajectory) -> Iterator[Text]:
         if (found := verdicts.get(step.index)) is not None:
             line = _line(f"     critic      {found.label}", _LABEL_STYLES[found.label])
             yield line.append(_plain(f"  {found.analysis}"))
-        for name, text in call_lines(call for call in shown.calls if call.step_index == step.index):
-            yield _line(f"     {name}: {text}", "dim")
+        for call in episode.calls:
+            if call.step_index == step.index:
+                parts = [
+                    part if isinstance(part, str) else f"[screen {part['screen'][:8]}]"
+                    for message in json.loads(call.messages)
+                    if message["role"] != "system"  # The same at every step.
+                    for part in message["content"]
+                ]
+                yield _line(f"     {call.role} is asked: {' | '.join(parts)}", "dim")
+                said = f"{call.response} ({call.made_by}, {call.output_tokens} tokens)"
+                yield _line(f"     {call.role} says: {said}", "dim")
 
 
 def _line(text: str, style: str = "") -> Text:
@@ -151,17 +146,4 @@ class RoleLine(NamedTuple):
 def role_lines(step: Step) -> tuple[RoleLine, ...]:
     """Return the outputs of other roles at a step, without empty ones."""
     outputs = json.loads(step.role_outputs)
-    return tuple(RoleLine(name, "; ".join(outputs[name].splitlines())) for name in SHOWN if outputs.get(name))
-
-
-def call_lines(calls: Iterable[ModelCall]) -> Iterator[RoleLine]:
-    """Yield the request and reply of each role: texts of the messages, a screen as its id."""
-    for call in calls:
-        parts = [
-            part if isinstance(part, str) else f"[screen {part['screen'][:8]}]"
-            for message in json.loads(call.messages)
-            if message["role"] != "system"  # The same at every step.
-            for part in message["content"]
-        ]
-        yield RoleLine(f"{call.role} is asked", " | ".join(parts))
-        yield RoleLine(f"{call.role} says", f"{call.response} ({call.made_by}, {call.output_tokens} tokens)")
+    return tuple(RoleLine(name, "; ".join(outputs[name].splitlines())) for name in _SHOWN if outputs.get(name))
