@@ -6,20 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    HorizontalScroll,
-    LongPress,
-    OpenApp,
-    Scroll,
-    Swipe,
-    SystemButton,
-    TypeText,
-    Wait,
-    action_from_json,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.step import Step
@@ -100,8 +87,8 @@ def is_ungrounded(episode: Episode, elements_of: Callable[[str], Sequence[UIElem
         elements_of: the accessibility tree of a screen by id, empty where there was none.
     """
     last = episode.steps[-1].action if episode.steps else None
-    action = None if last is None else action_from_json(last)
-    facts = [word for word in _words(action.text) if word not in _FILLER] if isinstance(action, Answer) else []
+    action = None if last is None else actions.action_from_json(last)
+    facts = [word for word in _words(action.text) if word not in _FILLER] if isinstance(action, actions.Answer) else []
     if not facts:
         return False
     seen: set[str] = set()
@@ -142,7 +129,7 @@ def contradiction(step: Step) -> str | None:
     """
     if step.action is None or not step.thought:
         return None
-    thought, families = step.thought.casefold(), _verb_families(action_from_json(step.action))
+    thought, families = step.thought.casefold(), _verb_families(actions.action_from_json(step.action))
     element = set(words_of(step.target.text)) if step.target is not None else set()
     if not families or (element and element <= set(words_of(thought))):
         return None
@@ -155,20 +142,20 @@ def contradiction(step: Step) -> str | None:
     return None
 
 
-def _verb_families(action: Action) -> frozenset[str]:
+def _verb_families(action: actions.Action) -> frozenset[str]:
     """Return the kinds of actions that a thought may speak of before this one; empty if any will do."""
     match action:
-        case Click() | LongPress() | OpenApp():
+        case actions.Click() | actions.LongPress() | actions.OpenApp():
             return frozenset({_PRESS})
-        case TypeText():
+        case actions.TypeText():
             return frozenset({"write"})
-        case Scroll() | HorizontalScroll() | Swipe():
+        case actions.Scroll() | actions.HorizontalScroll() | actions.Swipe():
             return frozenset({"scroll"})
-        case Wait():
+        case actions.Wait():
             return frozenset({"wait"})
-        case SystemButton(button="Enter"):
+        case actions.SystemButton(button="Enter"):
             return frozenset({_PRESS, "write"})
-        case SystemButton():
+        case actions.SystemButton():
             return frozenset({"leave", _PRESS})
         case _:
             # A final thought sums up the past, and keys and drags have many names.

@@ -1,8 +1,4 @@
-"""The base of the specs of environments: a table of the configuration, which workers get and open.
-
-Another package adds a kind with one such class and one entry point (see `stages/parts.py`). Further abilities follow
-from the protocols that a spec or its environment implements.
-"""
+"""The base of the specs of environments; another package adds a kind with a spec and an entry point."""
 
 from __future__ import annotations
 

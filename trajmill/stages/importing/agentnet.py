@@ -12,39 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    Drag,
-    DragTo,
-    HorizontalScroll,
-    MoveMouse,
-    PressKeys,
-    Scroll,
-    Terminate,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.text import parse_python
-from trajmill.stages.importing.base import (
-    LayoutSpec,
-    ReadRecording,
-    RecordedStep,
-    Recording,
-    lines_of,
-    parse_json,
-    read_recording,
-    read_screen,
-    within,
-)
+from trajmill.stages.importing import base
 
 _FACTS = "meta_data"
 
 
-class AgentNetLayout(LayoutSpec):
+class AgentNetLayout(base.LayoutSpec):
     """Human demonstrations on desktops."""
 
     expected: ClassVar[str] = "NAME.jsonl, and its pictures in the folder or in one below it"
@@ -54,23 +31,23 @@ class AgentNetLayout(LayoutSpec):
     def lists(self, folder: Path) -> Sequence[Path]:
         return sorted(file for file in folder.glob("*.jsonl") if not file.name.startswith(_FACTS))
 
-    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
+    def read(self, file: Path, folder: Path) -> Iterator[base.ReadRecording]:
         places = ["", *sorted(f"{path.name}/" for path in folder.iterdir() if path.is_dir())]
-        for number, line in enumerate(lines_of(file), 1):
-            yield read_recording(f"{file.name}:{number}", len(line), partial(_recording, line, folder, places))
+        for number, line in enumerate(base.lines_of(file), 1):
+            yield base.read_recording(f"{file.name}:{number}", len(line), partial(_recording, line, folder, places))
 
 
-def _recording(text: bytes, folder: Path, places: Sequence[str]) -> Recording:
-    found = parse_json(text)
+def _recording(text: bytes, folder: Path, places: Sequence[str]) -> base.Recording:
+    found = base.parse_json(text)
     steps = []
     for entry in found["traj"]:
         name, value = str(entry["image"]), entry["value"]
-        screen = read_screen(within(folder, *(f"{place}{name}" for place in places)), name)
+        screen = base.read_screen(base.within(folder, *(f"{place}{name}" for place in places)), name)
         code, thought = str(value["code"]), str(value.get("thought") or "")
         # Code with several actions gives several steps on the same screen.
         for action in read_code(code, Size(screen.width, screen.height)) or (None,):
-            steps.append(RecordedStep(screen, action, code, thought, str(value.get("action") or "")))
-    return Recording(
+            steps.append(base.RecordedStep(screen, action, code, thought, str(value.get("action") or "")))
+    return base.Recording(
         name=str(found["task_id"]),
         platform=Platform.DESKTOP,
         instruction=str(found["instruction"]),
@@ -101,12 +78,12 @@ _PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 """Names of the positional arguments of each call."""
 
 
-def read_code(code: str, screen: Size) -> tuple[Action, ...]:
+def read_code(code: str, screen: Size) -> tuple[actions.Action, ...]:
     """Return the actions of calls of `pyautogui` and `computer`; empty if a statement is no known call.
 
     Positions up to 1 are shares of the screen, larger ones pixels.
     """
-    actions: list[Action] = []
+    found: list[actions.Action] = []
     try:
         for statement in parse_python(code[:_LONGEST]).body:
             match statement:
@@ -116,20 +93,20 @@ def read_code(code: str, screen: Size) -> tuple[Action, ...]:
                     action = _action(name, values, named, screen)
                 case _:
                     return ()
-            if isinstance(action, DragTo) and actions and isinstance(start := actions[-1], MoveMouse):
+            if isinstance(action, actions.DragTo) and found and isinstance(start := found[-1], actions.MoveMouse):
                 # A move and the drag after it are one action.
-                actions[-1] = Drag(x=start.x, y=start.y, x2=action.x, y2=action.y)
+                found[-1] = actions.Drag(x=start.x, y=start.y, x2=action.x, y2=action.y)
             else:
-                actions.append(action)
+                found.append(action)
     except (SyntaxError, ValueError, TypeError, KeyError, MemoryError, RecursionError, OverflowError):
         return ()
-    return tuple(actions)
+    return tuple(found)
 
 
-def _action(name: str, values: list[Any], named: dict[str, Any], screen: Size) -> Action:
+def _action(name: str, values: list[Any], named: dict[str, Any], screen: Size) -> actions.Action:
     if name == "hotkey":
         keys = values[0] if len(values) == 1 and isinstance(values[0], list) else values
-        return PressKeys.model_validate({"keys": tuple(keys)})
+        return actions.PressKeys.model_validate({"keys": tuple(keys)})
     names = _PARAMETERS[name]
     if len(values) > len(names) or not named.keys().isdisjoint(names[: len(values)]):
         raise TypeError(f"{name} has other arguments")
@@ -138,27 +115,27 @@ def _action(name: str, values: list[Any], named: dict[str, Any], screen: Size) -
         given["clicks"], given["button"] = _CLICKS[name]
     match name:
         case "moveTo":
-            return MoveMouse(**_position(given, screen))
+            return actions.MoveMouse(**_position(given, screen))
         case "dragTo":
-            return DragTo(**_position(given, screen))
+            return actions.DragTo(**_position(given, screen))
         case "scroll" | "vscroll" | "hscroll":
-            scroll = HorizontalScroll if name == "hscroll" else Scroll
+            scroll = actions.HorizontalScroll if name == "hscroll" else actions.Scroll
             place = {} if given.get("x") is None or given.get("y") is None else _position(given, screen)
             return scroll(clicks=max(-1000, min(1000, round(given["clicks"]))), **place)
         case "write" | "typewrite":
-            return TypeText(text=given["message"])
+            return actions.TypeText(text=given["message"])
         case "press":
             pressed = [given["keys"]] if isinstance(given["keys"], str) else given["keys"]
-            return PressKeys(keys=tuple(pressed * max(1, min(int(given.get("presses", 1)), 100))))
+            return actions.PressKeys(keys=tuple(pressed * max(1, min(int(given.get("presses", 1)), 100))))
         case "wait" | "sleep":
-            return Wait(seconds=float(given.get("seconds", 1.0)))
+            return actions.Wait(seconds=float(given.get("seconds", 1.0)))
         case "terminate":
-            return Terminate(status=given.get("status", "success"))
+            return actions.Terminate(status=given.get("status", "success"))
         case "answer":
-            return Answer(text=given["answer"])
+            return actions.Answer(text=given["answer"])
         case _:
             count, button = given.get("clicks", 1), given.get("button", "left")
-            return Click.model_validate({**_position(given, screen), "count": count, "button": button})
+            return actions.Click.model_validate({**_position(given, screen), "count": count, "button": button})
 
 
 def _position(given: Mapping[str, Any], screen: Size) -> dict[str, int]:

@@ -17,17 +17,7 @@ from trajmill.schemas.coordinates import CoordinateSpace
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.importing.base import (
-    LayoutSpec,
-    ReadRecording,
-    RecordedScreen,
-    RecordedStep,
-    Recording,
-    only_recording,
-    parse_json,
-    read_screen,
-    within,
-)
+from trajmill.stages.importing import base
 
 _TAP: Final = 0.04
 """Largest distance of touch and lift of a tap, as a share of the screen (Android in the Wild)."""
@@ -41,7 +31,7 @@ _PLAIN: Final[Mapping[int, Action]] = {
 }
 
 
-class AitzLayout(LayoutSpec):
+class AitzLayout(base.LayoutSpec):
     """Episodes of Android in the Wild with screen descriptions and thoughts."""
 
     expected: ClassVar[str] = "CATEGORY/EPISODE/EPISODE.json with its pictures beside it"
@@ -51,18 +41,18 @@ class AitzLayout(LayoutSpec):
     def lists(self, folder: Path) -> Sequence[Path]:
         return sorted(path for path in folder.rglob("*.json") if path.is_file())
 
-    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        yield only_recording(file, lambda episode: _recording(episode, file, folder))
+    def read(self, file: Path, folder: Path) -> Iterator[base.ReadRecording]:
+        yield base.only_recording(file, lambda episode: _recording(episode, file, folder))
 
 
-def _recording(steps: Sequence[Mapping[str, Any]], file: Path, folder: Path) -> Recording:
+def _recording(steps: Sequence[Mapping[str, Any]], file: Path, folder: Path) -> base.Recording:
     *_, category, _ = ("", *file.parent.relative_to(folder).parts) if file.parent != folder else ("", "")
     ordered = sorted(steps, key=lambda step: int(step["step_id"]))
     if [int(step["step_id"]) for step in ordered] != list(range(len(ordered))):
         raise ValueError("its steps are not numbered from 0")
     if any(one["instruction"] != other["instruction"] for one, other in pairwise(ordered)):
         raise ValueError("its steps have different instructions")
-    return Recording(
+    return base.Recording(
         name=str(ordered[0]["episode_id"]),
         platform=Platform.PHONE,
         instruction=str(ordered[0]["instruction"]),
@@ -71,11 +61,11 @@ def _recording(steps: Sequence[Mapping[str, Any]], file: Path, folder: Path) -> 
     )
 
 
-def _step(step: Mapping[str, Any], file: Path, folder: Path) -> RecordedStep:
+def _step(step: Mapping[str, Any], file: Path, folder: Path) -> base.RecordedStep:
     stored = str(step["image_path"])
     beside = file.parent.relative_to(folder) / Path(stored).name
-    screen = read_screen(within(folder, str(beside), stored), stored)
-    return RecordedStep(
+    screen = base.read_screen(base.within(folder, str(beside), stored), stored)
+    return base.RecordedStep(
         screen._replace(elements=_elements(step, screen)),
         _action(step, screen),
         raw=str(step.get("coat_action_desc") or f"action type {step['result_action_type']}"),
@@ -84,7 +74,7 @@ def _step(step: Mapping[str, Any], file: Path, folder: Path) -> RecordedStep:
     )
 
 
-def _action(step: Mapping[str, Any], screen: RecordedScreen) -> Action | None:
+def _action(step: Mapping[str, Any], screen: base.RecordedScreen) -> Action | None:
     kind = int(step["result_action_type"])
     if kind == _TYPE:
         return TypeText(text=str(step["result_action_text"]))
@@ -97,7 +87,7 @@ def _action(step: Mapping[str, Any], screen: RecordedScreen) -> Action | None:
     return Swipe(x=start.x, y=start.y, x2=end.x, y2=end.y)
 
 
-def _elements(step: Mapping[str, Any], screen: RecordedScreen) -> tuple[UIElement, ...] | None:
+def _elements(step: Mapping[str, Any], screen: base.RecordedScreen) -> tuple[UIElement, ...] | None:
     """Return the detected elements: boxes as [y, x, height, width], in pixels or as shares of the screen."""
     boxes, texts, types = (_list(step.get(name)) for name in ("ui_positions", "ui_text", "ui_types"))
     if not boxes:
@@ -117,7 +107,7 @@ def _elements(step: Mapping[str, Any], screen: RecordedScreen) -> tuple[UIElemen
 
 def _list(value: Any) -> list[Any]:
     """Return a list, which the files store as the text of a JSON list."""
-    found = parse_json(value.encode()) if isinstance(value, str) and value else value or []
+    found = base.parse_json(value.encode()) if isinstance(value, str) and value else value or []
     if not isinstance(found, list):
         raise ValueError("a list was expected")
     return found

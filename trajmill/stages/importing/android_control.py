@@ -15,34 +15,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    LongPress,
-    OpenApp,
-    Swipe,
-    SystemButton,
-    Terminate,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.text import storable
-from trajmill.stages.importing.base import (
-    BadRecording,
-    BadRecordingError,
-    LayoutSpec,
-    ReadRecording,
-    RecordedScreen,
-    RecordedStep,
-    Recording,
-    parse_json,
-    read_recording,
-    reading,
-    screen_of,
-)
+from trajmill.stages.importing import base
 
 _NEAR, _MIDDLE, _FAR = 0.3, 0.5, 0.7
 _FINGER: Final = {
@@ -54,7 +32,7 @@ _FINGER: Final = {
 """Start and end of the swipe that shows what lies in a direction, as shares of the screen."""
 
 
-class AndroidControlLayout(LayoutSpec):
+class AndroidControlLayout(base.LayoutSpec):
     """Human demonstrations in 833 Android apps, with accessibility trees."""
 
     expected: ClassVar[str] = "TFRecord files android_control-NNNNN-of-NNNNN"
@@ -65,43 +43,43 @@ class AndroidControlLayout(LayoutSpec):
         found = (*folder.glob("android_control*"), *folder.glob("*.tfrecord*"))
         return sorted({path for path in found if path.is_file()})
 
-    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
+    def read(self, file: Path, folder: Path) -> Iterator[base.ReadRecording]:
         """Yield the episodes of a file; what follows a damaged place cannot be read."""
         records = read_records(file)
         for number in count():
             name = f"{file.name}:{number}"
             try:
-                with reading():
+                with base.reading():
                     record = next(records, None)
-            except (BadRecordingError, EOFError) as error:
-                yield ReadRecording(BadRecording(name, f"the rest of the file cannot be read ({error})"), 0)
+            except (base.BadRecordingError, EOFError) as error:
+                yield base.ReadRecording(base.BadRecording(name, f"the rest of the file cannot be read ({error})"), 0)
                 return
             if record is None:
                 return
-            yield read_recording(name, record.compressed, partial(_recording, record.data))
+            yield base.read_recording(name, record.compressed, partial(_recording, record.data))
 
 
-def _recording(data: bytes) -> Recording:
+def _recording(data: bytes) -> base.Recording:
     features = read_example(data)
-    pictures, trees, actions, instructions = (
+    pictures, trees, entries, instructions = (
         features[name].strings(1) for name in ("screenshots", "accessibility_trees", "actions", "step_instructions")
     )
     if len(trees) != len(pictures):
         raise ValueError(f"{len(pictures)} screenshots and {len(trees)} accessibility trees")
-    if len(pictures) != len(actions) + 1 or len(instructions) != len(actions):
-        counts = f"{len(actions)} actions and {len(instructions)} step instructions"
+    if len(pictures) != len(entries) + 1 or len(instructions) != len(entries):
+        counts = f"{len(entries)} actions and {len(instructions)} step instructions"
         raise ValueError(f"{len(pictures)} screenshots, {counts}")
     screens = [
-        screen_of(picture, f"screenshot {number}", read_forest(tree))
+        base.screen_of(picture, f"screenshot {number}", read_forest(tree))
         for number, (picture, tree) in enumerate(zip(pictures, trees, strict=True))
     ]
     steps = [
-        RecordedStep(screen, action, encoded.decode(), conclusion=instruction.decode())
-        for screen, encoded, instruction in zip(screens[:-1], actions, instructions, strict=True)
-        for action in _actions(parse_json(encoded), screen)
+        base.RecordedStep(screen, action, encoded.decode(), conclusion=instruction.decode())
+        for screen, encoded, instruction in zip(screens[:-1], entries, instructions, strict=True)
+        for action in _actions(base.parse_json(encoded), screen)
     ]
-    end = RecordedStep(screens[-1], Terminate(status="success"), "", conclusion="The task is done.")
-    return Recording(
+    end = base.RecordedStep(screens[-1], actions.Terminate(status="success"), "", conclusion="The task is done.")
+    return base.Recording(
         name=str(features["episode_id"].numbers(1)[0]),
         platform=Platform.PHONE,
         instruction=features["goal"].strings(1)[0].decode(),
@@ -109,29 +87,29 @@ def _recording(data: bytes) -> Recording:
     )
 
 
-def _actions(found: Mapping[str, Any], screen: RecordedScreen) -> tuple[Action | None, ...]:
+def _actions(found: Mapping[str, Any], screen: base.RecordedScreen) -> tuple[actions.Action | None, ...]:
     """Return the actions of an entry: `type` presses a field, writes into it and presses Enter."""
     match found:
         case {"action_type": "type", "x": x, "y": y, "text": str(text)}:
-            return Click(x=int(x), y=int(y)), TypeText(text=text), SystemButton(button="Enter")
+            return actions.Click(x=int(x), y=int(y)), actions.TypeText(text=text), actions.SystemButton(button="Enter")
         case {"action_type": "click", "x": x, "y": y}:
-            return (Click(x=int(x), y=int(y)),)
+            return (actions.Click(x=int(x), y=int(y)),)
         case {"action_type": "long_press", "x": x, "y": y}:
-            return (LongPress(x=int(x), y=int(y)),)
+            return (actions.LongPress(x=int(x), y=int(y)),)
         case {"action_type": "scroll", "direction": str(direction)} if direction in _FINGER:
             wide, high, wide2, high2 = _FINGER[direction]
             x, x2 = round(wide * screen.width), round(wide2 * screen.width)
-            return (Swipe(x=x, y=round(high * screen.height), x2=x2, y2=round(high2 * screen.height)),)
+            return (actions.Swipe(x=x, y=round(high * screen.height), x2=x2, y2=round(high2 * screen.height)),)
         case {"action_type": "input_text", "text": str(text)}:
-            return (TypeText(text=text),)
+            return (actions.TypeText(text=text),)
         case {"action_type": "open_app", "app_name": str(app)}:
-            return (OpenApp(app=app),)
+            return (actions.OpenApp(app=app),)
         case {"action_type": "navigate_home"}:
-            return (SystemButton(button="Home"),)
+            return (actions.SystemButton(button="Home"),)
         case {"action_type": "navigate_back"}:
-            return (SystemButton(button="Back"),)
+            return (actions.SystemButton(button="Back"),)
         case {"action_type": "wait"}:
-            return (Wait(),)
+            return (actions.Wait(),)
         case _:
             return (None,)
 

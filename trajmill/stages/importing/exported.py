@@ -16,17 +16,7 @@ import pyarrow.parquet as pq
 
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.importing.base import (
-    BadRecording,
-    BadRecordingError,
-    LayoutSpec,
-    ReadRecording,
-    RecordedStep,
-    Recording,
-    read_recording,
-    reading,
-    screen_of,
-)
+from trajmill.stages.importing import base
 
 _COLUMNS: Final = [
     *("trajectory_id", "step_index", "instruction", "platform", "apps", "task", "agent", "action"),
@@ -35,7 +25,7 @@ _COLUMNS: Final = [
 _ROWS_AT_ONCE: Final = 32
 
 
-class ExportedLayout(LayoutSpec):
+class ExportedLayout(base.LayoutSpec):
     """A folder that `trajmill export` has written."""
 
     expected: ClassVar[str] = "data/NAME.parquet, as `trajmill export` writes them for trl, grpo, verl and verl-sft"
@@ -45,18 +35,18 @@ class ExportedLayout(LayoutSpec):
     def lists(self, folder: Path) -> Sequence[Path]:
         return sorted((folder / "data").glob("*.parquet"))
 
-    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
+    def read(self, file: Path, folder: Path) -> Iterator[base.ReadRecording]:
         try:
-            with reading():
+            with base.reading():
                 missing = [name for name in _COLUMNS if name not in pq.read_schema(file).names]
                 if missing:
                     raise ValueError(f"column {missing[0]} is missing")
                 per_row = file.stat().st_size // max(pq.read_metadata(file).num_rows, 1)
                 for name, rows in groupby(_rows(file), key=lambda row: str(row["trajectory_id"])):
                     of_one = list(rows)
-                    yield read_recording(name, per_row * len(of_one), partial(_recording, name, of_one))
-        except BadRecordingError as error:
-            yield ReadRecording(BadRecording(file.name, str(error)), 0)
+                    yield base.read_recording(name, per_row * len(of_one), partial(_recording, name, of_one))
+        except base.BadRecordingError as error:
+            yield base.ReadRecording(base.BadRecording(file.name, str(error)), 0)
 
 
 def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
@@ -70,15 +60,15 @@ def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
                 seen = step
 
 
-def _recording(name: str, rows: Sequence[Mapping[str, Any]]) -> Recording:
+def _recording(name: str, rows: Sequence[Mapping[str, Any]]) -> base.Recording:
     steps = []
     for row in sorted(rows, key=lambda row: int(row["step_index"])):
         # Of several pictures the last is the one that the reply answers.
-        screen = screen_of(row["images"][-1]["bytes"], str(row["screen_ids"][-1]))
+        screen = base.screen_of(row["images"][-1]["bytes"], str(row["screen_ids"][-1]))
         action: Action | None = action_from_json(row["action"]) if row["action"] else None
-        steps.append(RecordedStep(screen, action, str(row["action"])))
+        steps.append(base.RecordedStep(screen, action, str(row["action"])))
     first = rows[0]
-    return Recording(
+    return base.Recording(
         name=name,
         platform=Platform(first["platform"]),
         instruction=str(first["instruction"]),

@@ -13,16 +13,7 @@ from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButt
 from trajmill.schemas.coordinates import CoordinateSpace
 from trajmill.schemas.geometry import Point
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.importing.base import (
-    LayoutSpec,
-    ReadRecording,
-    RecordedScreen,
-    RecordedStep,
-    Recording,
-    only_recording,
-    read_screen,
-    within,
-)
+from trajmill.stages.importing import base
 
 _KEYS: Final[Mapping[str, Action]] = {
     "KEY_HOME": SystemButton(button="Home"),
@@ -31,7 +22,7 @@ _KEYS: Final[Mapping[str, Action]] = {
 }
 
 
-class GuiOdysseyLayout(LayoutSpec):
+class GuiOdysseyLayout(base.LayoutSpec):
     """Human demonstrations over several apps of Android devices."""
 
     expected: ClassVar[str] = "annotations/EPISODE.json and screenshots/NAME.png"
@@ -41,13 +32,13 @@ class GuiOdysseyLayout(LayoutSpec):
     def lists(self, folder: Path) -> Sequence[Path]:
         return sorted((folder / "annotations").glob("*.json"))
 
-    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        yield only_recording(file, lambda episode: _recording(episode, folder))
+    def read(self, file: Path, folder: Path) -> Iterator[base.ReadRecording]:
+        yield base.only_recording(file, lambda episode: _recording(episode, folder))
 
 
-def _recording(episode: Mapping[str, Any], folder: Path) -> Recording:
+def _recording(episode: Mapping[str, Any], folder: Path) -> base.Recording:
     task = episode["task_info"]
-    return Recording(
+    return base.Recording(
         name=str(episode["episode_id"]),
         platform=Platform.PHONE,
         instruction=str(task["instruction"]),
@@ -57,12 +48,12 @@ def _recording(episode: Mapping[str, Any], folder: Path) -> Recording:
     )
 
 
-def _step(step: Mapping[str, Any], folder: Path) -> RecordedStep:
+def _step(step: Mapping[str, Any], folder: Path) -> base.RecordedStep:
     name = str(step["screenshot"])
     # As they are downloaded, they lie in parts of the folder that the set's own script would join.
     parts = (f"screenshots/{part.name}/{name}" for part in sorted(folder.glob("screenshots/*/")))
-    screen = read_screen(within(folder, f"screenshots/{name}", name) or within(folder, *parts), name)
-    return RecordedStep(
+    screen = base.read_screen(base.within(folder, f"screenshots/{name}", name) or base.within(folder, *parts), name)
+    return base.RecordedStep(
         screen,
         _action(str(step["action"]), step["info"], screen),
         raw=f"{step['action']} {step['info']}",
@@ -71,7 +62,7 @@ def _step(step: Mapping[str, Any], folder: Path) -> RecordedStep:
     )
 
 
-def _action(kind: str, info: Any, screen: RecordedScreen) -> Action | None:
+def _action(kind: str, info: Any, screen: base.RecordedScreen) -> Action | None:
     def at(place: Sequence[float]) -> Point:
         return screen.at(float(place[0]), float(place[1]), CoordinateSpace.PER_MILLE)
 

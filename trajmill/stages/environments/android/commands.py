@@ -1,7 +1,4 @@
-"""The commands of a device: quoted shell lines, touches, keys, text and apps.
-
-adb passes one string to the device's `sh`; text of a model, names, paths and values enter it only through `quote`.
-"""
+"""The commands of a device: only `quote` puts text into the one string that adb passes to the device's `sh`."""
 
 from __future__ import annotations
 
@@ -131,18 +128,7 @@ def key_event(*names: str) -> Command:
 
 
 async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> None:
-    """Type into the focused field; the device's own input method is restored afterwards.
-
-    A line break becomes a press of Enter, a tab one of Tab; other control characters are left out.
-
-    Args:
-        device: the device.
-        action: the text to type.
-        field_length: at least the length of the text in the focused field; `clear` deletes as many characters.
-
-    Raises:
-        EnvironmentFailure: the device fails, or lacks ADBKeyboard although the text needs it (class `setup`).
-    """
+    """Type into the focused field, and restore the input method; `clear` deletes `field_length` characters."""
     commands = [key_event("KEYCODE_ENTER")] if action.enter else []
     text = action.text.replace("\r\n", "\n").translate(_LINE_BREAKS)
     if text.isascii():

@@ -12,20 +12,9 @@ from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.android import task
 from trajmill.stages.environments.android.commands import Apps, find_launcher, gesture, key_event, start_app, type_text
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
-from trajmill.stages.environments.android.task import (
-    WITHOUT_ANIMATIONS,
-    ChangedSettings,
-    FinalState,
-    PhoneGoal,
-    PhoneStart,
-    is_reached,
-    prepare,
-    read_part,
-    remove_files,
-    wanted_files,
-)
 from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
@@ -39,7 +28,7 @@ _UNKNOWN_LENGTH = 100
 
 
 class _AndroidEpisode(NamedTuple):
-    goal: PhoneGoal
+    goal: task.PhoneGoal
     ends: ListEnds
 
 
@@ -55,8 +44,8 @@ class AndroidEnvironment:
         self._settings = settings
         self._give_back: Callable[[], None] | None = give_back
         self._apps: Apps | None = None
-        self._lasting = ChangedSettings(device)
-        self._changed = ChangedSettings(device)
+        self._lasting = task.ChangedSettings(device)
+        self._changed = task.ChangedSettings(device)
         self._files_to_remove: set[str] = set()
         self._episode: _AndroidEpisode | None = None
         self._screen: DeviceScreen | None = None
@@ -67,16 +56,19 @@ class AndroidEnvironment:
         if query.platform is not self.platform:
             text = f"the query is for the platform {query.platform}, this is a {self.platform}"
             raise EnvironmentFailure(text, FailureClass.TASK)
-        start, goal = read_part(PhoneStart, query.start_state), read_part(PhoneGoal, query.goal)
+        start, goal = task.read_part(task.PhoneStart, query.start_state), task.read_part(task.PhoneGoal, query.goal)
         self._episode, self._answer = None, None
         try:
             await self._undo()
-            apps = await self._connect()
+            if self._apps is None:
+                apps = Apps(self._settings.apps, await find_launcher(self.device))
+                await self._lasting.put(task.WITHOUT_ANIMATIONS)
+                self._apps = apps
             self._files_to_remove = {
-                *wanted_files(goal),
+                *task.wanted_files(goal),
                 *(path for path, content in start.files.items() if content is not None),
             }
-            await prepare(self.device, apps, query.apps, start, goal, self._changed)
+            await task.prepare(self.device, self._apps, query.apps, start, goal, self._changed)
             self._episode = _AndroidEpisode(goal, ListEnds())
             return self._observation(await self._capture())
         except EnvironmentFailure as error:
@@ -94,7 +86,11 @@ class AndroidEnvironment:
                 lengths = [max(len(each.value), len(each.text)) for each in fields]
                 await type_text(self.device, action, max(lengths, default=_UNKNOWN_LENGTH))
             case OpenApp(app=app):
-                await self._open(app)
+                # By its package, else by its icon on the launcher; an unknown app leaves the launcher open.
+                assert self._apps is not None, "a reset connects"
+                package = self._apps.package_of(app)
+                if package is None or not await start_app(self.device, package):
+                    await self._press_icon(app.strip().casefold())
             case Wait(seconds=seconds):
                 await asyncio.sleep(min(seconds, _LONGEST_WAIT))
             case _:
@@ -108,9 +104,9 @@ class AndroidEnvironment:
 
     async def score(self) -> float | None:
         screen, episode = self._running()
-        if episode.goal == PhoneGoal():
+        if episode.goal == task.PhoneGoal():
             return None
-        return float(await is_reached(self.device, episode.goal, FinalState(screen.component, self._answer)))
+        return float(await task.is_reached(self.device, episode.goal, task.FinalState(screen.component, self._answer)))
 
     async def healthy(self) -> bool:
         try:
@@ -132,15 +128,8 @@ class AndroidEnvironment:
 
     async def _undo(self) -> None:
         await self._changed.restore()
-        await remove_files(self.device, self._files_to_remove)
+        await task.remove_files(self.device, self._files_to_remove)
         self._files_to_remove = set()
-
-    async def _connect(self) -> Apps:
-        if self._apps is None:
-            apps = Apps(self._settings.apps, await find_launcher(self.device))
-            await self._lasting.put(WITHOUT_ANIMATIONS)
-            self._apps = apps
-        return self._apps
 
     async def _capture(self) -> DeviceScreen:
         assert self._apps is not None, "a reset connects"
@@ -155,13 +144,6 @@ class AndroidEnvironment:
     def _observation(self, screen: DeviceScreen) -> Observation:
         elements = self._episode.ends.correct(screen.elements) if self._episode else screen.elements
         return make_observation(screen.png, screen.size, elements, screen.app, identity=(screen.app, elements))
-
-    async def _open(self, name: str) -> None:
-        """Open an app by its package, else by its icon on the launcher; an unknown app leaves the launcher open."""
-        assert self._apps is not None, "a reset connects"
-        package = self._apps.package_of(name)
-        if package is None or not await start_app(self.device, package):
-            await self._press_icon(name.strip().casefold())
 
     async def _press_icon(self, label: str) -> None:
         await self.device.run(*key_event("KEYCODE_HOME"))

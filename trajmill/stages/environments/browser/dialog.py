@@ -1,8 +1,4 @@
-"""Draw a dialog of the browser over the page, as a window with buttons.
-
-Headless Chromium draws neither the dialogs of a page (alert, confirm, prompt, leaving) nor its file chooser, and the
-page waits while one is open. The agent presses the buttons drawn here, and the environment answers the browser.
-"""
+"""Draws the dialogs and the file chooser that headless Chromium does not draw; the page waits for its buttons."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Mouse, keyboard and touch of a page: turn a typed action into calls of Playwright.
-
-The calls are data, for both of Playwright's interfaces: the asynchronous one of our own environments, and the
-synchronous one of BrowserGym. Their numbers are bounded, because a model may request any.
-"""
+"""Mouse, keyboard and touch of a page: typed actions as bounded calls of either interface of Playwright."""
 
 from __future__ import annotations
 

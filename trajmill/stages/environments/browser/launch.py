@@ -60,12 +60,7 @@ class BrowserProcess:
     """
 
     def __init__(self, screen: Viewport | None = None) -> None:
-        """Start nothing yet.
-
-        Args:
-            screen: the browser's own screen. Pages with this viewport are drawn as soon as they change, not sixty
-                times a second. For other viewports it emulates a screen: each screenshot lays the page out again.
-        """
+        """Pages with the viewport `screen` are drawn as soon as they change; others have an emulated screen."""
         self._screen = screen
         self._playwright: Playwright | None = None
         self._browsers: dict[int, Browser] = {}

@@ -144,22 +144,21 @@ class BrowserGymFactory:
 
 
 async def import_tasks(tasks: Sequence[str], splits: Sequence[Split], run_seed: int, origin: Origin) -> ImportedQueries:
+    async def ask(environment: BrowserGymEnvironment, task: str, seed: int) -> Query:
+        start = BrowserGymStart(task=task, seed=seed)
+        instruction = (await environment.start(start)).goal
+        described = {"pages": (task,), "page_descriptions": ("A BrowserGym task.",), "phrasing": _MAKER}
+        return own_query(Platform.WEB, task, instruction, start.model_dump_json(), origin, _MAKER, **described)
+
     asked: list[ImportedQueries] = []
     for task in tasks:
         environment = await BrowserGymFactory()()
         try:
-            ask = partial(_ask, environment, task, origin)
-            asked.append(await ask_at_seeds(ask, task, splits, run_seed, origin, _MAKER))
+            at_seed = partial(ask, environment, task)
+            asked.append(await ask_at_seeds(at_seed, task, splits, run_seed, origin, _MAKER))
         finally:
             await environment.close()
     return joined(asked)
-
-
-async def _ask(environment: BrowserGymEnvironment, task: str, origin: Origin, seed: int) -> Query:
-    start = BrowserGymStart(task=task, seed=seed)
-    instruction = (await environment.start(start)).goal
-    described = {"pages": (task,), "page_descriptions": ("A BrowserGym task.",), "phrasing": _MAKER}
-    return own_query(Platform.WEB, task, instruction, start.model_dump_json(), origin, _MAKER, **described)
 
 
 _ROLES = {

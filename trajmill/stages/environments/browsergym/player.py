@@ -1,9 +1,4 @@
-"""The process of one BrowserGym environment: it reads requests and writes answers, one line of JSON each.
-
-Run as `python -m trajmill.stages.environments.browsergym.player BROWSER`. BrowserGym is synchronous, keeps one
-Playwright for its process, and may hang in a call. A separate process does not delay other environments, and can be
-killed.
-"""
+"""The process of one environment (`python -m ...player BROWSER`), as BrowserGym is synchronous and may hang."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class DesktopConnection:
         return self._typed
 
     async def screenshot(self) -> Screenshot:
-        answer = await self._request("GET", "/screenshot", self._timeouts.request)
+        answer = self._checked(await self._send("GET", "/screenshot", self._timeouts.request))
         try:
             with Image.open(io.BytesIO(answer.content)) as image:
                 image.load()
@@ -128,8 +128,7 @@ class DesktopConnection:
             raise EnvironmentFailure(f"{self.server.url} sent {length} bytes that are no screenshot") from error
 
     async def accessibility(self) -> str:
-        answer = await self._request("GET", "/accessibility", self._timeouts.request)
-        tree = _object(answer).get("AT")
+        tree = _object(self._checked(await self._send("GET", "/accessibility", self._timeouts.request))).get("AT")
         if not isinstance(tree, str):
             raise EnvironmentFailure(f"{self.server.url} sent no accessibility tree")
         return tree
@@ -176,10 +175,7 @@ class DesktopConnection:
         return CommandResult(str(done.get("output", "")), str(done.get("error", "")), int(done.get("returncode") or 0))
 
     async def _post(self, path: str, seconds: float, **body: Any) -> httpx.Response:
-        return await self._request("POST", path, seconds, **body)
-
-    async def _request(self, method: str, path: str, seconds: float, **body: Any) -> httpx.Response:
-        return self._checked(await self._send(method, path, seconds, **body))
+        return self._checked(await self._send("POST", path, seconds, **body))
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
         if answer.is_success:

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,7 +134,10 @@ class RemoteDesktops:
         self._machines = Machines("desktop", timeouts.lease, _ADVICE)
 
     async def __call__(self) -> DesktopEnvironment:
-        lease = await self._machines.lease(self._machine_states)
+        def states() -> dict[str, MachineState]:
+            return {url: MachineState(_identity(url)) for url in self._servers}
+
+        lease = await self._machines.lease(lambda: asyncio.to_thread(states))
 
         async def give_back() -> None:
             lease.close()
@@ -142,9 +145,6 @@ class RemoteDesktops:
         return await _connected(DesktopServer(lease.name), self._files, self._timeouts, give_back)
 
     async def close(self) -> None: ...
-
-    async def _machine_states(self) -> Mapping[str, MachineState]:
-        return await asyncio.to_thread(lambda: {url: MachineState(_identity(url)) for url in self._servers})
 
 
 def _identity(url: str) -> str:

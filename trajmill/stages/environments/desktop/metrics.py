@@ -129,14 +129,7 @@ class SpreadsheetError(Exception): ...
 
 
 def read_sheet(content: bytes, number: int) -> dict[str, str]:
-    """Read the filled cells of a sheet (numbered from 0) of an xlsx or ods file.
-
-    Returns:
-        By address (`B2`), the stored value; numbers have no needless fraction (`21`, `0.5`).
-
-    Raises:
-        SpreadsheetError: the file is damaged, of another kind, or has no such sheet.
-    """
+    """Return the filled cells of a sheet (from 0) by address (`B2`); raises SpreadsheetError for a damaged file."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             cells = _ods(archive, number) if "content.xml" in archive.namelist() else _xlsx(archive, number)

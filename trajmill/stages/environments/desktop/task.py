@@ -100,10 +100,7 @@ class _Evaluator(BaseModel):
 
 
 def read_task(file: Path) -> DesktopTask:
-    """Read one task file.
-
-    Raises BadInputError if it is not a task, or needs something unsupported; the message is one line with file and key.
-    """
+    """Read a task file; raises BadInputError with file and key for what is no task, or not supported."""
     try:
         return parse_task(json.loads(file.read_text()), str(file))
     except (OSError, ValueError) as error:
@@ -122,12 +119,7 @@ def parse_task(content: Any, where: str) -> DesktopTask:
 
 
 def parse_evaluator(content: Mapping[str, Any], where: str) -> Evaluator:
-    """Make an evaluator of its parsed JSON.
-
-    Raises:
-        BadInputError: it needs something unsupported; the message is one line with the key.
-        ValidationError: it is not an evaluator.
-    """
+    """Make an evaluator; raises ValidationError for what is none, BadInputError for what is not supported."""
     _refuse_unknown(where, "evaluator.func", METRICS, _as_list(content.get("func")))
     written = _Evaluator.model_validate(content)
     metrics, results = _as_list(written.func), _as_list(written.result)
@@ -174,17 +166,7 @@ def packaged_tasks() -> Path:
 
 
 def import_tasks(folder: Path, held_out: float, origin: Origin, validation: float = 0.0) -> list[Query]:
-    """Make the queries of all task files (`*.json`) below a folder, in order of their ids.
-
-    Args:
-        folder: folder of the task files; their local files are named relative to it.
-        held_out: share of the tasks, in [0, 1], in the split `heldout_slots`; the ids decide which ones.
-        origin: common columns of the rows.
-        validation: a further share, in the split `validation`.
-
-    Raises:
-        BadInputError: there is no task, a task is wrong or not supported, or two tasks have the same id.
-    """
+    """Make the queries of all task files below a folder; `held_out` and `validation` are shares, chosen by ids."""
     files = sorted(folder.rglob("*.json"))
     tasks = sorted((read_task(file) for file in files), key=lambda task: task.id)
     if not tasks:

@@ -111,10 +111,7 @@ class _Reader:
 
 
 def read_elements(text: str, screen: Size) -> DesktopTree:
-    """Return the elements of a tree, without those that another window covers.
-
-    Raises EnvironmentFailure if the text is not such XML.
-    """
+    """Return the elements that no other window covers; raises EnvironmentFailure if the text is not such XML."""
     if _DOCUMENT_TYPE.search(text):
         raise EnvironmentFailure("the accessibility tree declares a document type")
     try:

@@ -55,10 +55,7 @@ class DevicesTogether:
         return seen[self._in_use]
 
     async def step(self, action: Action) -> Observation:
-        """Do an action on the device in use, or switch to another one of this episode.
-
-        Raises EnvironmentFailure if the device crashed or hangs.
-        """
+        """Do an action on the device in use, or switch to another one of this episode."""
         if not isinstance(action, SwitchDevice):
             return await self._used[self._in_use].step(action)
         wanted = Platform(action.device)
@@ -90,10 +87,7 @@ class DevicesFactory(NamedTuple):
     first: Platform
 
     async def __call__(self) -> DevicesTogether:
-        """Start each device; if one fails, the others are closed.
-
-        Raises EnvironmentFailure if a device does not start.
-        """
+        """Start each device; if one fails, the others are closed."""
         started: dict[Platform, Environment] = {}
         try:
             for platform, factory in self.devices.items():
@@ -114,10 +108,7 @@ class OnDevices(Record):
 
 
 def query_on(query: Query, device: Platform) -> Query:
-    """The part of a query that concerns one device; a query for one device alone is that part itself.
-
-    Raises EnvironmentFailure if the start state or the goal is malformed (class `task`).
-    """
+    """The part of a query that concerns one device; raises EnvironmentFailure (`task`) if it is malformed."""
     parts = {"start_state": _part(query.start_state, query, device), "goal": _part(query.goal, query, device)}
     return query.model_copy(update={"platform": device, **parts})
 

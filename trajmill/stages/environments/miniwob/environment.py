@@ -198,24 +198,23 @@ async def import_queries(
     imported: dict[str, ImportedQueries] = {}
     waiting = iter(pages)
 
+    async def ask(environment: MiniWobEnvironment, page: str, seed: int) -> Query:
+        instruction, fields = await environment.start(page, seed)
+        start = json.dumps({"page": page, "seed": seed, "fields": fields})
+        described = {"pages": (page,), "page_descriptions": ("A MiniWoB++ task page.",), "phrasing": _MAKER}
+        return own_query(Platform.WEB, page, instruction, start, origin, _MAKER, **described)
+
     async def ask_pages() -> None:
         environment = await factory()
         for page in waiting:
-            ask = partial(_ask, environment, page, origin)
-            imported[page] = await ask_at_seeds(ask, page, splits, run_seed, origin, _MAKER)
+            at_seed = partial(ask, environment, page)
+            imported[page] = await ask_at_seeds(at_seed, page, splits, run_seed, origin, _MAKER)
 
     try:
         await asyncio.gather(*(ask_pages() for _ in range(min(_AT_ONCE, len(pages)))))
     finally:
         await factory.close()
     return joined([imported[page] for page in pages])
-
-
-async def _ask(environment: MiniWobEnvironment, page: str, origin: Origin, seed: int) -> Query:
-    instruction, fields = await environment.start(page, seed)
-    start = json.dumps({"page": page, "seed": seed, "fields": fields})
-    described = {"pages": (page,), "page_descriptions": ("A MiniWoB++ task page.",), "phrasing": _MAKER}
-    return own_query(Platform.WEB, page, instruction, start, origin, _MAKER, **described)
 
 
 def page_fields(page: str, utterance: str, given: dict[str, object] | None) -> tuple[tuple[str, str], ...]:

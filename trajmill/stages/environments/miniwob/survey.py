@@ -1,7 +1,4 @@
-"""Survey which MiniWoB++ pages work.
-
-`python -m trajmill.stages.environments.miniwob.survey` writes `pages.json` to standard output.
-"""
+"""Surveys which MiniWoB++ pages work: `python -m trajmill.stages.environments.miniwob.survey` writes `pages.json`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The messages between a client and an OpenEnv server, and the synchronous client for trainers.
-
-A timeout or a lost connection makes the episode void, and the next reset opens a new session.
-"""
+"""The messages between a client and an OpenEnv server, and the synchronous client for trainers."""
 
 from __future__ import annotations
 

@@ -54,10 +54,7 @@ class ServerSession:
         self._on_close: Callable[[], None] | None = on_close
 
     async def ask(self, message: str) -> EpisodeAnswer:
-        """Send a message and wait for the answer; the caller limits the time.
-
-        Raises EnvironmentFailure if the connection is lost, or the server says that it failed.
-        """
+        """Send a message and wait for the answer; raises EnvironmentFailure if the server fails or is lost."""
         return read_answer(await self._sent(message), self.url)
 
     async def state(self) -> dict[str, Any]:
@@ -80,10 +77,7 @@ class ServerSession:
 
 
 class ServerSessions:
-    """Opens sessions, each at the server where this process has the fewest.
-
-    A session is a lease: it ends when it is closed, or when its process ends in any way.
-    """
+    """Opens sessions where this process has the fewest; one is a lease until its close or the process's end."""
 
     def __init__(
         self,
@@ -97,12 +91,7 @@ class ServerSessions:
         self._held = Counter(dict.fromkeys(servers, 0))
 
     async def open(self) -> ServerSession:
-        """Open a session at a server with room; waits only if this process has no session yet.
-
-        Raises:
-            BadInputError: an address is not valid.
-            EnvironmentFailure: of class `setup`: no server can take a session in time.
-        """
+        """Open a session at a server with room; waits only if this process has none. EnvironmentFailure (`setup`)."""
         deadline = monotonic() + self._timeouts.lease
         while True:
             troubles: list[str] = []
@@ -209,10 +198,7 @@ class OpenEnvEnvironment:
 
 
 async def served_queries(servers: Sequence[str], token: str, origin: Origin) -> list[Query]:
-    """Return the queries of the first server that answers; all servers must have the same.
-
-    Raises EnvironmentFailure if no server gives its tasks (class `setup`).
-    """
+    """Return the queries of the first server that answers; raises EnvironmentFailure (`setup`) if none does."""
     troubles: list[str] = []
     for url in servers:
         try:

@@ -1,7 +1,4 @@
-"""The fields of actions and observations in messages, and their conversion.
-
-Any server with these fields can be used with `[environment] kind = "openenv"`.
-"""
+"""The fields of messages: any server that has them can be used with `[environment] kind = "openenv"`."""
 
 from __future__ import annotations
 
@@ -109,10 +106,7 @@ class WireTask(BaseModel):
 
 
 def to_screen(observation: Observation, png: bytes) -> WireScreen:
-    """Convert an observation to a message, without its position in an episode.
-
-    Raises EnvironmentFailure if the screenshot is too large to be sent.
-    """
+    """Convert an observation to a message; raises EnvironmentFailure if the screenshot is too large to be sent."""
     if len(png) > _MOST_SCREENSHOT_BYTES:
         raise EnvironmentFailure(f"a screenshot of {len(png):,} bytes; at most {_MOST_SCREENSHOT_BYTES:,} can be sent")
     elements = observation.elements
@@ -125,10 +119,7 @@ def to_screen(observation: Observation, png: bytes) -> WireScreen:
 
 
 def to_observation(screen: WireScreen) -> Observation:
-    """Convert a server's message to an observation; the image is checked, but only its header is decoded.
-
-    Raises EnvironmentFailure if the screenshot is no image, or too large.
-    """
+    """Convert a server's message; raises EnvironmentFailure if the screenshot is no image, or too large."""
     png = png_of(screen)
     try:
         with Image.open(io.BytesIO(png)) as image:

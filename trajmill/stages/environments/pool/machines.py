@@ -7,7 +7,7 @@ import errno
 import hashlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from contextlib import ExitStack
 from time import monotonic
 from typing import NamedTuple
 
@@ -23,17 +23,10 @@ class MachineState(NamedTuple):
     """Why it cannot be used, e.g. `offline`; empty if it can."""
 
 
-class MachineLease:
-    def __init__(self, name: str, held: socket.socket, on_close: Callable[[], object]) -> None:
-        self.name = name
-        self._held = held
-        self._on_close: Callable[[], object] | None = on_close
-
-    def close(self) -> None:
-        on_close, self._on_close = self._on_close, None
-        if on_close is not None:
-            self._held.close()
-            on_close()
+class MachineLease(NamedTuple):
+    name: str
+    close: Callable[[], None]
+    """Gives the machine back; a second call does nothing."""
 
 
 class Machines:
@@ -48,12 +41,7 @@ class Machines:
         self._turns: dict[str, int] = {}
 
     async def lease(self, states_now: Callable[[], Awaitable[Mapping[str, MachineState]]]) -> MachineLease:
-        """Lease the free machine with the oldest last lease, so that a broken machine is not leased again at once.
-
-        If this process has leased all machines, it does not wait: a pool then continues with its machines. `states_now`
-        returns the machines by name, and is called again while waiting. Raises EnvironmentFailure if no machine is
-        ready and free in time (class `setup`).
-        """
+        """Lease the machine that was free longest; never waits for own ones. Raises EnvironmentFailure (`setup`)."""
         deadline = monotonic() + self._seconds
         while True:
             states = await states_now()
@@ -63,7 +51,10 @@ class Machines:
                 if held is not None:
                     self._own.add(identity)
                     self._turns[identity] = max(self._turns.values(), default=0) + 1
-                    return MachineLease(name, held, partial(self._own.discard, identity))
+                    giving_back = ExitStack()
+                    giving_back.callback(self._own.discard, identity)
+                    giving_back.callback(held.close)
+                    return MachineLease(name, giving_back.close)
             if monotonic() > deadline or (ready and self._own.issuperset(ready.values())):
                 reasons = [f"{name} is {state.trouble or 'in use'}" for name, state in states.items()]
                 text = f"no {self._kind} is free: {', '.join(reasons) or 'none is connected'}; {self._advice}"
@@ -80,10 +71,7 @@ def machine_address(host: str, port: int) -> str:
 
 
 def _hold(machine: str) -> socket.socket | None:
-    """A socket that only one process can have for a machine; None if a process has it.
-
-    An abstract address (Linux) leaves no file, and is free when its process ends in any way.
-    """
+    """A socket that only one process can have for a machine, with an abstract address (Linux); None if it is held."""
     held = socket.socket(socket.AF_UNIX)
     try:
         held.bind(f"\0trajmill {hashlib.blake2b(machine.encode(), digest_size=16).hexdigest()}")

@@ -202,7 +202,10 @@ class Walker(NamedTuple):
         if step.operation == "finish":
             return Move(Terminate(status="success"), position)
         if step.operation == "open" and page != LAUNCHER:
-            return Move(self._leave(tree), position)
+            if self.platform is Platform.PHONE:
+                return Move(SystemButton(button="Home"), position)
+            closing = tree.get("taskbar/desktop") or next(each for each in tree.values() if each.text == "Close")
+            return Move(_click(closing), position)
         if page == LAUNCHER:
             opening = step.operation == "open"
             icon = (
@@ -220,8 +223,10 @@ class Walker(NamedTuple):
         if target is None or not target.clickable:
             if "keyboard" in tree:
                 return Move(SystemButton(button="Enter"), position)
+            if page != step.page and self.platform is Platform.PHONE:
+                return Move(SystemButton(button="Back"), position)
             if page != step.page:
-                return Move(self._back(tree), position)
+                return Move(_click(next(each for each in tree.values() if each.text in ("Back", "Close"))), position)
             return self._scroll(page, tree, position)
         if step.operation == "type":
             if "focused" in target.states:
@@ -236,17 +241,6 @@ class Walker(NamedTuple):
             return position
         earlier = (step for step in range(here - 1, -1, -1) if self.path[step].page == page)
         return next((Position(step) for step in earlier), position)
-
-    def _leave(self, tree: dict[str, UIElement]) -> Action:
-        if self.platform is Platform.PHONE:
-            return SystemButton(button="Home")
-        home = tree.get("taskbar/desktop")
-        return _click(home or next(element for element in tree.values() if element.text == "Close"))
-
-    def _back(self, tree: dict[str, UIElement]) -> Action:
-        if self.platform is Platform.PHONE:
-            return SystemButton(button="Back")
-        return _click(next(element for element in tree.values() if element.text in ("Back", "Close")))
 
     def _scroll(self, page: str, tree: dict[str, UIElement], position: Position) -> Move:
         region = tree.get(f"{page}/scroll")

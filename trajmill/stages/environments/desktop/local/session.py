@@ -98,10 +98,7 @@ class LaunchedProgram(NamedTuple):
 
 class Session:
     def __init__(self, user: Path, folder: Path, size: Size) -> None:
-        """Start a session with a fresh home at `user` and other files under `folder`; wait until it is ready.
-
-        Raises EnvironmentFailure if a program is missing, or was not ready in time (class `setup`).
-        """
+        """Start a session with a fresh home at `user`; EnvironmentFailure (`setup`) if a program is missing or late."""
         refuse_missing_programs()
         self.home = make_home(user, folder)
         self._log = (folder / "programs.log").open("ab")
@@ -124,12 +121,7 @@ class Session:
         return program
 
     def run(self, command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end.
-
-        Raises:
-            subprocess.TimeoutExpired: it took longer than `seconds`.
-            OSError: it cannot be started.
-        """
+        """Run a program to its end; raises subprocess.TimeoutExpired after `seconds`, or OSError."""
         return subprocess.run(
             list(command),
             env=self.variables,
@@ -187,10 +179,7 @@ class Session:
         )
 
     def _until(self, what: str, attempt: Callable[[], T]) -> T:
-        """Repeat an attempt until it does not raise.
-
-        Raises EnvironmentFailure if it still raises after some seconds (class `setup`).
-        """
+        """Repeat an attempt until it does not raise; EnvironmentFailure (`setup`) after some seconds."""
         deadline = time.monotonic() + _SECONDS_TO_START
         while True:
             try:
@@ -202,10 +191,7 @@ class Session:
 
 
 def refuse_missing_programs() -> None:
-    """Check that the programs of every session are installed.
-
-    Raises EnvironmentFailure if one is missing (class `setup`); the message names it and how to install it.
-    """
+    """Raise EnvironmentFailure (`setup`) that names a missing program and how to install it."""
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if not missing and not _BUS_LAUNCHER.exists():
         missing = [_BUS_LAUNCHER.name]

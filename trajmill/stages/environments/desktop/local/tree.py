@@ -57,12 +57,7 @@ class _ObjectTree(NamedTuple):
 
 
 def read_tree(bus: Bus) -> str:
-    """Read the tree of all programs as XML.
-
-    Raises:
-        TimeoutError: a program does not answer.
-        OSError: the accessibility bus is gone.
-    """
+    """Read the tree of all programs as XML; raises TimeoutError without an answer, OSError without a bus."""
     desktop = ElementTree.Element("desktop-frame", {"name": "main"})
     answer = bus.ask_one(programs_call(), SECONDS_TO_READ)
     for owner, path in answer[0] if answer else ():
@@ -267,14 +262,7 @@ class _Area(NamedTuple):
 
 
 def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box, seconds: float) -> list[VisibleCell]:
-    """Read the visible cells of a sheet, row by row.
-
-    Args:
-        bus: the accessibility bus.
-        sheet: an object with the `Table` interface.
-        bounds: bounds of the sheet, in the coordinates that LibreOffice uses for its cells.
-        seconds: time limit of each group of calls.
-    """
+    """Read the visible cells of a sheet, row by row; `bounds` are in LibreOffice's coordinates of cells."""
     area = _visible_area(bus, sheet.reference, bounds, seconds)
     if area is None:
         return []

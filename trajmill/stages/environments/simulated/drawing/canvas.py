@@ -1,7 +1,4 @@
-"""A palette image with the drawing operations of flat user interfaces; edges are antialiased with colour ramps.
-
-Pixels are colour indices. Column 0 stays 0: it is the filter byte of each PNG scan line, so encoding needs no copy.
-"""
+"""A palette image; column 0 is the filter byte of each PNG scan line, edges are antialiased with colour ramps."""
 
 from __future__ import annotations
 
@@ -137,10 +134,6 @@ def _draws(name: Literal["pillow", "dejavu"], letter: str) -> bool:
     return letter.isspace() or bytes(font.getmask(letter)) != bytes(font.getmask(_NO_LETTER))
 
 
-def _png_chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(name)))
-
-
 @lru_cache(maxsize=8192)
 def _text_width(text: str, size: int) -> int:
     return round(font_of(text, size).getlength(text))
@@ -201,7 +194,10 @@ class Canvas:
         palette = bytes(part for color in self.palette.colors for part in color)
         pixels = zlib.compress(self._scan_lines.data, _COMPRESSION_LEVEL)
         chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", pixels), (b"IEND", b""))
-        return _SIGNATURE + b"".join(_png_chunk(name, data) for name, data in chunks)
+        return _SIGNATURE + b"".join(
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(name)))
+            for name, data in chunks
+        )
 
     def color_at(self, x: int, y: int) -> Rgb:
         index = self._pixels[min(max(y, 0), self.size.height - 1), min(max(x, 0), self.size.width - 1)]

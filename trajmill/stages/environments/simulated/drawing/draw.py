@@ -1,7 +1,4 @@
-"""Draw a `Scene` as a PNG: equal scenes give equal bytes, on every machine.
-
-Each kind of shape has a painter. Texts scale with their box, so only the layout decides their size.
-"""
+"""Draws a `Scene` as a PNG with a painter for each kind of shape: equal scenes give equal bytes everywhere."""
 
 from __future__ import annotations
 

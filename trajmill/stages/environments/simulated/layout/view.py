@@ -76,15 +76,10 @@ def place_rows(rows: Sequence[WidgetRow], viewport: Box, gap: int, offset: int, 
     return PlacedRows(tuple(parts), ScrollState(offset, up, down), content)
 
 
-class Hit(NamedTuple):
-    box: Box
-    target: Target
-
-
 class ScreenView(NamedTuple):
     observation: Observation
     scene: Scene
-    hits: tuple[Hit, ...]
+    hits: tuple[tuple[Box, Target], ...]
     scroll: ScrollState
 
     def target_at(self, x: int, y: int) -> Target | None:
@@ -100,7 +95,7 @@ def make_view(scene: Scene, parts: Sequence[DrawnPart], scroll: ScrollState, app
     content = repr((*scene.size, scene.accent, scene.dark, app, shapes, tree))
     screen_id = hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
     handle = ScreenHandle(screen_id, scene.size, partial(draw, scene))
-    hits = tuple(Hit(part.shape.box, part.target) for part in parts if part.target)
+    hits = tuple((part.shape.box, part.target) for part in parts if part.target)
     return ScreenView(Observation(handle, elements, app), scene, hits, scroll)
 
 
