@@ -150,17 +150,6 @@ def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:
     assert column.total_compressed_size < 2 * len(png("s0"))
 
 
-def test_an_image_is_taken_from_the_store_once_and_stored_once_per_row_group(tmp_path: Path) -> None:
-    table = examples([2])
-    many = pa.concat_tables([table] * 16).combine_chunks()
-    screens = StoredScreens()
-    one = write_release(tmp_path / "one", table.to_batches(), [], StoredScreens())[0]
-    file = write_release(tmp_path / "many", many.to_batches(), rl_rows().to_batches(), screens)[0]
-    assert file.rows == 64 and set(screens.reads.values()) == {1}
-    assert file.bytes < one.bytes + 4 * len(png("s0"))
-    assert sorted(p.name for p in (tmp_path / "many").iterdir()) == ["screens.parquet", "trl", "verl"]
-
-
 def test_a_bad_row_is_named_and_leaves_the_old_file_alone(release: Path) -> None:
     before, table = (release / SFT_FILE).read_bytes(), examples([3])
     rows = table.to_pylist()

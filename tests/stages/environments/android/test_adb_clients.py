@@ -37,20 +37,6 @@ def test_debians_adb_lists_shoots_dumps_pulls_and_taps(phone: Phone, server: Adb
     assert phone.ran[-2:] == [("input", "keyevent", "3"), ("echo", "not", "a", "word", "of", "it:", "0")]
 
 
-@needs_adb
-def test_debians_adb_pushes_files_gets_exit_statuses_and_reads_the_tree_from_the_terminal(
-    phone: Phone, server: AdbServer, tmp_path: Path
-) -> None:
-    (tmp_path / "note.txt").write_bytes(b"x" * 100_000)
-    adb(server, "push", str(tmp_path / "note.txt"), "/sdcard/note.txt")
-    assert phone.files["/sdcard/note.txt"] == b"x" * 100_000
-    tree = adb(server, "exec-out", "uiautomator dump /dev/tty")
-    assert tree.startswith(b"<?xml") and tree.endswith(b"dumped to: /dev/tty\n")
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        adb(server, "shell", "cat /sdcard/none")
-    assert caught.value.returncode == 1
-
-
 def test_adbutils_as_it_comes_works_too(phone: Phone, server: AdbServer) -> None:
     client = AdbClient("127.0.0.1", server.port, 10)
     assert [each.serial for each in client.device_list()] == ["emulator-5554", "emulator-5556"]

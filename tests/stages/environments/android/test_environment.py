@@ -112,12 +112,6 @@ def test_the_end_of_the_episode_touches_nothing(phone: Phone, server: AdbServer)
     asyncio.run(end())
 
 
-def test_equal_screens_have_equal_ids_and_others_have_others(phone: Phone, server: AdbServer) -> None:
-    seen = play(phone, server, [Wait(seconds=0), OpenApp(app="Clock"), SystemButton(button="Home")])
-    first, waited, app, home = (each.screen.screen_id for each in seen)
-    assert first == waited == home != app
-
-
 def test_a_list_shows_its_end_once_a_swipe_has_found_it(phone: Phone, server: AdbServer) -> None:
     async def walk() -> tuple[str, ...]:
         async with environment_on(phone, server) as environment:

@@ -30,7 +30,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("faults", "words"), FAULTS)
-def test_a_fault_in_an_episode_is_an_environment_failure_and_the_device_is_given_back(
+def test_a_fault_fails_an_episode_or_a_reset_and_the_device_is_given_back(
     phone: Phone, server: AdbServer, faults: Faults, words: str
 ) -> None:
     async def episode() -> None:
@@ -40,24 +40,15 @@ def test_a_fault_in_an_episode_is_an_environment_failure_and_the_device_is_given
             with pytest.raises(EnvironmentFailure, match=words) as caught:
                 await environment.step(OpenApp(app="Clock"))
             assert caught.value.failure_class is FailureClass.ENVIRONMENT
+            with pytest.raises(EnvironmentFailure, match=words) as caught:
+                await environment.reset(task(), 0)
+            assert caught.value.failure_class is FailureClass.SETUP
         phone.faults = Faults()
         async with environment_on(phone, server) as environment:
             assert (await environment.reset(task(), 0)).app == ""
 
     asyncio.run(episode())
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("adb-emulator")]
-
-
-@pytest.mark.parametrize(("faults", "words"), FAULTS)
-def test_a_fault_in_a_reset_is_a_setup_failure(phone: Phone, server: AdbServer, faults: Faults, words: str) -> None:
-    async def reset() -> None:
-        async with environment_on(phone, server, call_seconds=0.3) as environment:
-            phone.faults = faults
-            with pytest.raises(EnvironmentFailure, match=words) as caught:
-                await environment.reset(task(), 0)
-            assert caught.value.failure_class is FailureClass.SETUP
-
-    asyncio.run(reset())
 
 
 def test_a_cancelled_call_ends_at_once_and_leaves_no_thread(phone: Phone, server: AdbServer) -> None:

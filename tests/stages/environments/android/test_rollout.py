@@ -56,15 +56,6 @@ def test_the_reference_agent_does_ten_verified_queries_on_two_devices(
     assert all(phone.ran for phone in phones)
 
 
-@pytest.mark.slow
-def test_a_device_that_fails_is_replaced_and_the_round_finishes(
-    world: World, queries: list[Query], phones: list[Phone], server: AdbServer
-) -> None:
-    phones[0].faults = Faults(cut_after=50)
-    done = roll_out(attempts(world, queries[:3]), AndroidFactory(settings_for(server)), concurrency=1)
-    assert [rollout.episode.trajectory.reward for rollout in done] == [1.0] * 3
-
-
 def test_where_every_device_fails_no_attempt_gets_a_reward(
     world: World, queries: list[Query], phones: list[Phone], server: AdbServer
 ) -> None:

@@ -6,8 +6,6 @@ import asyncio
 import io
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +13,7 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
-from tests.stages.environments.pool.test_reaper import runs, until_gone
+from tests.stages.environments.pool.test_reaper import until_gone
 from trajmill.schemas.actions import Click, Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
@@ -167,34 +165,6 @@ def browsers_of(player: int) -> list[int]:
 def family(process: int) -> list[int]:
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [process, *(each for child in children for each in family(int(child)))]
-
-
-def test_a_killed_worker_leaves_no_player_and_no_browser(queries: dict[str, Query]) -> None:
-    code = f"""
-import asyncio
-from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
-from trajmill.stages.environments.pool.pool import EnvironmentPool
-
-async def main():
-    query = Query.model_validate_json({queries["miniwob.click-button"].model_dump_json()!r})
-    async with EnvironmentPool(BrowserGymFactory(), 1).lease() as environment:
-        await environment.reset(query, 0)
-        owned = environment._environment.belongings()
-        print(owned.process_ids[0], owned.folders[0], flush=True)
-        await asyncio.sleep(600)
-
-asyncio.run(main())
-"""
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout is not None
-        player, folder = worker.stdout.readline().split()
-        left = family(int(player))
-        assert len(left) >= 3 and all(map(runs, left))
-        # It cannot leave by itself.
-        os.kill(int(player), signal.SIGSTOP)
-        worker.kill()
-    until_gone(left, Path(folder))
 
 
 def test_a_start_state_of_something_else_is_a_setup_failure(queries: dict[str, Query]) -> None:

@@ -128,20 +128,6 @@ def test_a_crash_ends_the_episode_as_an_environment_failure_and_the_next_instanc
     assert message in str(failure)
 
 
-def test_a_killed_server_is_noticed_and_cleared_away(tmp_path: Path) -> None:
-    query = query_of(tmp_path, config=[LAUNCH])
-
-    async def survive(environment: DesktopEnvironment, factory: LocalDesktops) -> None:
-        await environment.reset(query, 0)
-        (server,) = _servers()
-        os.kill(server, signal.SIGKILL)
-        with pytest.raises(EnvironmentFailure):
-            await environment.step(TypeText(text="x"))
-        await asyncio.to_thread(eventually, lambda: not pids("Xvfb") and not pids("mousepad"))
-
-    play(survive)
-
-
 @pytest.mark.parametrize(
     ("victim", "blow"), [("Xvfb", signal.SIGKILL), ("Xvfb", signal.SIGSTOP), ("server", signal.SIGKILL)]
 )

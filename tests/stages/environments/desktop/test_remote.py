@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
@@ -14,10 +13,21 @@ import pytest
 
 from tests.stages.environments.desktop.osworld_server import SECONDS_OF_CLIPBOARD, OsworldMachine, osworld_machine
 from tests.stages.environments.desktop.queries import query_of
-from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Terminate, TypeText
+from trajmill.schemas.actions import (
+    Action,
+    Click,
+    Drag,
+    DragTo,
+    HorizontalScroll,
+    Interact,
+    PressKeys,
+    Scroll,
+    Terminate,
+    TypeText,
+)
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
-from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops, RemoteDesktops
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment, RemoteDesktops
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +99,10 @@ def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
         PressKeys(keys=("ctrl", "__class__")),
         Scroll(x=5, y=6, clicks=-3),
         Drag(x=1, y=2, x2=7, y2=8),
+        DragTo(x=20, y=40),
+        HorizontalScroll(clicks=-900),
+        HorizontalScroll(x=2, y=4, clicks=2),
+        Interact(text="log in"),
     ]
 
     async def act(environment: DesktopEnvironment, machine: OsworldMachine) -> tuple[list[Any], list[Any]]:
@@ -111,6 +125,10 @@ def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
         ["scroll", [-3]],
         ["moveTo", [1, 2]],
         ["dragTo", [7, 8, 0.3]],
+        ["dragTo", [20, 40, 0.3]],
+        ["hscroll", [-50]],
+        ["moveTo", [2, 4]],
+        ["hscroll", [2]],
     ]
     assert not (tmp_path / "hit").exists()
     assert len({command["command"][2] for command in commands}) == 1
@@ -237,9 +255,3 @@ def test_a_local_file_outside_the_tasks_folder_is_not_read(tmp_path: Path) -> No
         return machine.files
 
     assert play(tmp_path, fail) == {}
-
-
-def test_factories_can_be_sent_to_workers(tmp_path: Path) -> None:
-    remote = pickle.loads(pickle.dumps(RemoteDesktops(("http://127.0.0.1:1",), tmp_path)))
-    local = pickle.loads(pickle.dumps(LocalDesktops(tmp_path)))
-    assert isinstance(remote, RemoteDesktops) and isinstance(local, LocalDesktops)

@@ -35,13 +35,6 @@ def test_a_survey_of_some_pages_finds_what_the_file_says() -> None:
 
 
 @pytest.mark.browser
-def test_a_page_that_is_not_there_does_not_work() -> None:
-    (report,) = asyncio.run(survey(["no-such-page"]))
-    assert not report.works
-    assert "no-such-page" in report.reason
-
-
-@pytest.mark.browser
 def test_queries_carry_the_fields_of_their_instruction() -> None:
     made = asyncio.run(
         import_queries(

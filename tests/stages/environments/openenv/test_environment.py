@@ -14,7 +14,6 @@ from PIL import Image
 
 from tests.stages.online.toy_server import ToySpec, picture, toy_server
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
-from trajmill.schemas.actions import Click
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
@@ -69,12 +68,6 @@ def test_an_episode_is_as_in_the_environment_itself_and_only_the_run_records_it(
     assert made.screens["after"].screen.size == Size(20, 20)
     assert made.screens["after"].screen.encode() == picture()
     assert server.recorded == []
-
-
-def test_an_episode_that_reaches_its_step_limit_has_no_success() -> None:
-    with toy_server() as server:
-        (made,) = roll([server.url], agent=ToyAgent(lambda step: Click(x=5, y=5) if step % 2 else None))
-    assert (made.episode.trajectory.reward, made.episode.trajectory.stop_reason) == (0.0, StopReason.STEP_LIMIT)
 
 
 @pytest.mark.slow

@@ -44,12 +44,6 @@ def test_it_is_an_environment_and_its_factory_travels() -> None:
     assert score == 0.0
 
 
-def test_without_a_goal_there_is_no_score() -> None:
-    env = phone()
-    env.reset_now(query_of(), 0)
-    assert env.score_now() is None
-
-
 @pytest.mark.parametrize(
     ("start_state", "goal"),
     [

@@ -9,6 +9,7 @@ from tests.stages.environments.simulated.worlds import (
     garden,
     paths_of,
     query_of,
+    some_values,
     task_of,
     task_query,
     walk,
@@ -29,7 +30,7 @@ from trajmill.stages.environments.simulated.reference_path import (
     resolve_slots,
     start_state_json,
 )
-from trajmill.stages.environments.simulated.world import TaskGraph, World, shared_world
+from trajmill.stages.environments.simulated.world import TaskGraph, World
 
 GARDEN = task_of(world_of(garden()), "garden.water")
 
@@ -44,19 +45,11 @@ def _everything() -> World:
 WORLD = _everything()
 
 
-def _values(task: TaskGraph, rng: random.Random) -> dict[str, Scalar]:
-    return {
-        slot.spec.name: rng.choice(slot.values)
-        for slot in task.slots
-        if slot.values and (not slot.spec.optional or rng.random() < 0.5)
-    }
-
-
 @pytest.mark.parametrize("task", WORLD.tasks(), ids=lambda task: task.name)
 def test_every_path_of_every_task_reaches_its_goal(task: TaskGraph) -> None:
     reached = 0
     for number, pages in enumerate(list(paths_of(task)) * 3):
-        query = task_query(task, pages, _values(task, random.Random(number)))
+        query = task_query(task, pages, some_values(task, random.Random(number)))
         env = SimulatedEnvironment(WORLD, task.platform, FaultRates(popup=0.3))
         env.reset_now(query, number)
         if env.score_now() == 1.0:  # asks for what is already so: the writer of queries drops it
@@ -94,10 +87,6 @@ def test_values_may_be_given_as_the_screen_shows_them() -> None:
     assert start_state_json(GARDEN, typed) == "{}"
 
 
-def test_what_was_not_asked_for_stays_as_it_starts() -> None:
-    assert resolve_slots(GARDEN, {"plant": "Basil"}) == {"plant": "Basil", "amount": 1, "feed": False}
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [({}, "needs a value"), ({"plant": "Basil", "pot": 1}, "no slot"), ({"plant": "Basil", "amount": 77}, "offer")],
@@ -105,11 +94,6 @@ def test_what_was_not_asked_for_stays_as_it_starts() -> None:
 def test_wrong_slots_are_bad_input(values: dict[str, Scalar], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         resolve_slots(GARDEN, values)
-
-
-def test_an_implied_slot_follows() -> None:
-    task = task_of(shared_world(()), "bites.order")
-    assert resolve_slots(task, {"dish": "Greek Salad"})["category"] == "Salads"
 
 
 def test_a_walk_scrolls_types_and_uses_the_menu() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -174,6 +175,14 @@ def task_query(task: TaskGraph, pages: tuple[str, ...], values: Mapping[str, Sca
         pages=pages,
         path=reference_path(task, pages, values),
     )
+
+
+def some_values(task: TaskGraph, rng: random.Random) -> dict[str, Scalar]:
+    return {
+        slot.spec.name: rng.choice(slot.values)
+        for slot in task.slots
+        if slot.values and (not slot.spec.optional or rng.random() < 0.5)
+    }
 
 
 def paths_of(task: TaskGraph) -> Iterator[tuple[str, ...]]:

@@ -56,10 +56,6 @@ def test_no_text_of_an_app_can_end_its_block() -> None:
     assert app.files[INDEX].count("</script>") == compile_world(world_of(garden())).files[INDEX].count("</script>")
 
 
-def test_equal_worlds_compile_to_equal_files() -> None:
-    assert compile_world(world_of(SHELF)) == compile_world(world_of(SHELF))
-
-
 @pytest.mark.slow
 def test_the_first_file_says_which_platform_opens(tmp_path: Path) -> None:
     mine = tmp_path / "paper.yaml"

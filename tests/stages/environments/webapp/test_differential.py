@@ -6,12 +6,11 @@ import random
 
 import pytest
 
-from tests.stages.environments.simulated.worlds import paths_of, query_of, task_query
+from tests.stages.environments.simulated.worlds import paths_of, query_of, some_values, task_query
 from tests.stages.environments.webapp.conftest import Browser, everything
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas.actions import Action, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 
 pytestmark = pytest.mark.browser
@@ -35,7 +34,7 @@ def test_walks_at_random_are_the_same_in_both_worlds(browser: Browser, platform:
 
 
 def _walk(browser: Browser, task: TaskGraph, path: tuple[str, ...], number: int) -> None:
-    query = task_query(task, path, _values(task, random.Random(number)))
+    query = task_query(task, path, some_values(task, random.Random(number)))
     web = browser.on(task.platform)
 
     async def both() -> tuple[float | None, float | None]:
@@ -47,14 +46,6 @@ def _walk(browser: Browser, task: TaskGraph, path: tuple[str, ...], number: int)
         return twins.sim.score_now(), await web.score()
 
     assert browser.loop.run_until_complete(both()) == (1.0, 1.0), query.path
-
-
-def _values(task: TaskGraph, rng: random.Random) -> dict[str, Scalar]:
-    return {
-        slot.spec.name: rng.choice(slot.values)
-        for slot in task.slots
-        if slot.values and (not slot.spec.optional or rng.random() < 0.5)
-    }
 
 
 def _wander(browser: Browser, platform: Platform, seed: int) -> None:

@@ -106,23 +106,6 @@ def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not(play: Plays)
     assert looks[-1].app == "garden"
 
 
-def test_equal_seeds_show_equal_screens(play: Plays) -> None:
-    query = query_of(Platform.PHONE)
-
-    async def work(env: WebAppEnvironment) -> list[str]:
-        ids = []
-        for seed in (1, 9, 2):
-            seen = await env.reset(query, seed)
-            seen = await env.step(press(element(seen, "launcher/shelf")))
-            seen = await env.step(press(element(seen, "shelf.home/query")))
-            seen = await env.step(TypeText(text="Book 1"))
-            ids.append(seen.screen.screen_id)
-        return ids
-
-    one, same, other = play((SHELF,), Platform.PHONE, work)
-    assert one == same != other
-
-
 def test_text_on_the_screen_is_never_markup(play: Plays) -> None:
     world = world_of(EVIL)
     query = query_of(Platform.PHONE, task="evil")

@@ -107,12 +107,6 @@ def test_the_weight_of_a_step_has_effect(kind: str, tmp_path: Path) -> None:
         assert "6 distinct steps and 2 repeated rows" in (written.folder / "README.md").read_text()
 
 
-def test_no_weight_drops_a_step(tmp_path: Path) -> None:
-    light = write("trl", "gui-owl", tmp_path / "out", walked(), dict.fromkeys(range(7), 0.15))
-    assert light.exported.written.rows == light.exported.counts.examples == 10
-    assert not light.exported.counts.left_out
-
-
 @pytest.mark.parametrize("kind", ["grpo", "verl"])
 def test_a_prompt_comes_with_the_target_of_its_reply(kind: str, tmp_path: Path) -> None:
     rows = read(write(kind, "qwen2.5-vl", tmp_path / "out", walked()).folder)

@@ -154,10 +154,6 @@ class _Connection(socketserver.BaseRequestHandler):
             path = self._exactly(length).decode()
             if kind == b"QUIT":
                 return
-            if kind == b"SEND":
-                phone.write(path.rpartition(",")[0], self._received_file())
-                self.socket.sendall(struct.pack("<4sI", b"OKAY", 0))
-                continue
             content = phone.read(path)
             if kind == b"STAT":
                 known = (_REGULAR_FILE, len(content), 1) if content is not None else (0, 0, 0)
@@ -170,14 +166,6 @@ class _Connection(socketserver.BaseRequestHandler):
             else:
                 text = b"No such file or directory"
                 self.socket.sendall(struct.pack("<4sI", b"FAIL", len(text)) + text)
-
-    def _received_file(self) -> bytes:
-        content = b""
-        while True:
-            kind, length = struct.unpack("<4sI", self._exactly(8))
-            if kind == b"DONE":  # its length is the time of the file
-                return content
-            content += self._exactly(length)
 
     def _answer(self, text: str) -> None:
         self.socket.sendall(b"OKAY" + _block(text))

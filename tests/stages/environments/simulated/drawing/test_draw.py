@@ -26,13 +26,6 @@ def changed(first: Scene, second: Scene) -> tuple[int, int, int, int] | None:
     return ImageChops.difference(pixels(first), pixels(second)).getbbox()
 
 
-@pytest.mark.parametrize("kind", sorted(PAINTERS))
-def test_a_png_of_the_size_of_the_scene(kind: str) -> None:
-    with Image.open(io.BytesIO(draw(scene(Shape(kind, BOX, "Margherita"))))) as image:
-        image.load()
-        assert (image.format, image.size) == ("PNG", tuple(SIZE))
-
-
 @pytest.mark.parametrize("kind", sorted(set(PAINTERS) - {"dim"}))
 @pytest.mark.parametrize("state", ["", "on", "focused", "disabled"])
 def test_nothing_is_drawn_outside_the_box(kind: str, state: str) -> None:
