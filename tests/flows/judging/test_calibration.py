@@ -29,7 +29,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Channel, Judgement
-from trajmill.stages.critics.calibration.precision import Precision
+from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from trajmill.stages.critics.calibration.precision import Precision
+from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.training.promotion import (
     PairedCounts,
     QueryGroup,

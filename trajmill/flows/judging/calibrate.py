@@ -21,7 +21,13 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.agreement import PASSED, agreement
-from trajmill.stages.critics.calibration.ingredients import CallCost, IngredientTally, LabelledVotes, draws_of, tally
+from trajmill.stages.critics.calibration.ingredients import (
+    COST_COLUMNS,
+    CallCost,
+    IngredientTally,
+    LabelledVotes,
+    tally,
+)
 from trajmill.stages.critics.calibration.labelled.judging import judge_labelled
 from trajmill.stages.critics.calibration.labelled.trajectories import read_labels
 from trajmill.warehouse.commit import commit_stage
@@ -36,7 +42,6 @@ STAGE = "calibrate"
 CALIBRATION = "calibration"
 _PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """Purposes of trajectories that measure a judge; walks along an annotated path are left out."""
-_COST_COLUMNS = ("role", "payload_hash", "image_scale", "input_tokens", "output_tokens", "latency_ms", "cached")
 _MOST_NAMED = 5
 
 
@@ -145,9 +150,8 @@ def _judge_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str
             vote = Vote(Channel(row["channel"]), row["resolution"], row["made_by"], row["correct"], number=row["vote"])
             votes[row["trajectory_id"]].append(vote)
         calls: dict[str, list[CallCost]] = defaultdict(list)
-        for row in rows("model_calls", *_COST_COLUMNS, "draw", "draws"):
-            draws = draws_of(row["draw"], row["draws"])
-            calls[row["trajectory_id"]].append(CallCost(**{name: row[name] for name in _COST_COLUMNS}, draws=draws))
+        for row in rows("model_calls", *COST_COLUMNS, "draw", "draws"):
+            calls[row["trajectory_id"]].append(CallCost.of(row))
         names = [one.trajectory_id for one in stored if one.round == number and one.trajectory_id in judged]
         evidence += [LabelledVotes(rewards[name], votes[name], calls[name]) for name in names]
     attempts = [

@@ -26,7 +26,7 @@ from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.critics.calibration.precision import Precision
+from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker

@@ -19,8 +19,7 @@ from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.calibration.agreement import calibrate
-from trajmill.stages.critics.calibration.precision import Precision, precise_enough
+from trajmill.stages.critics.calibration.agreement import Precision, calibrate, precise_enough
 from trajmill.stages.critics.judge import STAGE, Unjudged, to_judge_again
 from trajmill.stages.environments.base import MeasuresDistance
 from trajmill.warehouse.layout import StageRun

@@ -17,7 +17,7 @@ from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.stages.critics.calibration.precision import Precision
+from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.base import ParentPolicy, TrainingReport
 from trajmill.stages.training.child import LOG_FILE

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.verdict import Channel, StepLabel, TrajectoryVerdict
+from trajmill.schemas.tables.verdict import Channel, StepLabel
 
 SUMMARY_WORDS = 30
 """Most words in a summary of a step."""
@@ -37,11 +37,10 @@ class StepResult:
 
 
 class Vote(NamedTuple):
-    """One critic's Correct or Incorrect on one trajectory, with CODA's two other signals (its 3.4) and the reason."""
+    """One critic's vote on one trajectory, with CODA's two other signals (its 3.4) and the reason."""
 
     channel: Channel
     resolution: str
-    """The critic's resolution; see `TrajectoryCritic`."""
     made_by: str
     correct: bool
     reason: str = ""
@@ -79,16 +78,17 @@ class TrajectoryCritic(Protocol):
         ...
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Identifies prompt and model; stored on every vote."""
+        ...
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Cast one vote on a finished episode.
 
-        Equal draws give equal votes; a critic that does not sample ignores the draw. A failed vote is repeated with a
-        new one.
+        Equal draws give equal votes; a critic that does not sample ignores the draw.
 
         Raises:
-            JudgeFailure: no usable vote; this is no verdict.
+            JudgeFailure: no usable vote, which is no verdict; it is repeated with a new draw.
             ModelFailure: its model did not answer; this is no verdict either.
         """
         ...
@@ -104,12 +104,7 @@ class SeveralVotesCritic(Protocol):
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
-        """Cast a vote for each draw, or give the failure.
-
-        Raises:
-            JudgeFailure: no vote at all.
-            ModelFailure: its model gave no answer at all.
-        """
+        """Cast a vote for each draw, or give its failure. Raises JudgeFailure or ModelFailure if there is no vote."""
         ...
 
 
@@ -125,10 +120,6 @@ def vote_of(
     first_error_step: int | None = None,
 ) -> Vote:
     return Vote(critic.channel, critic.resolution, critic.version, correct, reason, redundant_steps, first_error_step)
-
-
-def vote_in(verdict: TrajectoryVerdict) -> Vote:
-    return Vote(**{name: getattr(verdict, name) for name in Vote._fields[:-1]}, number=verdict.vote)
 
 
 def at_most_words(text: str, words: int = SUMMARY_WORDS) -> str:

@@ -27,7 +27,7 @@ from trajmill.stages.critics.model.captioner import ScreenCaptioner
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
 from trajmill.stages.critics.spec import CriticModel, CriticModels, JudgeSpec
-from trajmill.stages.critics.voting import ChannelCritics
+from trajmill.stages.critics.voting import FULL, ChannelCritics
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget
 from trajmill.stages.models.prompts import Sampling
 
@@ -35,8 +35,7 @@ from trajmill.stages.models.prompts import Sampling
 class ProgrammaticChannel:
     """Votes Correct if the environment's own check passed."""
 
-    channel = Channel.PROGRAMMATIC
-    resolution = "full"
+    channel, resolution = Channel.PROGRAMMATIC, FULL
     version = "programmatic/1"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
@@ -98,45 +97,37 @@ class NoisyChannel:
 
 def build_judge(spec: JudgeSpec, models: CriticModels, connect: Callable[[CriticModel], ChatModel]) -> Judge:
     """Return the judge with all its critics; `connect` connects their models."""
-    channels: list[ChannelCritics] = []
+    greedy, prompts = Sampling(seed=models.seed), models.prompts
+
+    def critics_of(channel: Channel, scale: float, several: bool) -> tuple[TrajectoryCritic, ...]:
+        # CODA samples several votes (its 4.2); a single vote is the model's most likely answer.
+        sampling, found = Sampling(1.0, 0.6, models.seed) if several else greedy, list[TrajectoryCritic]()
+        for model in models.of(channel):
+            chat, budget = connect(model), model.budget
+            if channel == Channel.MULTIMODAL:
+                found.append(ModelMultimodalChannel(chat, prompts.multimodal, sampling, budget, scale))
+                continue
+            describer = connect(models.describer) if models.describer is not None else None
+            # Captions are text, and images are unbounded.
+            text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
+            captioner = ScreenCaptioner(describer, prompts.describer, greedy)
+            found.append(ModelTextChannel(chat, prompts.text, sampling, text_budget, captioner=captioner))
+        if not found and channel == Channel.PROGRAMMATIC:
+            found = [ProgrammaticChannel()]
+        elif not found:
+            kind = spec.text_critic if channel == Channel.TEXT else spec.multimodal_critic
+            found = [trajectory_critic_spec(kind, spec.critics.get(kind)).open(spec.graphs)]
+        if spec.false_positive == spec.false_negative == 0.0:
+            return tuple(found)
+        return tuple(NoisyChannel(each, spec.false_positive, spec.false_negative, models.seed) for each in found)
+
     if models.step is None:
         step_critic = step_critic_spec(spec.step_critic, spec.critics.get(spec.step_critic)).open(spec.graphs)
     else:
-        chat, sampling = connect(models.step), Sampling(seed=models.seed)
-        step_critic = ModelStepCritic(chat, models.prompts.step, sampling, models.step.budget)
+        step_critic = ModelStepCritic(connect(models.step), prompts.step, greedy, models.step.budget)
+    channels = []
     for rule in spec.rule(models).channels:
         passes = zip(rule.passes, spec.scales(rule.channel, models), strict=True)
-        critics = (_critics(spec, models, connect, rule.channel, scale, one.votes > 1) for one, scale in passes)
-        channels.append(ChannelCritics(rule, tuple(map(tuple, critics)), spec.tries))
+        critics = tuple(critics_of(rule.channel, scale, one.votes > 1) for one, scale in passes)
+        channels.append(ChannelCritics(rule, critics, spec.tries))
     return Judge(step_critic, tuple(channels), spec.ask)
-
-
-def _critics(
-    spec: JudgeSpec,
-    models: CriticModels,
-    connect: Callable[[CriticModel], ChatModel],
-    channel: Channel,
-    scale: float,
-    several: bool,
-) -> list[TrajectoryCritic]:
-    # CODA samples several votes (its 4.2); a single vote is the model's most likely answer.
-    sampling, greedy = Sampling(1.0, 0.6, models.seed), Sampling(seed=models.seed)
-    sampling, prompts, found = sampling if several else greedy, models.prompts, list[TrajectoryCritic]()
-    for model in models.of(channel):
-        chat, budget = connect(model), model.budget
-        if channel == Channel.MULTIMODAL:
-            found.append(ModelMultimodalChannel(chat, prompts.multimodal, sampling, budget, scale))
-            continue
-        describer = connect(models.describer) if models.describer is not None else None
-        captioner = ScreenCaptioner(describer, prompts.describer, greedy)
-        # Captions are text, and images are unbounded.
-        text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
-        found.append(ModelTextChannel(chat, prompts.text, sampling, text_budget, captioner=captioner))
-    if not found and channel == Channel.PROGRAMMATIC:
-        found = [ProgrammaticChannel()]
-    elif not found:
-        kind = spec.text_critic if channel == Channel.TEXT else spec.multimodal_critic
-        found = [trajectory_critic_spec(kind, spec.critics.get(kind)).open(spec.graphs)]
-    if spec.false_positive == spec.false_negative == 0.0:
-        return found
-    return [NoisyChannel(critic, spec.false_positive, spec.false_negative, models.seed) for critic in found]

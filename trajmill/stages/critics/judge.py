@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median_low
 from typing import NamedTuple
@@ -24,7 +24,7 @@ STAGE = "judge"
 TRIED_AT_MOST = 3
 """Tries after which a trajectory is given up."""
 _AHEAD = 4
-"""While one episode takes long, at most this multiple of `concurrency` later episodes may be judged before it."""
+"""Most episodes in progress or finished early, as a multiple of `concurrency`."""
 
 
 class Judge(NamedTuple):
@@ -49,13 +49,8 @@ class OneJudged(NamedTuple):
     failure: Failure | None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)  # `asyncio.run` makes the repr of its result, which takes long
 class Judged:
-    """The result of judging several episodes.
-
-    It has no long `repr`: `asyncio.run` makes the one of its result, which would take longer than the judging.
-    """
-
     episodes: list[Episode]
     """All episodes, in order, with their verdicts; those that were not judged are unchanged."""
     failures: list[Failure]
@@ -79,11 +74,10 @@ async def judge_episodes(
 async def judge_each(
     episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int
 ) -> AsyncIterator[OneJudged]:
-    """Judge every finished episode, `concurrency` at a time; yields the results in the order of the episodes.
+    """Judge every finished episode, `concurrency` at a time, and yield the results in order.
 
-    Episodes are read when they are needed; memory holds a few times `concurrency` of them. An episode that did not
-    finish says nothing about the agent and is not judged. An episode on which a critic fails gets a failure and no
-    verdict.
+    Episodes are read when they are needed; memory holds a few times `concurrency` of them. An unfinished episode is no
+    evidence about the agent and is not judged. An episode on which a critic fails gets a failure and no verdict.
     """
     reader, free = seen(screens), asyncio.Semaphore(concurrency)
 
@@ -122,27 +116,38 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
     """Judge one finished episode: add the verdicts on its steps, the votes on the trajectory and the decision.
 
     Raises:
-        JudgeFailure: a critic gave no usable answer, or missing votes could change the decision. A missing vote counts
-            neither way and does not lower the quorum.
+        JudgeFailure: a critic gave no usable answer, or missing votes could change the decision.
         ModelFailure: the model of a critic did not answer.
     """
     trajectory_id = episode.trajectory.trajectory_id
     steps = await judge.step_critic.judge(episode, screens)
     if [result.index for result in steps] != [step.index for step in episode.steps]:
         raise JudgeFailure(f"{trajectory_id}: the step critic did not answer for every step once")
-    results = await _ask_channels(VotingCase(episode, screens, steps), judge)
+    case, results = VotingCase(episode, screens, steps), list[VotingResult]()
+    if judge.ask is Ask.NEEDED:
+        for channel in judge.channels:
+            results.append(await ask_channel(case, channel, ask_all=False))
+            if results[-1].outcome is False:
+                break
+    else:
+        ask_all = judge.ask is Ask.ALL
+        results += await side_by_side(ask_channel(case, channel, ask_all) for channel in judge.channels)
     correct = all_of(result.outcome for result in results)
     if correct is None:
         raise _undecided(judge, results)
     votes = [vote for result in results for vote in result.votes]
-    errors = [_first_error(result) for result in results if result.outcome is False]
+    errors = []
+    for result in results:
+        named = [vote.first_error_step for vote in result.votes if vote.first_error_step is not None]
+        if result.outcome is False and named:
+            errors.append(median_low(named))
     judgement = Judgement(
         trajectory_id=trajectory_id,
         correct=correct,
         rule=str(judge.rule),
         agreed=len({vote.correct for vote in votes}) == 1,
         redundant_steps=tuple(sorted({index for result in results for index in _redundant(result)})),
-        first_error_step=min((error for error in errors if error is not None), default=None),
+        first_error_step=min(errors, default=None),
         **origin.common(made_by=judge.version),
     )
     verdicts = []
@@ -157,28 +162,10 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
     )
 
 
-async def _ask_channels(case: VotingCase, judge: Judge) -> Sequence[VotingResult]:
-    if judge.ask is not Ask.NEEDED:
-        ask_all = judge.ask is Ask.ALL
-        return await side_by_side(ask_channel(case, channel, ask_all) for channel in judge.channels)
-    results: list[VotingResult] = []
-    for channel in judge.channels:
-        results.append(await ask_channel(case, channel, ask_all=False))
-        if results[-1].outcome is False:
-            break
-    return results
-
-
 def _redundant(result: VotingResult) -> list[int]:
     """Return the steps that at least half of a channel's votes call redundant."""
     named = Counter(index for vote in result.votes for index in set(vote.redundant_steps))
     return [index for index, votes in named.items() if 2 * votes >= len(result.votes)]
-
-
-def _first_error(result: VotingResult) -> int | None:
-    """Return the median of the first error steps of a channel's votes."""
-    named = [vote.first_error_step for vote in result.votes if vote.first_error_step is not None]
-    return median_low(named) if named else None
 
 
 def _undecided(judge: Judge, results: Iterable[VotingResult]) -> JudgeFailure | ModelFailure:
@@ -204,7 +191,7 @@ class Unjudged(NamedTuple):
 def still_to_judge(
     trajectory_ids: Iterable[str], failed_tries: Mapping[str, int], judged: Collection[str]
 ) -> dict[str, int]:
-    """Return the trajectories without a judgement that are not given up, in order, with the number of failed tries."""
+    """Return the trajectories without a judgement that are not given up, in order, with their failed tries."""
     open_ones = ((each, failed_tries.get(each, 0)) for each in trajectory_ids if each not in judged)
     return {trajectory_id: tries for trajectory_id, tries in open_ones if tries < TRIED_AT_MOST}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.verdict import Channel
@@ -56,28 +56,27 @@ class GraphStepSpec(StepCriticSpec):
         return StepCriticByGraph(_by_app(graphs))
 
 
-class GraphTextSpec(TrajectoryCriticSpec):
+class _GraphChannelSpec(TrajectoryCriticSpec):
+    channel: ClassVar[Channel]
+
+    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
+        from trajmill.stages.critics.app_graph.channels import GraphChannel
+
+        return GraphChannel(self.channel, _by_app(graphs))
+
+
+class GraphTextSpec(_GraphChannelSpec):
     """Votes in the text channel by the annotations of a query, or by the graph of its app."""
 
+    channel = Channel.TEXT
     kind: Literal["graph_way", "annotated_text"] = "graph_way"
 
-    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        return _channel(Channel.TEXT, graphs)
 
-
-class GraphTreeSpec(TrajectoryCriticSpec):
+class GraphTreeSpec(_GraphChannelSpec):
     """Votes in the multimodal channel by the annotations of a query, or by the graph of its app."""
 
+    channel = Channel.MULTIMODAL
     kind: Literal["graph_end", "annotated_tree"] = "graph_end"
-
-    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
-        return _channel(Channel.MULTIMODAL, graphs)
-
-
-def _channel(channel: Channel, files: tuple[Path, ...]) -> TrajectoryCritic:
-    from trajmill.stages.critics.app_graph.channels import GraphChannel
-
-    return GraphChannel(channel, _by_app(files))
 
 
 def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:
@@ -87,15 +86,10 @@ def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:
 
 
 def step_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> StepCriticSpec:
-    """Return the spec of a kind with its settings, or with its defaults.
-
-    Raises:
-        BadInputError: there is no such kind, and the message names the nearest; or it is no critic of steps; or a
-            setting is wrong.
-    """
+    """Return the spec of a kind. Raises BadInputError for an unknown or unfit kind, or a wrong setting."""
     return CRITICS.default_spec(kind, StepCriticSpec, settings)
 
 
 def trajectory_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> TrajectoryCriticSpec:
-    """Return the spec of a kind with its settings, or with its defaults; raises as `step_critic_spec`."""
+    """Return the spec of a kind; raises as `step_critic_spec`."""
     return CRITICS.default_spec(kind, TrajectoryCriticSpec, settings)

@@ -1,9 +1,8 @@
 """Votes: how many are cast, and the rule that combines them; it is stored on every judgement.
 
-A channel has one or more passes, the cheapest first. A pass has a number of votes, of which a quorum must say Correct.
-A channel says Correct if all its passes do, and the trajectory is Correct if all channels say so (paper 6.3, equation
-4; CODA 4.2). A vote may be missing, because it was not needed or because it failed. It counts neither way: it can only
-leave the result open, and does not lower the quorum.
+A channel has one or more passes, the cheapest first. In a pass, a quorum of its votes must say Correct. A channel is
+Correct if all its passes are, and the trajectory if all channels are (paper 6.3, equation 4; CODA 4.2). A vote that was
+not needed, or that failed, counts neither way and does not lower the quorum.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _PASS = re.compile(
 
 
 def resolution_of(scale: float) -> str:
-    """Return the name of the resolution of scaled screenshots: `full`, or the scale, e.g. `0.5`."""
+    """Name the resolution of scaled screenshots: `full`, or the scale, e.g. `0.5`."""
     return FULL if scale == 1.0 else f"{scale:g}"
 
 
@@ -55,7 +54,7 @@ class PassRule(NamedTuple):
     quorum: int = 1
     resolution: str = FULL
     models: int = 1
-    """Number of models, which take turns in voting."""
+    """They take turns in voting."""
 
     def outcome(self, correct: int, incorrect: int) -> bool | None:
         """Return the result of the valid votes; None if missing votes could change it."""
@@ -68,7 +67,7 @@ class PassRule(NamedTuple):
         return min(self.quorum - correct, self.votes - self.quorum + 1 - incorrect)
 
     def text(self, alone: bool) -> str:
-        """Write the rule, e.g. `0.5:2of3` or `4of4/2models`; `alone` leaves out a full resolution."""
+        """Write the rule, e.g. `0.5:2of3`; `alone` leaves out a full resolution."""
         resolution = "" if alone and self.resolution == FULL else self.resolution
         votes = "" if self.votes == self.quorum == 1 else f"{self.quorum}of{self.votes}"
         models = "" if self.models == 1 else f"/{self.models}models"
@@ -85,7 +84,7 @@ class ChannelRule(NamedTuple):
         return tuple(accumulate((one.votes for one in self.passes[:-1]), initial=0))
 
     def outcome(self, votes: Iterable[tuple[int, bool]]) -> bool | None:
-        """Return the result of the channel, from the number and the result of each valid vote."""
+        """Return the result, from the number and the result of each valid vote."""
         cast, outcomes = dict(votes), []
         for one, first in zip(self.passes, self.first_votes, strict=True):
             found = [cast.get(number) for number in range(first, first + one.votes)]
@@ -103,14 +102,11 @@ class Rule(NamedTuple):
 
     @property
     def repeats_the_check(self) -> bool:
-        """Whether a trajectory is Correct only if it passes the environment's own check.
-
-        The precision of such a judge against the check is always 1; it is not reported.
-        """
+        """Whether the environment's own check votes; precision against the check is then always 1."""
         return any(rule.channel == Channel.PROGRAMMATIC for rule in self.channels)
 
     def outcomes(self, verdicts: Iterable[TrajectoryVerdict]) -> dict[Channel, bool | None]:
-        """Return the result of each channel on a trajectory, from its votes; None if they leave it open."""
+        """Return the result of each channel from the votes on a trajectory; None if they leave it open."""
         votes = [(each.channel, each.vote, each.correct) for each in verdicts]
         return {
             rule.channel: rule.outcome((number, correct) for name, number, correct in votes if name == rule.channel)
@@ -151,8 +147,6 @@ class VotingCase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelCritics:
-    """The critics of one channel, and how their votes are combined."""
-
     rule: ChannelRule
     critics: tuple[tuple[TrajectoryCritic, ...], ...]
     """The critics of each pass. They take turns: vote i is cast by critic i modulo their number, also when repeated."""
@@ -167,11 +161,11 @@ class VotingResult(NamedTuple):
     """The result of a channel or of one pass."""
 
     outcome: bool | None
-    """Whether it says Correct; None if missing votes could change the result."""
+    """Whether it is Correct; None if missing votes could change that."""
     votes: tuple[Vote, ...]
     """The valid votes, in the order of their numbers."""
     missing: VoteFailure | None
-    """The failure of the last missing vote; None if no vote is missing."""
+    """The failure of the last missing vote."""
 
 
 def single_vote(critic: TrajectoryCritic) -> ChannelCritics:
@@ -179,10 +173,7 @@ def single_vote(critic: TrajectoryCritic) -> ChannelCritics:
 
 
 async def ask_channel(case: VotingCase, channel: ChannelCritics, ask_all: bool) -> VotingResult:
-    """Let the passes of a channel vote in order.
-
-    A pass that says Incorrect ends the voting, unless `ask_all`. An open pass does not, because a later one may decide.
-    """
+    """Let the passes of a channel vote in order; one that is Incorrect ends the voting, unless `ask_all`."""
     results: list[VotingResult] = []
     votes: list[Vote] = []
     for rule, first, critics in zip(channel.rule.passes, channel.rule.first_votes, channel.critics, strict=True):
@@ -210,8 +201,18 @@ class _Pass(NamedTuple):
         while unasked and (ask_all or self.rule.outcome(yes, no) is None):
             wave = unasked if ask_all else self._next_votes(unasked, yes, no)
             unasked = [number for number in unasked if number not in wave]
-            for number, answer in (await self._ask_for(wave)).items():
-                answers[number] = answer
+            groups: list[tuple[TrajectoryCritic, list[int]]] = []
+            for number in wave:
+                critic = self._critic(number)
+                group = next((group for other, group in groups if other == critic and votes_together(critic)), None)
+                if group is None:
+                    groups.append((critic, [number]))
+                else:
+                    group.append(number)
+            found = await side_by_side(self._ask(critic, group) for critic, group in groups)
+            cast = {number: answer for one in found for number, answer in one.items()}
+            for number in wave:
+                answer = answers[number] = cast[number]
                 if isinstance(answer, Vote):
                     yes, no = yes + answer.correct, no + (not answer.correct)
                 else:
@@ -229,19 +230,6 @@ class _Pass(NamedTuple):
         for_a_yes = unasked[len(needed) : self.rule.quorum - yes]
         free = [number for number in for_a_yes if (critic := self._critic(number)) in asked and votes_together(critic)]
         return [*needed, *free]
-
-    async def _ask_for(self, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
-        groups: list[tuple[TrajectoryCritic, list[int]]] = []
-        for number in numbers:
-            critic = self._critic(number)
-            group = next((group for other, group in groups if other == critic and votes_together(critic)), None)
-            if group is None:
-                groups.append((critic, [number]))
-            else:
-                group.append(number)
-        found = await side_by_side(self._ask(critic, group) for critic, group in groups)
-        answers = {number: answer for one in found for number, answer in one.items()}
-        return {number: answers[number] for number in numbers}
 
     async def _ask(self, critic: TrajectoryCritic, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
         found: dict[int, Vote | VoteFailure] = {}

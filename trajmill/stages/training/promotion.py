@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import comb
 from typing import NamedTuple
 
-from trajmill.stages.critics.calibration.precision import Precision
+from trajmill.stages.critics.calibration.agreement import Precision
 
 _REASONS = 3
 """Number of reasons that are named, the most frequent ones."""

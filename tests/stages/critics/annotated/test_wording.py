@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from trajmill.stages.critics.annotated.task import (
-    description_says_done,
+    CONFIRMS,
+    REPEATABLE,
     is_said,
     mentions,
-    repeats_harmlessly,
     says_no,
     shared_stems,
     title_says_done,
@@ -28,10 +28,10 @@ def test_titles_that_do_not_mean_finished_are_passed_over(title: str) -> None:
 
 
 def test_descriptions_that_mean_finished_are_recognised() -> None:
-    assert description_says_done("Confirms the order.")
-    assert description_says_done("The timer that was started.")
-    assert not description_says_done("One alarm, to turn off or delete.")
-    assert not description_says_done("Asks whether the alarm should be deleted.")
+    assert CONFIRMS.search("Confirms the order.")
+    assert CONFIRMS.search("The timer that was started.")
+    assert not CONFIRMS.search("One alarm, to turn off or delete.")
+    assert not CONFIRMS.search("Asks whether the alarm should be deleted.")
 
 
 @pytest.mark.parametrize(
@@ -66,5 +66,5 @@ def test_values_are_mentioned_as_whole_words() -> None:
 
 
 def test_what_can_be_repeated_without_harm() -> None:
-    assert repeats_harmlessly("Alarm deleted") and repeats_harmlessly("Event moved")
-    assert not repeats_harmlessly("Order placed")
+    assert REPEATABLE.search("Alarm deleted") and REPEATABLE.search("Event moved")
+    assert not REPEATABLE.search("Order placed")

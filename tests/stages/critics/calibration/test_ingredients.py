@@ -9,7 +9,7 @@ import pytest
 from trajmill.schemas.tables.calibration import Ingredient
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of, ingredients_of, tally
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, ingredients_of, tally
 from trajmill.stages.critics.voting import read_rule
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
@@ -72,7 +72,7 @@ def test_each_verdict_follows_its_own_votes(text: str, multimodal: str, expected
 
 
 def spent(role: str, draw: int | None = None, scale: float = 1.0, payload: str = "p", cached: bool = False) -> CallCost:
-    return CallCost(role, payload, draws_of(draw, None), scale, 6, 4, 100.0, cached)
+    return CallCost(role, payload, () if draw is None else (draw,), scale, 6, 4, 100.0, cached)
 
 
 def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once() -> None:

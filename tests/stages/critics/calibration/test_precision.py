@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trajmill.schemas.tables.round_summary import JudgeQuality
-from trajmill.stages.critics.calibration.precision import Precision, precise_enough
+from trajmill.stages.critics.calibration.agreement import Precision, precise_enough
 
 FLOOR = 0.8
 

@@ -1,4 +1,4 @@
-"""Follows one episode: what the agent has set, pressed and read so far, and where it is on the annotated path."""
+"""The state of one episode: what the agent has set, pressed and read, and where it is on the annotated path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trajmill.stages.critics.trees.screen_state import Control, ScreenState
 
 
 class PressedItem(NamedTuple):
-    """A press on an element that is no control: an item, a tab, a button."""
+    """A pressed element that is no control: an item, a tab, a button."""
 
     group: str
     """Its list, or its role if it is in none; items of one group are alternatives."""
@@ -39,11 +39,9 @@ class ControlState(NamedTuple):
 
 @dataclass(slots=True)
 class EpisodeState:
-    """The state of one episode so far."""
-
     task: AnnotatedTask
     controls: dict[tuple[str, str], ControlState] = field(default_factory=dict)
-    """The controls, by page and key."""
+    """By page and key."""
     picks: dict[str, list[PressedItem]] = field(default_factory=lambda: defaultdict(list))
     """By page, the pressed items, and the other elements whose press had an effect, oldest first."""
     typed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -80,11 +78,8 @@ class EpisodeState:
 
     def changed_controls(self) -> list[tuple[str, Control]]:
         """Return page and control of each control whose value differs from its first one, search fields excepted."""
-        return [
-            (page, seen.control)
-            for (page, _), seen in self.controls.items()
-            if seen.changed and seen.control.kind != "search"
-        ]
+        changed = ((page, seen.control) for (page, _), seen in self.controls.items() if seen.changed)
+        return [(page, control) for page, control in changed if control.kind != "search"]
 
     def evidence(self, slot: Slot) -> bool | None:
         """Whether a constraint is met on its page; None if the episode shows nothing about it.
@@ -101,10 +96,8 @@ class EpisodeState:
         if last is None:
             return None
         others = [other.value for other in own if other != slot]
-        return all(
-            pick.group != picks[last].group or any(pick.answers(other) for other in others)
-            for pick in picks[last + 1 :]
-        )
+        later = (pick for pick in picks[last + 1 :] if pick.group == picks[last].group)
+        return all(any(pick.answers(other) for other in others) for pick in later)
 
 
 @dataclass(slots=True)
@@ -114,7 +107,7 @@ class Visit:
     page: str
     right: bool
     off_path: bool = False
-    """Whether only the page makes it wrong; then it is right if it leads on to a right one."""
+    """Only the page makes it wrong; then it is right if it leads on to a right one."""
 
 
 class Place(NamedTuple):
@@ -159,32 +152,42 @@ def places_of(steps: Sequence[SeenStep], task: AnnotatedTask) -> list[Place]:
     asked item, or if the page under it is wrong. The pages between two right ones are right, too: another way to the
     same place.
     """
-    first = steps[0].outcome.before
-    places = [_opened(Place(app_of(first.page), {}), None, first, task)]
-    for step in steps:
-        after = step.outcome.after
-        places.append(places[-1] if after.page in INTERRUPTIONS else _opened(places[-1], step, after, task))
+    place, first = Place(app_of(steps[0].outcome.before.page), {}), steps[0].outcome.before
+    places = []
+    for step, screen in ((None, first), *((step, step.outcome.after) for step in steps)):
+        app = app_of(screen.page)
+        stack = place.pages_of(app)
+        names = [visit.page for visit in stack]
+        if step is not None and screen.page in INTERRUPTIONS:
+            pass
+        elif "." not in screen.page:
+            place = place._replace(app=app)
+        elif screen.page in names:
+            place = Place(app, {**place.stacks, app: stack[: names.index(screen.page) + 1]})
+        else:
+            below = () if app != place.app and stack else stack
+            place = Place(app, {**place.stacks, app: (*below, _visit(below, step, screen, task))})
+        places.append(place)
     return places
 
 
-def _opened(place: Place, step: SeenStep | None, screen: ScreenState, task: AnnotatedTask) -> Place:
-    app = app_of(screen.page)
-    stack = place.pages_of(app)
-    names = [visit.page for visit in stack]
-    if "." not in screen.page:
-        return place._replace(app=app)
-    if screen.page in names:
-        stack = stack[: names.index(screen.page) + 1]
-    else:
-        below = () if app != place.app and stack else stack
-        stack = (*below, _visit(below, step, screen, task))
-    return Place(app, {**place.stacks, app: stack})
-
-
 def _visit(below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState, task: AnnotatedTask) -> Visit:
-    on_path, other_pick = screen.page in task.pages, step is not None and _is_other_pick(step, task)
-    lacks_item = not all(_may_have(screen, slot) for slot in task.slots_on(screen.page))
-    if not on_path or other_pick or lacks_item:
+    on_path, other_pick = screen.page in task.pages, False
+    element = step.action.element if step is not None else None
+    if step is not None and element is not None and element.role == "list_item":
+        asked = task.slots_on(step.outcome.before.page)
+        given = (*asked, *task.slots)
+        other_pick = bool(asked) and not any(same_value(element.text, slot.value) for slot in given)
+
+    def may_have(slot: Slot) -> bool:
+        """Whether the page may have the asked item: not if it shows all of a list without it."""
+        if not screen.items or screen.scrolls:
+            return True
+        if any(wanted(control, (slot,)) or control.kind == "search" for control in screen.controls.values()):
+            return True
+        return any(same_value(text, slot.value) for text in screen.texts)
+
+    if not on_path or other_pick or not all(map(may_have, task.slots_on(screen.page))):
         return Visit(screen.page, False, not on_path and not other_pick)
     if not below or below[-1].right:
         return Visit(screen.page, True)
@@ -196,19 +199,3 @@ def _visit(below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState,
     for visit in wrong:
         visit.right = True
     return Visit(screen.page, True)
-
-
-def _is_other_pick(step: SeenStep, task: AnnotatedTask) -> bool:
-    element, asked = step.action.element, task.slots_on(step.outcome.before.page)
-    if element is None or element.role != "list_item":
-        return False
-    return bool(asked) and not any(same_value(element.text, slot.value) for slot in (*asked, *task.slots))
-
-
-def _may_have(screen: ScreenState, slot: Slot) -> bool:
-    """Whether a page may have the item that is asked for: False if it shows all of a list without it."""
-    if not screen.items or screen.scrolls:
-        return True
-    if any(wanted(control, (slot,)) or control.kind == "search" for control in screen.controls.values()):
-        return True
-    return any(same_value(text, slot.value) for text in screen.texts)

@@ -7,7 +7,7 @@ and at the end, each constraint must be met and nothing else may be changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from trajmill.schemas.tables.query import Slot
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.annotated.episode import EpisodeState, Place, places_of
 from trajmill.stages.critics.annotated.task import (
+    REPEATABLE,
     AnnotatedTask,
     TaskPart,
     annotated_task,
@@ -25,7 +26,6 @@ from trajmill.stages.critics.annotated.task import (
     is_annotated,
     is_said,
     mentions,
-    repeats_harmlessly,
     same_value,
     says_no,
     wanted,
@@ -37,9 +37,38 @@ from trajmill.stages.critics.trees.screen_state import OFF, ON, Control, Control
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
 
+class Problem(NamedTuple):
+    """Something that is wrong for certain."""
+
+    text: str
+    step: int | None = None
+    """Index of the step that did it, if that is certain."""
+
+
 class Opinion(NamedTuple):
     label: StepLabel
     why: str
+
+    def on(self, step: SeenStep) -> StepResult:
+        """Return the result of a step: its caption and the reason."""
+        return StepResult(step.index, f"{step.caption} {self.why}", at_most_words(step.caption), self.label)
+
+
+def plain_opinion(step: SeenStep, problems: Callable[[], Sequence[Problem]]) -> Opinion | None:
+    """Return the opinion on a reply without an action, an end, or a step without effect; None for any other.
+
+    `problems` returns what is wrong with the episode if it ends with the step.
+    """
+    if step.action.parsed is None:
+        return Opinion(HARMFUL, "The reply was no action.")
+    if step.action.kind in ("terminate", "answer"):
+        if not step.action.ends:
+            return Opinion(HARMFUL, "It gave up.")
+        found = problems()
+        if found:
+            return Opinion(HARMFUL, f"It ended though {found[0].text}.")
+        return Opinion(GOOD, "Everything had been done.")
+    return Opinion(NEUTRAL, "Nothing visible came of it.") if step.outcome.same else None
 
 
 class AnnotatedStepCritic:
@@ -51,7 +80,7 @@ class AnnotatedStepCritic:
         """Judge each step of an episode. Raises JudgeFailure if a screen is missing."""
         steps = replay(episode, screens)
         if not steps or not is_annotated(episode.query):
-            return [result_of(step, _opinion_without_task(step, steps[:at])) for at, step in enumerate(steps)]
+            return [_opinion_without_task(step, steps[:at]).on(step) for at, step in enumerate(steps)]
         judge = _StepJudge(annotated_task(episode.query), steps)
         opinions = [judge.judge(step) for step in steps]
         for at, (step, following) in enumerate(pairwise(steps)):
@@ -60,20 +89,14 @@ class AnnotatedStepCritic:
                 continue
             if opinions[at].label is NEUTRAL and opinions[at + 1].label is GOOD:
                 opinions[at] = Opinion(GOOD, "It opened a menu with what was asked for.")
-        return [result_of(step, opinion) for step, opinion in zip(steps, opinions, strict=True)]
-
-
-def result_of(step: SeenStep, opinion: Opinion) -> StepResult:
-    """Return the result of a step: its caption and the reason of the opinion."""
-    return StepResult(step.index, f"{step.caption} {opinion.why}", at_most_words(step.caption), opinion.label)
+        return [opinion.on(step) for step, opinion in zip(steps, opinions, strict=True)]
 
 
 def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
     """Call each step GOOD that does not surely fail to help."""
-    if step.action.parsed is None:
-        return Opinion(HARMFUL, "The reply was no action.")
-    if step.action.kind == "terminate" and not step.action.ends:
-        return Opinion(HARMFUL, "It gave up.")
+    plain = plain_opinion(step, list)
+    if plain is not None and plain.label is HARMFUL:
+        return plain
     screen = step.outcome.before.screen_id
     if step.outcome.same and any(p.action == step.action and p.outcome.before.screen_id == screen for p in past):
         return Opinion(NEUTRAL, "It did the same thing again, without effect.")
@@ -81,28 +104,30 @@ def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
 
 
 class _StepJudge:
+    """Judges the steps of one episode in order."""
+
     def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
-        self._task, self._parts, self._places = task, task.parts(), places_of(steps, task)
-        self._state = EpisodeState(task)
-        self._state.enter(steps[0].outcome.before)
-        self._past: list[SeenStep] = []
+        self._task, self._progress = task, _Progress(task, steps[0])
+        self._parts, self._state = self._progress.parts, self._progress.state
+        self._places = places_of(steps, task)
+        self._at = 0
         self._submitted: set[str] = set()
         self._done: set[TaskPart] = set()
 
     def judge(self, step: SeenStep) -> Opinion:
-        opinion = self._opinion(step)
-        self._state.observe(step)
-        self._past.append(step)
+        if step.action.kind in ("terminate", "answer"):  # judged with the whole episode
+            self._progress.observe(step)
+            opinion = self._opinion(step)
+        else:
+            opinion = self._opinion(step)
+            self._progress.observe(step)
+        self._at += 1
         self._done |= {part for part in self._parts if self._is_done(part, step, opinion)}
         return opinion
 
     @property
     def _here(self) -> Place:
-        return self._places[len(self._past)]
-
-    @property
-    def _next(self) -> Place:
-        return self._places[len(self._past) + 1]
+        return self._places[self._at]
 
     def _is_done(self, part: TaskPart, step: SeenStep, opinion: Opinion) -> bool:
         if part.receipt is not None:
@@ -110,27 +135,15 @@ class _StepJudge:
         if part.open_page is not None:
             acts = bool(step.outcome.changes) or step.changes_page_in_place
             return opinion.label is GOOD and acts and step.outcome.before.page == part.open_page
-        place = self._here
         if any(self._state.evidence(slot) is not True for slot in part.slots):
             return False
-        return place.app == part.app and not place.is_wrong and step.outcome.after.page == part.pages[-1]
+        return self._here.app == part.app and not self._here.is_wrong and step.outcome.after.page == part.pages[-1]
 
     def _opinion(self, step: SeenStep) -> Opinion:
-        if step.action.parsed is None:
-            return Opinion(HARMFUL, "The reply was no action.")
-        if step.action.kind in ("terminate", "answer"):
-            if not step.action.ends:
-                return Opinion(HARMFUL, "It gave up.")
-            problems = find_problems(self._task, [*self._past, step])
-            return (
-                Opinion(HARMFUL, f"It ended though {problems[0]}.")
-                if problems
-                else Opinion(GOOD, "Everything had been done.")
-            )
-        if step.outcome.same:
-            if self._picks_blindly(step):
-                return Opinion(GOOD, "It picked what was asked for, though the screen does not show it.")
-            return Opinion(NEUTRAL, "Nothing visible came of it.")
+        plain = plain_opinion(step, self._progress.problems)
+        if plain is not None:
+            why = "It picked what was asked for, though the screen does not show it."
+            return Opinion(GOOD, why) if self._picks_blindly(step) else plain
         if self._task.is_left_by(step):
             return Opinion(HARMFUL, "It did something that nobody asked for.")
         if step.changes_page_in_place:
@@ -185,22 +198,37 @@ class _StepJudge:
         return Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
 
     def _move(self, step: SeenStep) -> Opinion:
+        page_before, page = step.outcome.before.page, step.outcome.after.page
         for part in self._parts:
             if part.is_submitted_by(step):
                 return self._submitting(part)
-        if step.outcome.before.page == step.outcome.after.page:
-            element, asked = step.action.element, self._task.slots_on(step.outcome.before.page)
+        if page_before == page:
+            element, asked = step.action.element, self._task.slots_on(page)
             if element is None or element.role != "list_item" or not asked:
                 return Opinion(GOOD, "It went on along the path of the task.")
             if any(same_value(element.text, slot.value) for slot in asked):
                 return Opinion(GOOD, "It picked what was asked for.")
             return Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
-        before, after = self._actions_left(self._here), self._actions_left(self._next)
-        if after < before:
-            return Opinion(GOOD, self._why_nearer(step))
+        here, there = self._here, self._places[self._at + 1]
+        before, after = self._actions_left(here), self._actions_left(there)
         if after == before:
             return Opinion(NEUTRAL, "It came no nearer to what is left of the task.")
-        return Opinion(HARMFUL, self._why_farther(step))
+        if after > before:
+            if here.is_wrong and there.is_wrong:
+                return Opinion(HARMFUL, "It went on from a wrong place.")
+            if page not in self._task.pages:
+                return Opinion(HARMFUL, "It left the path of the task.")
+            if there.is_wrong:
+                return Opinion(HARMFUL, "What was asked for is not there.")
+            return Opinion(HARMFUL, "It left a place in which something is still to be done.")
+        if here.is_wrong and here.app == there.app:
+            return Opinion(GOOD, "It came back from a wrong place.")
+        if app_of(page) != app_of(page_before):
+            return Opinion(GOOD, "It is on the way to what is left of the task.")
+        for slot in self._task.slots_on(page) if page in self._state.pages else ():
+            if self._state.evidence(slot) is not True:
+                return Opinion(GOOD, f"It went back to set {slot.name}.")
+        return Opinion(GOOD, "It went on along the path of the task.")
 
     def _actions_left(self, place: Place) -> int:
         """Estimate the actions left, as `GoalDistance` measures it: within the apps of the open parts, and to them."""
@@ -209,26 +237,6 @@ class _StepJudge:
         on_launcher = bool(away) and not place.pages_of(place.app)
         unmet = [slot.page for slot in self._task.slots if self._state.evidence(slot) is False]
         return sum(place.actions_left(part, unmet) for part in parts) + 2 * away - on_launcher
-
-    def _why_nearer(self, step: SeenStep) -> str:
-        page = step.outcome.after.page
-        if self._here.is_wrong and self._here.app == self._next.app:
-            return "It came back from a wrong place."
-        if app_of(page) != app_of(step.outcome.before.page):
-            return "It is on the way to what is left of the task."
-        for slot in self._task.slots_on(page):
-            if page in self._state.pages and self._state.evidence(slot) is not True:
-                return f"It went back to set {slot.name}."
-        return "It went on along the path of the task."
-
-    def _why_farther(self, step: SeenStep) -> str:
-        if self._here.is_wrong and self._next.is_wrong:
-            return "It went on from a wrong place."
-        if step.outcome.after.page not in self._task.pages:
-            return "It left the path of the task."
-        if self._next.is_wrong:
-            return "What was asked for is not there."
-        return "It left a place in which something is still to be done."
 
     def _submitting(self, part: TaskPart) -> Opinion:
         assert part.receipt is not None
@@ -255,92 +263,88 @@ class _StepJudge:
         return Opinion(NEUTRAL, "It only looked.")
 
 
-def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[str]:
-    """Return why steps do not do what the task asks, as sentences; empty if they do."""
+def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[Problem]:
+    """Return why steps do not do what the task asks; empty if they do."""
     if not steps or not steps[-1].action.ends:
-        return ["the agent did not say that it was done"]
-    finder = _ProblemFinder(task, steps[0])
+        return [Problem("the agent did not say that it was done")]
+    progress = _Progress(task, steps[0])
     for step in steps:
-        finder.observe(step)
-    finder.finish()
-    return finder.found
+        progress.observe(step)
+    return progress.problems()
 
 
-class _ProblemFinder:
+class _Progress:
+    """The state of an episode so far, and what was submitted or pressed wrongly."""
+
     def __init__(self, task: AnnotatedTask, first: SeenStep) -> None:
-        self.found: list[str] = []
+        self.parts = task.parts()
+        self.state = EpisodeState(task)
+        self.state.enter(first.outcome.before)
         self._task = task
-        self._parts = task.parts()
+        self._found: list[str] = []
         self._submitted: dict[str, list[str]] = {}
-        self._state = EpisodeState(task)
-        self._state.enter(first.outcome.before)
 
     def observe(self, step: SeenStep) -> None:
-        self._state.observe(step)
-        if self._task.is_left_by(step):
-            self.found.append(f'something else was done: "{step.outcome.after.title}"')
+        self.state.observe(step)
         page, element, outcome = step.outcome.before.page, step.action.element, step.outcome
-        for part in self._parts:
+        if self._task.is_left_by(step):
+            self._found.append(f'something else was done: "{outcome.after.title}"')
+        for part in self.parts:
             if part.is_submitted_by(step):
                 self._submit(part, outcome.after.title)
             elif step.changes_page_in_place and page in part.pages and element is not None:
+                slots = self._task.slots_on(page)
+                if any(same_value(element.text, slot.value) for slot in slots):
+                    continue
                 # Of items that replace one another, only the last choice counts.
                 swaps = bool(outcome.vanished) and len(outcome.vanished) == len(outcome.appeared)
-                self._press(page, element.text, part, swaps and element.role == "list_item")
+                asked = page == part.open_page and self._task.is_about(element.text)
+                if asked or self._submits_typed_text(page, part):
+                    self._submit(part, element.text)
+                elif not (swaps and element.role == "list_item" and slots):
+                    self._found.append(f'"{element.text}" was pressed')
 
-    def finish(self) -> None:
-        """Check the end of the episode, where the agent has reported that it is done."""
-        changed = self._state.changed_controls()
-        for part in self._parts:
+    def problems(self) -> list[Problem]:
+        """Return what is wrong if the episode ends now with the report that it is done."""
+        found, changed = list(self._found), self.state.changed_controls()
+        for part in self.parts:
             if self._submitted.get(part.pages[-1]):
                 continue
-            if part.receipt is not None and part.receipt not in self._state.pages:
-                self.found.append(f"{part.receipt} was never reached")
+            if part.receipt is not None and part.receipt not in self.state.pages:
+                found.append(f"{part.receipt} was never reached")
             else:
-                self._check(part)
+                found += self._unmet(part)
             if part.open_page is not None and part.open_page not in {page for page, _ in changed}:
-                self.found.append(f"nothing was done on {part.open_page}")
-        known = {page for part in self._parts for page in part.pages} | self._state.forms
-        self.found += [
-            f'"{control.label}" stands at "{control.value}" on {page}' for page, control in changed if page not in known
-        ]
-
-    def _press(self, page: str, label: str, part: TaskPart, swaps_item: bool) -> None:
-        """Handle a press that changed the content of its page; `swaps_item`: a list item has replaced another one."""
-        slots = self._task.slots_on(page)
-        if any(same_value(label, slot.value) for slot in slots):
-            return
-        asked = page == part.open_page and self._task.is_about(label)
-        if asked or self._submits_typed_text(page, part):
-            self._submit(part, label)
-        elif not (swaps_item and slots):
-            self.found.append(f'"{label}" was pressed')
+                found.append(f"nothing was done on {part.open_page}")
+        known = {page for part in self.parts for page in part.pages} | self.state.forms
+        found += [f'"{each.label}" stands at "{each.value}" on {page}' for page, each in changed if page not in known]
+        return list(map(Problem, found))
 
     def _submit(self, part: TaskPart, what: str) -> None:
-        """Handle a submission: everything must be as asked now, and nothing may be submitted twice."""
+        """Check a submission: everything must be as asked now, and nothing may be submitted twice."""
         before = self._submitted.setdefault(part.pages[-1], [])
-        if before and (what not in before or not repeats_harmlessly(what)):
-            self.found.append(f'"{what}" was done after "{before[-1]}"')
+        if before and (what not in before or not REPEATABLE.search(what)):
+            self._found.append(f'"{what}" was done after "{before[-1]}"')
         before.append(what)
-        self._check(part)
+        self._found += self._unmet(part)
 
-    def _check(self, part: TaskPart) -> None:
-        self.found += [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
+    def _unmet(self, part: TaskPart) -> list[str]:
         wrong = [
             control
-            for page, control in self._state.changed_controls()
+            for page, control in self.state.changed_controls()
             if page in part.pages and not self._task.is_asked(page, control, part)
         ]
         wrong += [
             seen.control
-            for (page, _), seen in self._state.controls.items()
+            for (page, _), seen in self.state.controls.items()
             if page in part.pages and not seen.changed and self._contradicts_instruction(page, seen.control)
         ]
-        self.found += [f'"{control.label}" stands at "{control.value}"' for control in wrong]
+        missing = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
+        return missing + [f'"{control.label}" stands at "{control.value}"' for control in wrong]
 
     def _submits_typed_text(self, page: str, part: TaskPart) -> bool:
         """Whether a press on a page submits typed text: it is the last page of its part, and no receipt follows."""
-        return part.receipt is None and page == part.pages[-1] and bool(self._state.typed[page])
+        return part.receipt is None and page == part.pages[-1] and bool(self.state.typed[page])
 
     def _contradicts_instruction(self, page: str, control: Control) -> bool:
         """Whether the instruction names a switch without a constraint and asks for its other position."""
@@ -350,11 +354,14 @@ class _ProblemFinder:
         return is_said(control.label, self._task.instruction) and control.value == (ON if off else OFF)
 
     def _is_met(self, slot: Slot, part: TaskPart) -> bool:
-        if not (self._submits_typed_text(slot.page, part) and slot.value in self._state.typed[slot.page]):
-            found = self._state.evidence(slot)
+        task, state = self._task, self.state
+        if not (self._submits_typed_text(slot.page, part) and slot.value in state.typed[slot.page]):
+            found = state.evidence(slot)
             if found is not None:
                 return found
-            if not slot.said and slot.page not in self._state.pages:
+            if not slot.said and slot.page not in state.pages:
                 return True
-        pages = self._task.pages_from(slot)
-        return any(mentions(text, slot.value) for page in pages for text in self._state.shown[page])
+        # From its page on, or all pages of its app if it is off the path.
+        pages = tuple(page for page in task.pages if app_of(page) == app_of(slot.page))
+        pages = pages[pages.index(slot.page) :] if slot.page in pages else pages
+        return any(mentions(text, slot.value) for page in pages for text in state.shown[page])

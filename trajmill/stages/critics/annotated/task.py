@@ -1,4 +1,4 @@
-"""Reads the annotations of a task, and compares their words and values with those of screens."""
+"""The annotations of a task, and how their words and values compare with those of screens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class TaskPart(NamedTuple):
     pages: tuple[str, ...]
     slots: tuple[Slot, ...]
     receipt: str | None
-    """The last page if it confirms something; reaching it then finishes the part. Else None."""
+    """The last page if it confirms something; reaching it then finishes the part."""
     open_page: str | None
-    """The last page of the task if it neither confirms anything nor has constraints: only the instruction says what to
-    do there. Else None."""
+    """The last page of the task if it neither confirms anything nor has constraints: only the instruction describes
+    what to do there."""
 
     def is_submitted_by(self, step: SeenStep) -> bool:
-        """Whether a step submits the part: a press that leads from another page to the receipt."""
+        """Whether a press leads from another page to the receipt."""
         before, after = step.outcome.before.page, step.outcome.after.page
         return self.receipt is not None and step.presses_forward and after == self.receipt != before
 
@@ -46,7 +46,7 @@ class AnnotatedTask(NamedTuple):
         for app, group in groupby(self.pages, key=app_of):
             pages = tuple(group)
             bare = not self.slots_on(pages[-1])
-            confirms = bare and len(pages) > 1 and description_says_done(descriptions[pages[-1]])
+            confirms = bare and len(pages) > 1 and CONFIRMS.search(descriptions[pages[-1]]) is not None
             slots = tuple(slot for slot in self.slots if app_of(slot.page) == app)
             receipt, open_page = (pages[-1], None) if confirms else (None, pages[-1] if bare else None)
             found.append(TaskPart(app, pages, slots, receipt, open_page))
@@ -54,11 +54,6 @@ class AnnotatedTask(NamedTuple):
 
     def slots_on(self, page: str) -> tuple[Slot, ...]:
         return tuple(slot for slot in self.slots if slot.page == page)
-
-    def pages_from(self, slot: Slot) -> tuple[str, ...]:
-        """Return the pages of a slot's app that may show its value: from its page on, or all if it is off the path."""
-        own = tuple(page for page in self.pages if app_of(page) == app_of(slot.page))
-        return own[own.index(slot.page) :] if slot.page in own else own
 
     def is_about(self, label: str) -> bool:
         """Whether the instruction has a word of a label."""
@@ -83,11 +78,7 @@ class AnnotatedTask(NamedTuple):
         return named and mentions(self.instruction, control.value)
 
     def is_left_by(self, step: SeenStep) -> bool:
-        """Whether a press has done something that is not part of the task.
-
-        Either it opens a page outside the task whose title says that something is done, or the content of such a page
-        changes.
-        """
+        """Whether a press opens a page outside the task that confirms something, or changes such a page's content."""
         before, after = step.outcome.before, step.outcome.after
         if not step.presses_forward or after.page in self.pages:
             return False
@@ -112,11 +103,7 @@ def is_annotated(query: Query) -> bool:
 
 
 def annotated_task(query: Query) -> AnnotatedTask:
-    """Return what a critic without a model may read of a query.
-
-    Raises:
-        JudgeFailure: the query has no annotations; only a model or the environment's own check can judge it.
-    """
+    """Return the annotations of a query. Raises JudgeFailure if it has none."""
     if not is_annotated(query):
         raise JudgeFailure(
             f"{query.task}: its pages are not those of an annotated app; judge it by a model or by its own check"
@@ -133,51 +120,50 @@ _DONE_TITLE = re.compile(
     r"|^now \w+ing\b|^on the way\b",
     re.IGNORECASE,
 )
-_REPEATABLE = re.compile(
+REPEATABLE = re.compile(
     r"\b(?:delet|remov|cancel|mov|renam|chang|clear|empti|mut|left|leav|disabl|turn)", re.IGNORECASE
 )
-_DONE_DESCRIPTION = re.compile(
+"""Found in titles of what can be repeated without harm, e.g. deleting something twice."""
+CONFIRMS = re.compile(
     r"^(?:confirms|tells that|shows that)\b|\b(?:was|were|has been|have been|that is)\b", re.IGNORECASE
 )
+"""Found in the descriptions of pages that confirm something."""
 
 
-def words_of(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.casefold().replace("'", ""))
 
 
 _EMPTY_WORDS = frozenset(
-    words_of(
+    _words(
         "a an the to of on in at for from with and or me my i it its is be by up this that then please would like want "
         "could can you your into off out all choice toggle stepper field search"
     )
 )
 _NEGATIONS = frozenset(
-    words_of("off stop disable no not without mute silence hide never deactivate remove cancel none dont")
+    _words("off stop disable no not without mute silence hide never deactivate remove cancel none dont")
 )
 
 
-def content_stems(text: str) -> set[str]:
+def _stems(text: str) -> set[str]:
     """Return the stems of the words that have a meaning of their own."""
-    return {_stem(word) for word in words_of(text) if word not in _EMPTY_WORDS}
-
-
-def _stem(word: str) -> str:
-    ending = next((each for each in ("ing", "ed", "es", "s") if word.endswith(each) and len(word) > len(each) + 2), "")
-    word = word.removesuffix(ending)
-    if len(word) > 3 and word[-1] == word[-2]:
-        word = word[:-1]
-    return word[:_STEM]
+    stems = set()
+    for word in _words(text):
+        if word not in _EMPTY_WORDS:
+            endings = (each for each in ("ing", "ed", "es", "s") if word.endswith(each) and len(word) > len(each) + 2)
+            stem = word.removesuffix(next(endings, ""))
+            stems.add((stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else stem)[:_STEM])
+    return stems
 
 
 def shared_stems(one: str, other: str) -> set[str]:
-    """Return the stems of the words that two texts share."""
-    return content_stems(one) & content_stems(other)
+    return _stems(one) & _stems(other)
 
 
 def is_said(label: str, instruction: str) -> bool:
     """Whether an instruction has all words of a label."""
-    stems = content_stems(label)
-    return bool(stems) and stems <= content_stems(instruction)
+    stems = _stems(label)
+    return bool(stems) and stems <= _stems(instruction)
 
 
 def says_no(label: str, instruction: str) -> bool:
@@ -187,7 +173,7 @@ def says_no(label: str, instruction: str) -> bool:
     """
     goes_on = False
     for clause in re.split(r"[,.;:]|\b(?:and|but)\b", instruction.casefold()):
-        words, about = words_of(clause), bool(shared_stems(label, clause))
+        words, about = _words(clause), bool(shared_stems(label, clause))
         if (about or (goes_on and "it" in words)) and not _NEGATIONS.isdisjoint(words):
             return True
         goes_on = about
@@ -202,18 +188,8 @@ def mentions(text: str, value: str) -> bool:
 
 
 def title_says_done(title: str) -> bool:
-    """Whether a title says that something has been done, e.g. `Order placed`; a question does not."""
+    """Whether a title reports something done, e.g. `Order placed`; a question does not."""
     return not title.rstrip().endswith("?") and _DONE_TITLE.search(title) is not None
-
-
-def repeats_harmlessly(title: str) -> bool:
-    """Whether repeating what the title says changes nothing more, e.g. deleting something twice."""
-    return _REPEATABLE.search(title) is not None
-
-
-def description_says_done(description: str) -> bool:
-    """Whether a page's description says that the page confirms something."""
-    return _DONE_DESCRIPTION.search(description) is not None
 
 
 def same_value(shown: str, asked: str) -> bool:
@@ -235,26 +211,26 @@ def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
     A shared name decides. Without one, a choice belongs to the constraint whose value it offers, and a field to the
     constraint whose value it has.
     """
+
+    def could_hold(slot: Slot) -> bool:
+        match control.kind:
+            case "choice":
+                return any(same_value(option, slot.value) for option in control.options)
+            case "toggle":
+                switch = slot.value.casefold().strip() in TRUE_WORDS | FALSE_WORDS
+                return switch or same_value(control.label, slot.value)
+            case "stepper":
+                return slot.value.strip().lstrip("-").isdigit()
+            case _:
+                return True
+
     if control.kind == "search":
         return None
     words = f"{control.key.replace('_', ' ')} {control.label}"
-    able = [slot for slot in slots if _could_hold(control, slot)]
+    able = [slot for slot in slots if could_hold(slot)]
     shared = [len(shared_stems(slot.name.replace("_", " "), words)) for slot in able]
     if any(shared):
         return able[shared.index(max(shared))]
     if control.kind == "choice":
         return able[0] if able else None
     return next((slot for slot in able if control.kind != "stepper" and holds(control, slot)), None)
-
-
-def _could_hold(control: Control, slot: Slot) -> bool:
-    match control.kind:
-        case "choice":
-            return any(same_value(option, slot.value) for option in control.options)
-        case "toggle":
-            switch = slot.value.casefold().strip() in TRUE_WORDS | FALSE_WORDS
-            return switch or same_value(control.label, slot.value)
-        case "stepper":
-            return slot.value.strip().lstrip("-").isdigit()
-        case _:
-            return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, permutations
 from math import inf
 from typing import Any, ClassVar, NamedTuple
@@ -21,8 +22,17 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic, Opinion, find_problems, result_of
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.annotated.step_critic import (
+    GOOD,
+    HARMFUL,
+    NEUTRAL,
+    AnnotatedStepCritic,
+    Opinion,
+    Problem,
+    find_problems,
+    plain_opinion,
+)
 from trajmill.stages.critics.annotated.task import annotated_task, is_annotated
 from trajmill.stages.critics.app_graph.episode_on_graph import (
     Act,
@@ -53,100 +63,10 @@ from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import is_on, page_on, recognises
 
-GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 _MOST_ORDERED = 4
 """Up to so many acts are tried in any order; more only in that of the path."""
-
-
-class _Left(NamedTuple):
-    """What is left of a task; an earlier field counts more."""
-
-    unasked: int
-    """Acts that nobody asked for and that were not taken back."""
-    acts: int
-    transitions: float
-    """The fewest on the graph, past each page on which something is left; infinite if it has no such way."""
-    values: int
-
-
-def _judge_steps(episode: GraphEpisode) -> list[StepResult]:
-    """Judge each step by whether less of the task is left after it, over all ways on the graph."""
-    # Where one can go by no other acts: on the graph, and in ways that only the episode shows, such as a Back key.
-    ways, wanted = walkable(episode.graph), {act.name for act in episode.asked.acts}
-    for page, to, key, each in tuple[Any, ...](ways.edges(keys=True, data="transition")):
-        act = act_of(page, each)
-        if act is not None and act.name not in wanted:
-            ways.remove_edge(page, to, key)
-    for step in episode.steps:
-        if step.page and step.page_after and (step.transition is None or step.transition.to != step.page_after):
-            ways.add_edge(step.page, step.page_after)
-    left = [_left_after(episode, at, ways) for at in range(len(episode.states))]
-    opinions = [_opinion(episode, at, before, after) for at, (before, after) in enumerate(pairwise(left))]
-    return [result_of(step.seen, opinion) for step, opinion in zip(episode.steps, opinions, strict=True)]
-
-
-def _left_after(episode: GraphEpisode, at: int, ways: nx.MultiDiGraph[str]) -> _Left:
-    asked, state, pages = episode.asked, episode.states[at], episode.graph.pages
-    acts = acts_after(episode.steps[:at], asked.acts)
-    wanted = {*asked.settings.items(), *(pair for act in acts.left for pair in act.values.items())}
-    first = {name: value for each in reversed(episode.states) for name, value in each.held.items()}
-    to_do, to_set = list(acts.left), len({name for name, _ in wanted} - set(state.held))
-    for name, value in state.held.items():
-        aims = [each.strip() for slot, each in wanted if slot == name]
-        if not aims and value != first[name] and (name, value.strip()) not in asked.given:
-            there = next(page for page in (state.page, *pages) if page in pages and name in pages[page].slots)
-            to_do.append(Act("", {}, there))
-        aims = aims or [first[name].strip(), *(each for slot, each in asked.given if slot == name)]
-        if value.strip() not in aims:  # a beginning of a value, or none, is nearer to it than another value
-            to_set += 1 if value == first[name] or any(each.startswith(value.strip()) for each in aims) else 2
-    orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, episode.end)
-    way = min(_transitions(episode.graph, ways, state, (*order, end)) for order in orders)
-    return _Left(len(acts.unasked), len(acts.left), way, to_set)
-
-
-def _transitions(graph: AppGraph, ways: nx.MultiDiGraph[str], state: GraphState, acts: Sequence[Act]) -> float:
-    """Return the fewest transitions past the pages of acts, and before each past the lists of the items it needs."""
-    ways_in = [(page, each) for page, each in graph.transitions() if act_of(page, each) is None]
-    lists = {each.by: page for page, each in ways_in if each.by in graph.pages[page].slots}
-    stops, opened = [state.page or ""], dict(state.opened)
-    for act in acts:
-        other = {name: item for name, item in act.values.items() if name in lists and opened.get(name) != item}
-        stops += [*map(lists.__getitem__, other), act.page]
-        opened |= other
-    try:
-        return float(sum(nx.shortest_path_length(ways, *leg) for leg in pairwise(stops)))
-    except (nx.NetworkXNoPath, nx.NodeNotFound):
-        return inf
-
-
-def _opinion(episode: GraphEpisode, at: int, before: _Left, after: _Left) -> Opinion:
-    step = episode.steps[at]
-    if step.seen.action.parsed is None:
-        return Opinion(HARMFUL, "The reply was no action.")
-    if step.seen.action.kind in ("terminate", "answer"):
-        if not step.seen.action.ends:
-            return Opinion(HARMFUL, "It gave up.")
-        try:
-            problems = problems_of(episode)
-        except JudgeFailure:
-            return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
-        if problems:
-            return Opinion(HARMFUL, f"It ended though {problems[0].text}.")
-        return Opinion(GOOD, "Everything had been done.")
-    if step.seen.outcome.same:
-        return Opinion(NEUTRAL, "Nothing visible came of it.")
-    if step.destroys:
-        return Opinion(HARMFUL, "It did something destructive.")
-    if after != before:
-        return Opinion(GOOD, "Less is left.") if after < before else Opinion(HARMFUL, "More is left than before.")
-    targets = {each.target for each in episode.query.path if each.page.partition(".")[2] == step.page}
-    if step.page == step.page_after and targets & names_at(episode.screens[at], step.seen):
-        return Opinion(GOOD, "It pressed what the task needs.")
-    return Opinion(NEUTRAL, "It only looked, or the graph does not tell what it is for.")
-
-
-def _is_judged_by_graph(query: Query, graphs: Mapping[str, AppGraph]) -> bool:
-    return not is_annotated(query) and any(app in graphs for app in query.apps)
+_CHECKPOINTS = TypeAdapter(tuple[Checkpoint, ...])
+_ANY_GOAL = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -171,19 +91,17 @@ class GraphChannel:
         Raises:
             JudgeFailure: the annotations of the query are unknown or insufficient, or a screen is missing.
         """
-        query = episode.query
-        if _is_judged_by_graph(query, self.graphs):
+        if _is_judged_by_graph(episode.query, self.graphs):
             problems = problems_of(follow(episode, screens, self.graphs))
         else:
-            problems = [GraphProblem(text) for text in find_problems(annotated_task(query), replay(episode, screens))]
+            problems = find_problems(annotated_task(episode.query), replay(episode, screens))
         harmful = [step.index for step in steps if step.label is HARMFUL]
         neutral = [step.index for step in steps if step.label is NEUTRAL]
         if not problems:
             reason = "all that was asked was done where it belongs, and nothing else"
             return vote_of(self, True, reason, tuple(sorted(harmful + neutral)))
-        with_step = [problem.step for problem in problems if problem.step is not None]
-        last = [step.index for step in steps[-1:]]
-        error = next(iter([*sorted(with_step), *harmful, *last]), None)
+        with_step = sorted(problem.step for problem in problems if problem.step is not None)
+        error = next(iter([*with_step, *harmful, *(step.index for step in steps[-1:])]), None)
         return vote_of(self, False, "; ".join(problem.text for problem in problems), tuple(neutral), error)
 
 
@@ -198,14 +116,28 @@ class StepCriticByGraph:
         return f"{AnnotatedStepCritic.version}|graph-step-3" if self.graphs else AnnotatedStepCritic.version
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
-        """Judge each step of an episode.
+        """Judge each step by whether less of the task is left after it, over all ways on the graph.
 
         Raises:
             JudgeFailure: a screen is missing, or the graph has not the pages of the query.
         """
-        if _is_judged_by_graph(episode.query, self.graphs):
-            return _judge_steps(follow(episode, screens, self.graphs)) if episode.steps else []
-        return await AnnotatedStepCritic().judge(episode, screens)
+        if not _is_judged_by_graph(episode.query, self.graphs):
+            return await AnnotatedStepCritic().judge(episode, screens)
+        if not episode.steps:
+            return []
+        followed = follow(episode, screens, self.graphs)
+        # Where one can go by no other acts: on the graph, and in ways that only the episode shows, such as a Back key.
+        ways, wanted = walkable(followed.graph), {act.name for act in followed.asked.acts}
+        for page, to, key, each in tuple[Any, ...](ways.edges(keys=True, data="transition")):
+            act = act_of(page, each)
+            if act is not None and act.name not in wanted:
+                ways.remove_edge(page, to, key)
+        for step in followed.steps:
+            if step.page and step.page_after and (step.transition is None or step.transition.to != step.page_after):
+                ways.add_edge(step.page, step.page_after)
+        left = [_left_after(followed, at, ways) for at in range(len(followed.states))]
+        opinions = (_opinion(followed, at, before, after) for at, (before, after) in enumerate(pairwise(left)))
+        return [opinion.on(step.seen) for step, opinion in zip(followed.steps, opinions, strict=True)]
 
 
 def annotated_judge(graphs: Mapping[str, AppGraph] | None = None) -> Judge:
@@ -215,19 +147,74 @@ def annotated_judge(graphs: Mapping[str, AppGraph] | None = None) -> Judge:
     return Judge(StepCriticByGraph(known), tuple(channels))
 
 
-_CHECKPOINTS = TypeAdapter(tuple[Checkpoint, ...])
-_ANY_GOAL = TypeAdapter(dict[str, Any])
+def _is_judged_by_graph(query: Query, graphs: Mapping[str, AppGraph]) -> bool:
+    return not is_annotated(query) and any(app in graphs for app in query.apps)
 
 
-class GraphProblem(NamedTuple):
-    """Something that is wrong for certain."""
+class _Left(NamedTuple):
+    """What is left of a task; an earlier field counts more."""
 
-    text: str
-    step: int | None = None
-    """Index of the step; None for what is missing at the end."""
+    unasked: int
+    """Acts that nobody asked for and that were not taken back."""
+    acts: int
+    transitions: float
+    """The fewest on the graph, past each page on which something is left; infinite if it has no such way."""
+    values: int
 
 
-def problems_of(episode: GraphEpisode) -> list[GraphProblem]:
+def _left_after(episode: GraphEpisode, at: int, ways: nx.MultiDiGraph[str]) -> _Left:
+    asked, state, pages = episode.asked, episode.states[at], episode.graph.pages
+    unasked, acts = acts_after(episode.steps[:at], asked.acts)
+    wanted = {*asked.settings.items(), *(pair for act in acts for pair in act.values.items())}
+    first = {name: value for each in reversed(episode.states) for name, value in each.held.items()}
+    to_do, to_set = list(acts), len({name for name, _ in wanted} - set(state.held))
+    for name, value in state.held.items():
+        aims = [each.strip() for slot, each in wanted if slot == name]
+        if not aims and value != first[name] and (name, value.strip()) not in asked.given:
+            there = next(page for page in (state.page, *pages) if page in pages and name in pages[page].slots)
+            to_do.append(Act("", {}, there))
+        aims = aims or [first[name].strip(), *(each for slot, each in asked.given if slot == name)]
+        if value.strip() not in aims:  # a beginning of a value, or none, is nearer to it than another value
+            to_set += 1 if value == first[name] or any(each.startswith(value.strip()) for each in aims) else 2
+    orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, episode.end)
+    way = min(_transitions(episode.graph, ways, state, (*order, end)) for order in orders)
+    return _Left(len(unasked), len(acts), way, to_set)
+
+
+def _transitions(graph: AppGraph, ways: nx.MultiDiGraph[str], state: GraphState, acts: Sequence[Act]) -> float:
+    """Return the fewest transitions past the pages of acts, and before each past the lists of the items it needs."""
+    ways_in = [(page, each) for page, each in graph.transitions() if act_of(page, each) is None]
+    lists = {each.by: page for page, each in ways_in if each.by in graph.pages[page].slots}
+    stops, opened = [state.page or ""], dict(state.opened)
+    for act in acts:
+        other = {name: item for name, item in act.values.items() if name in lists and opened.get(name) != item}
+        stops += [*map(lists.__getitem__, other), act.page]
+        opened |= other
+    try:
+        return float(sum(nx.shortest_path_length(ways, *leg) for leg in pairwise(stops)))
+    except (nx.NetworkXNoPath, nx.NodeNotFound):
+        return inf
+
+
+def _opinion(episode: GraphEpisode, at: int, before: _Left, after: _Left) -> Opinion:
+    step = episode.steps[at]
+    try:
+        plain = plain_opinion(step.seen, partial(problems_of, episode))
+    except JudgeFailure:
+        return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
+    if plain is not None:
+        return plain
+    if step.destroys:
+        return Opinion(HARMFUL, "It did something destructive.")
+    if after != before:
+        return Opinion(GOOD, "Less is left.") if after < before else Opinion(HARMFUL, "More is left than before.")
+    named = {each.target for each in episode.query.path if each.page.partition(".")[2] == step.page}
+    if step.page == step.page_after and named & names_at(episode.screens[at], step.seen):
+        return Opinion(GOOD, "It pressed what the task needs.")
+    return Opinion(NEUTRAL, "It only looked, or the graph does not tell what it is for.")
+
+
+def problems_of(episode: GraphEpisode) -> list[Problem]:
     """Return all that is wrong with an episode; empty if it did what its query asks.
 
     Raises:
@@ -236,7 +223,7 @@ def problems_of(episode: GraphEpisode) -> list[GraphProblem]:
     """
     problems = list(_way_problems(episode))
     try:
-        problems += map(GraphProblem, _end_problems(episode))
+        problems += map(Problem, _end_problems(episode))
     except JudgeFailure:
         if not problems:
             raise
@@ -246,22 +233,27 @@ def problems_of(episode: GraphEpisode) -> list[GraphProblem]:
     return problems
 
 
-def _way_problems(episode: GraphEpisode) -> Iterator[GraphProblem]:
+def _way_problems(episode: GraphEpisode) -> Iterator[Problem]:
     """Yield what was done on the way and is no part of the task, and what the task asks for and was never done.
 
     The agent may take any way to the pages of the task. Each act must be done with the values that the task asks for.
     """
+
+    def shown(act: Act) -> str:
+        values = ", ".join(f"{name} {value!r}" for name, value in act.values.items())
+        return f"{act.name!r} with {values}" if values else repr(act.name)
+
     for each in episode.steps:
         if each.destroys:
-            yield GraphProblem("it did something destructive", each.seen.index)
-    acts = acts_after(episode.steps, episode.asked.acts)
-    for at, act in acts.unasked.items():
-        yield GraphProblem(f"it did {_shown(act)}, which nobody asked for", at)
-    for act in acts.left:
-        yield GraphProblem(f"it did not do {_shown(act)}")
+            yield Problem("it did something destructive", each.seen.index)
+    unasked, left = acts_after(episode.steps, episode.asked.acts)
+    for at, act in unasked.items():
+        yield Problem(f"it did {shown(act)}, which nobody asked for", at)
+    for act in left:
+        yield Problem(f"it did not do {shown(act)}")
     for slot, item in episode.asked.opened.items():
         if episode.states[-1].opened.get(slot) != item:
-            yield GraphProblem(f"it did not open {item!r} last")
+            yield Problem(f"it did not open {item!r} last")
     # Settings that were changed on a page, which nobody asked for and which stand at the end.
     first: dict[str, tuple[int, str]] = {}
     for step, (before, after) in zip(episode.steps, pairwise(episode.states), strict=True):
@@ -271,47 +263,16 @@ def _way_problems(episode: GraphEpisode) -> Iterator[GraphProblem]:
     for slot, (index, old) in first.items():
         value = episode.states[-1].held[slot]
         if value != old and (slot, value.strip()) not in episode.asked.given:
-            yield GraphProblem(f"it set {slot} to {value!r}, which nobody asked for", index)
+            yield Problem(f"it set {slot} to {value!r}, which nobody asked for", index)
 
 
-def _end_problems(episode: GraphEpisode) -> Iterator[str]:
-    """Yield what is missing at the end: the page, a value in its place, an effect, or the report that it is done.
+def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> tuple[dict[int, Act], list[Act]]:
+    """Compare what steps have done with the acts that are asked for.
 
-    Raises:
-        JudgeFailure: the graph does not know the last screen, or the goal cannot be read or is about something that no
-            screen shows.
+    Returns:
+        The acts by step that nobody asked for and that were not taken back, and the asked ones that are left. An act
+        is done if its values stood where they belong.
     """
-    graph, end, last, asked = episode.graph, episode.end, episode.screens[-1], episode.asked
-    if not episode.steps[-1].seen.action.ends:
-        yield "the agent did not say that it was done"
-        return
-    if not recognises(graph.pages[end].recognise, last):
-        other = page_on(graph, last)
-        if other is None:
-            raise JudgeFailure(f"{episode.query.task}: the graph does not know the last screen")
-        yield f"it ended on the page {other!r}, not on {end!r}"
-        return
-    elements, slots = last.elements or (), graph.pages[end].slots
-    for name, wanted in asked.settings.items():
-        value = value_on(slots[name], targets(elements)) if name in slots else None
-        if value is None or value.strip() != wanted.strip():
-            yield f"{name} is not {wanted!r} at the end"
-    for each in asked.shown_at(end):
-        if not is_on(each, elements):
-            yield f"{each.text or each.id or each.role!r} does not stand at the end"
-    yield from _unmet(episode)
-
-
-class ActsAfter(NamedTuple):
-    """How the acts of some steps compare with what is asked for."""
-
-    unasked: Mapping[int, Act]
-    """By step, the acts that nobody asked for and that were not taken back."""
-    left: tuple[Act, ...]
-
-
-def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> ActsAfter:
-    """Compare what steps have done with the acts that are asked for."""
     left, done, unasked = list(asked), dict[int, Act](), dict[int, Act]()
     for step in steps:
         if step.act is None:
@@ -322,38 +283,51 @@ def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> ActsAfter:
         else:
             done[step.seen.index] = step.act
     for index, act in done.items():
-        match = next((each for each in left if _is_done(each, act)), None)
+        values = {name: value.strip() for name, value in act.values.items()}
+        same = (each for each in left if each.name == act.name)
+        match = next((e for e in same if all(values.get(k) == v.strip() for k, v in e.values.items())), None)
         if match is None:
             unasked[index] = act
         else:
             left.remove(match)
-    return ActsAfter(unasked, tuple(left))
+    return unasked, left
 
 
-def _is_done(asked: Act, done: Act) -> bool:
-    """Whether an act is the wanted one; its values stood where they belong when it was done."""
-    values = {name: value.strip() for name, value in done.values.items()}
-    return asked.name == done.name and all(values.get(name) == value.strip() for name, value in asked.values.items())
+def _end_problems(episode: GraphEpisode) -> Iterator[str]:
+    """Yield what is missing at the end: the page, a value in its place, an effect, or the report that it is done.
 
-
-def _shown(act: Act) -> str:
-    values = ", ".join(f"{name} {value!r}" for name, value in act.values.items())
-    return f"{act.name!r} with {values}" if values else repr(act.name)
-
-
-def _unmet(episode: GraphEpisode) -> Iterator[str]:
-    """Yield what the goal of the query demands of the screens and is not so."""
-    query, last = episode.query, episode.screens[-1]
+    Raises:
+        JudgeFailure: the last screen is not in the graph, or the goal cannot be read or is about something that no
+            screen shows.
+    """
+    graph, query, end, last, asked = episode.graph, episode.query, episode.end, episode.screens[-1], episode.asked
+    if not episode.steps[-1].seen.action.ends:
+        yield "the agent did not say that it was done"
+        return
+    if not recognises(graph.pages[end].recognise, last):
+        other = page_on(graph, last)
+        if other is None:
+            raise JudgeFailure(f"{query.task}: the graph does not know the last screen")
+        yield f"it ended on the page {other!r}, not on {end!r}"
+        return
+    elements, slots = last.elements or (), graph.pages[end].slots
+    for name, wanted in asked.settings.items():
+        value = value_on(slots[name], targets(elements)) if name in slots else None
+        if value is None or value.strip() != wanted.strip():
+            yield f"{name} is not {wanted!r} at the end"
+    for each in asked.shown_at(end):
+        if not is_on(each, elements):
+            yield f"{each.text or each.id or each.role!r} does not stand at the end"
     try:
         goal: dict[str, Any] = _ANY_GOAL.validate_json(query.goal)
         pathway = _CHECKPOINTS.validate_python(goal.pop(PATHWAY, ()))
-        wanted = ScreenGoal.model_validate({key: goal.pop(key) for key in (KEY, LACKING) if key in goal})
+        demanded = ScreenGoal.model_validate({key: goal.pop(key) for key in (KEY, LACKING) if key in goal})
     except ValidationError as error:
         raise JudgeFailure(f"{query.task}: goal: {error.errors()[0]['msg']}") from error
-    if goal and not any(each.transition.goal for each in episode.asked.taken):
+    if goal and not any(each.transition.goal for each in asked.taken):
         raise JudgeFailure(f"{query.task}: its goal is about more than screens; judge it by its own check")
-    yield from (f"{_named(each)} does not stand at the end" for each in wanted.showing if not is_shown(last, each))
-    yield from (f"{_named(each)} still stands at the end" for each in wanted.lacking if is_shown(last, each))
+    yield from (f"{_named(each)} does not stand at the end" for each in demanded.showing if not is_shown(last, each))
+    yield from (f"{_named(each)} still stands at the end" for each in demanded.lacking if is_shown(last, each))
     left = list(pathway)
     for screen in episode.screens:
         while left and left[0].device in (None, query.platform) and holds_on(screen, left[0]):
@@ -362,6 +336,6 @@ def _unmet(episode: GraphEpisode) -> Iterator[str]:
         yield f"answer {len(pathway) - len(left) + 1} of {len(pathway)} was not seen in its turn"
 
 
-def _named(wanted: Showing) -> str:
-    name = wanted.text or wanted.target or wanted.id or wanted.role
-    return f"{name} = {wanted.value!r}" if wanted.value is not None else repr(name)
+def _named(showing: Showing) -> str:
+    name = showing.text or showing.target or showing.id or showing.role
+    return f"{name} = {showing.value!r}" if showing.value is not None else repr(name)

@@ -1,9 +1,9 @@
-"""Follows an episode and the path of its query on the graph of the app: pages, acts, and the values of slots."""
+"""An episode and the path of its query on the graph of the app: pages, acts, and the values of slots."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,28 +20,46 @@ from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.operations import OFF, ON
 from trajmill.stages.graphs.recognise import filled, is_on, page_on
 
-
-def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
-    """Return the value of a slot on a screen, from its elements by their names in paths; None if it does not show it.
-
-    A list has no value: an item that is pressed need not stay marked.
-    """
-    if slot.kind is SlotKind.CHOICE and not slot.opens:
-        options = {value: elements.get(slot.target_of(value)) for value in slot.values}
-        return next((value for value, option in options.items() if option and _is_marked(option)), None)
-    found = elements.get(slot.opens or slot.target)
-    if found is None or slot.kind is SlotKind.LIST:
-        return None
-    if slot.kind is SlotKind.SWITCH:
-        return ON if _is_marked(found) else OFF
-    if slot.kind is SlotKind.CHOICE:
-        shown = (found.value, found.text)
-        return next((value for value in slot.values if slot.shown_for(value) in shown), found.value or found.text)
-    return found.value
+_PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
 
 
-def _is_marked(element: UIElement) -> bool:
-    return "checked" in element.states or "selected" in element.states
+class Act(NamedTuple):
+    """Something that is done beside going to another page."""
+
+    name: str
+    """The operated element or slot, or the pressed keys, whatever page they are on."""
+    values: Mapping[str, str]
+    """By slot, the values that it is done with, and the items that were opened before."""
+    page: str
+
+
+class TakenTransition(NamedTuple):
+    """A transition that a path takes."""
+
+    page: str
+    transition: GraphTransition
+    values: Mapping[str, str]
+    """By slot of the page, the value that the path has given it."""
+
+
+class AskedFor(NamedTuple):
+    """What a path does beside going from page to page."""
+
+    taken: tuple[TakenTransition, ...]
+    acts: tuple[Act, ...]
+    opened: Mapping[str, str]
+    """By slot of kind list, the item that is opened last."""
+    settings: Mapping[str, str]
+    """By slot of the last page, the value that is set there and needs no further act."""
+    given: frozenset[tuple[str, str]]
+    """All pairs of slot and value on the way."""
+
+    def shown_at(self, end: str) -> Iterator[Feature]:
+        """Yield what must stand on the last screen: what the last transitions show there, and all values given."""
+        is_last = True
+        for page, transition, values in reversed(self.taken):
+            yield from (filled(each, values) for each in transition.shows if is_last or _PLACE.search(each.text or ""))
+            is_last = is_last and page == end
 
 
 class GraphStep(NamedTuple):
@@ -49,17 +67,17 @@ class GraphStep(NamedTuple):
 
     seen: SeenStep
     page: str | None
-    """The page before; None if the graph does not know it."""
+    """The page before; None if it is not in the graph."""
     page_after: str | None
     transition: GraphTransition | None
     """The transition that was taken; None for any other action."""
     known: bool
-    """Whether the graph tells what the operated element is for."""
+    """The graph describes the operated element."""
     marks: frozenset[Mark] = frozenset()
     act: Act | None = None
     """What was done; None for going to a page, or for what changed nothing."""
     undone: bool = False
-    """Whether it took back what the act does."""
+    """It took back what the act does."""
 
     @property
     def destroys(self) -> bool:
@@ -71,7 +89,7 @@ class GraphState(NamedTuple):
     """What has been seen of the app up to a step."""
 
     page: str | None
-    """The last page that the graph knows; None before the first one."""
+    """The last page that is in the graph; None before the first one."""
     opened: Mapping[str, str]
     """By slot of kind list, the item that was opened last."""
     held: Mapping[str, str]
@@ -115,11 +133,41 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
     return GraphEpisode(graph, query, asked_for(graph, query.path), steps, seen, tuple(follower.states))
 
 
+def _observation(screen_id: str, screens: ScreenReader) -> Observation:
+    # Nothing reads the size.
+    handle = ScreenHandle(screen_id, Size(0, 0), partial(screens.image, screen_id))
+    return Observation(handle, screens.elements(screen_id), "")
+
+
 def names_at(before: Observation, step: SeenStep) -> set[str]:
     """Return the names in paths of all elements at the pressed point, e.g. a label and its button."""
     point = pressed_point(step.action.parsed) if step.action.parsed is not None else None
-    named = targets(before.elements or ()) if point is not None else {}
-    return {name for name, element in named.items() if point is not None and element.bounds.contains(*point)}
+    if point is None:
+        return set()
+    return {name for name, each in targets(before.elements or ()).items() if each.bounds.contains(*point)}
+
+
+def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
+    """Return the value of a slot on a screen, from its elements by their names in paths; None if it does not show it.
+
+    A list has no value: an item that is pressed need not stay marked.
+    """
+
+    def is_marked(element: UIElement) -> bool:
+        return "checked" in element.states or "selected" in element.states
+
+    if slot.kind is SlotKind.CHOICE and not slot.opens:
+        options = {value: elements.get(slot.target_of(value)) for value in slot.values}
+        return next((value for value, option in options.items() if option and is_marked(option)), None)
+    found = elements.get(slot.opens or slot.target)
+    if found is None or slot.kind is SlotKind.LIST:
+        return None
+    if slot.kind is SlotKind.SWITCH:
+        return ON if is_marked(found) else OFF
+    if slot.kind is SlotKind.CHOICE:
+        shown = (found.value, found.text)
+        return next((value for value in slot.values if slot.shown_for(value) in shown), found.value or found.text)
+    return found.value
 
 
 class _Follower:
@@ -173,28 +221,37 @@ class _Follower:
         action = step.seen.action.parsed
         if isinstance(action, TypeText) and transition.by in own:  # typed and sent in one action
             own[transition.by] = action.text if action.clear else own[transition.by] + action.text
-        undone = _stands(transition, own, before) and not _stands(transition, own, after)
+
+        def stands(observation: Observation) -> bool:
+            """Whether a screen shows all effects of the transition; False without any effect."""
+            elements = observation.elements or ()
+            shows = all(is_on(filled(each, own), elements) for each in transition.shows)
+            lacks = not any(is_on(filled(each, own), elements) for each in transition.lacks)
+            return bool(transition.shows or transition.lacks) and shows and lacks
+
+        undone = stands(before) and not stands(after)
         return step._replace(act=act_of(page, transition, own, self._opened), undone=undone)
 
     def _operated(self, step: SeenStep, page: str | None, page_after: str | None, before: Observation) -> GraphStep:
-        graph, action = self._graph, step.action.parsed
-        point = pressed_point(action) if action is not None else None
-        names = names_at(before, step)
+        graph, action, names = self._graph, step.action.parsed, names_at(before, step)
         if page is None:
             opens = bool(names & {each.target for each in graph.opening})
             return GraphStep(step, None, page_after, None, opens or step.outcome.same)
         spec = graph.pages[page]
-        keys = _keys(step)
+        keys = "enter" if isinstance(action, TypeText) and action.enter else ""
+        keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
         if keys:
-            taken = _by_keys(graph, page, keys, before)
+            taken = _by_keys(spec, keys, before)
             for_sliders = {key for slot in spec.slots.values() for key in slot.keys.values()}
             known = taken is not None or not isinstance(action, PressKeys) or keys in for_sliders
             marks = marks_on_way(graph, page, taken) if taken else frozenset[Mark]()
             return GraphStep(step, page, page_after, taken, known, marks)
         if not names:
-            return GraphStep(step, page, page_after, None, point is None)
+            known = action is None or pressed_point(action) is None
+            return GraphStep(step, page, page_after, None, known)
         elements = {name: each for name, each in spec.elements.items() if each.target in names}
-        slots = {name for name, each in spec.slots.items() if names & {each.target, each.opens, *_pressed(each)}}
+        pressed = {name: {slot.target_of(value) for value in slot.values} for name, slot in spec.slots.items()}
+        slots = {name for name, each in spec.slots.items() if names & {each.target, each.opens, *pressed[name]}}
         able = [each for each in spec.transitions if each.by in elements.keys() | slots and not each.keys]
         taken = next((each for each in able if each.to == page_after), able[0] if able else None)
         marks = frozenset(mark for each in elements.values() for mark in each.marks)
@@ -202,88 +259,13 @@ class _Follower:
         return GraphStep(step, page, page_after, taken, bool(elements or slots), marks)
 
 
-def _pressed(slot: GraphSlot) -> set[str]:
-    return {slot.target_of(value) for value in slot.values}
-
-
-def _stands(transition: GraphTransition, values: Mapping[str, str], observation: Observation) -> bool:
-    """Whether a screen shows all effects of a transition; False without any effect."""
-    elements = observation.elements or ()
-    shows = all(is_on(filled(each, values), elements) for each in transition.shows)
-    lacks = not any(is_on(filled(each, values), elements) for each in transition.lacks)
-    return bool(transition.shows or transition.lacks) and shows and lacks
-
-
-def _keys(step: SeenStep) -> str:
-    match step.action.parsed:
-        case PressKeys(keys=keys):
-            return "+".join(keys).casefold()
-        case TypeText(enter=True):
-            return "enter"
-        case _:
-            return ""
-
-
-def _by_keys(graph: AppGraph, page: str, keys: str, before: Observation) -> GraphTransition | None:
+def _by_keys(page: GraphPage, keys: str, before: Observation) -> GraphTransition | None:
     """Return the transition that keys take; of several, the one of the element that has the focus."""
-    spec = graph.pages[page]
-    found = [each for each in spec.transitions if each.operation == "key" and each.keys.casefold() == keys]
-    named = targets(before.elements or ())
-    focused = {name for name, element in named.items() if "focused" in element.states}
-    own = {name for name, each in spec.elements.items() if each.target in focused}
-    own |= {name for name, each in spec.slots.items() if each.target in focused}
+    found = [each for each in page.transitions if each.operation == "key" and each.keys.casefold() == keys]
+    focused = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
+    own = {name for name, each in page.elements.items() if each.target in focused}
+    own |= {name for name, each in page.slots.items() if each.target in focused}
     return next((each for each in found if each.by in own), found[0] if found else None)
-
-
-def _observation(screen_id: str, screens: ScreenReader) -> Observation:
-    # Nothing reads the size.
-    return Observation(
-        ScreenHandle(screen_id, Size(0, 0), partial(screens.image, screen_id)), screens.elements(screen_id), ""
-    )
-
-
-_PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
-
-
-class Act(NamedTuple):
-    """Something that is done beside going to another page."""
-
-    name: str
-    """The operated element or slot, or the pressed keys, whatever page they are on."""
-    values: Mapping[str, str]
-    """By slot, the values that it is done with, and the items that were opened before."""
-    page: str
-
-
-class TakenTransition(NamedTuple):
-    """A transition that a path takes."""
-
-    page: str
-    transition: GraphTransition
-    values: Mapping[str, str]
-    """By slot of the page, the value that the path has given it."""
-
-
-class AskedFor(NamedTuple):
-    """What a path does."""
-
-    taken: tuple[TakenTransition, ...]
-    acts: tuple[Act, ...]
-    opened: Mapping[str, str]
-    """By slot of kind list, the item that is opened last."""
-    settings: Mapping[str, str]
-    """By slot of the last page, the value that is set there and needs no further act."""
-    given: frozenset[tuple[str, str]]
-    """All pairs of slot and value on the way."""
-
-    def shown_at(self, end: str) -> list[Feature]:
-        """Return what must stand on the last screen: what the last transitions show there, and all values given."""
-        found: list[Feature] = []
-        is_last = True
-        for page, transition, values in reversed(self.taken):
-            found += [filled(each, values) for each in transition.shows if is_last or _PLACE.search(each.text or "")]
-            is_last = is_last and page == end
-        return found
 
 
 def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
@@ -299,7 +281,9 @@ def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
         if page is None:
             continue
         values |= _given(page, step, path[at - 1].target if at else "")
-        transition = _transition(page, step, names[at + 1] if at + 1 < len(names) else name)
+        able = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
+        to = names[at + 1] if at + 1 < len(names) else name
+        transition = next((each for each in able if each.to == to), able[0] if able else None)
         if transition is None:
             continue
         taken.append(TakenTransition(name, transition, values))
@@ -328,25 +312,21 @@ def act_of(
 
 
 def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, str]:
+    """Return the values that a step of a path gives to slots of its page."""
     found: dict[str, str] = {}
     for name, slot in page.slots.items():
+        values: list[str] = []
         match step.operation:
             case "type" | "replace" if slot.target == step.target:
-                found[name] = step.text
+                values = [step.text]
             case "key" if slot.target == pressed_before:
                 values = [value for value, key in slot.keys.items() if key == step.text]
-                found |= {name: values[-1]} if values else {}
             case "tap" if slot.kind is SlotKind.SWITCH and slot.target == step.target:
-                found[name] = OFF if slot.default == ON else ON
+                values = [OFF if slot.default == ON else ON]
             case "tap" if slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
                 values = [value for value in slot.values if slot.target_of(value) == step.target]
-                found |= {name: values[-1]} if values else {}
+        found |= {name: values[-1]} if values else {}
     return found
-
-
-def _transition(page: GraphPage, step: PathStep, next_page: str) -> GraphTransition | None:
-    found = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
-    return next((each for each in found if each.to == next_page), found[0] if found else None)
 
 
 def _operates(page: GraphPage, transition: GraphTransition, step: PathStep) -> bool:

@@ -1,9 +1,10 @@
-"""Measures how often a judge agrees with the programmatic check, per level."""
+"""How often a judge agrees with the programmatic check, per level, and whether it is precise enough to train on."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
@@ -30,8 +31,6 @@ class Rate(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """The figures that follow from the counts of a judge."""
-
     precision: Rate
     recall: Rate
     f1: float | None
@@ -53,7 +52,7 @@ def agreement(quality: JudgeQuality) -> Agreement:
 
 
 def quality_of(level: str, pairs: Mapping[tuple[bool, bool], int]) -> JudgeQuality:
-    """Return counts as a record, from the number of pairs of a judge's result and the truth."""
+    """Return a record of the number of pairs of a judge's result and the truth."""
     return JudgeQuality(
         level=level,
         true_positive=pairs[True, True],
@@ -68,9 +67,9 @@ def calibrate(
 ) -> tuple[JudgeQuality, ...]:
     """Count how often the consensus, each channel and the step critic agree with the state of the environment.
 
-    Only judged episodes with a programmatic reward are counted. A channel counts with its result, if it voted. The
-    programmatic check is not compared with itself, and neither is a judge that includes it. The steps of the first
-    `MEASURED` episodes are compared with the distance to the goal, where the environment measures it.
+    Only judged episodes with a programmatic reward count. The programmatic check is not compared with itself, and
+    neither is a judge that includes it. The steps of the first `MEASURED` episodes are compared with the distance to
+    the goal, where the environment measures it.
     """
     reader, compared = seen(screens), 0
     pairs: dict[str, Counter[tuple[bool, bool]]] = {"trajectory": Counter()}
@@ -96,8 +95,8 @@ def _step_pairs(
 ) -> Iterator[tuple[bool, bool]]:
     """Yield for each step whether the critic called it GOOD, and whether it came nearer to the goal.
 
-    Not counted: steps after which nothing can come nearer (the goal was lost before), the last one, which is judged
-    with the whole trajectory, replies without an action, and steps that only look, which no distance measures.
+    Not counted: steps after the goal was lost, the last one, which is judged with the whole trajectory, replies without
+    an action, and steps that only look, which no distance measures.
     """
     labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
     for step, before, after in zip(replay(episode, screens), distances, distances[1:], strict=False):
@@ -113,3 +112,20 @@ def _only_looks(step: SeenStep) -> bool:
         or step.outcome.before.page in INTERRUPTIONS
         or (element is not None and element.role == "search_field")
     )
+
+
+class Precision(StrEnum):
+    """How the precision of a judge compares with its floor."""
+
+    ENOUGH = "enough"
+    TOO_LOW = "too_low"
+    UNKNOWN = "unknown"
+    """No trajectory that the judge called Correct has a known outcome."""
+
+
+def precise_enough(counts: Iterable[JudgeQuality], floor: float) -> Precision:
+    """Compare the measured precision with its floor; the least precise version of the judge decides."""
+    known = [rate for rate in (agreement(each).precision.value for each in counts) if rate is not None]
+    if not known:
+        return Precision.UNKNOWN
+    return Precision.ENOUGH if min(known) >= floor else Precision.TOO_LOW

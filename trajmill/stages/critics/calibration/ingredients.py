@@ -1,16 +1,15 @@
 """Measures each ingredient of a judge: one vote, voting, low resolution first, an ensemble, a channel, the whole.
 
-All are counted from the same votes, each of which was cast once (CODA 4.2, Table 2). One vote of a pass is a judge with
-a single vote, the votes of one model of a pass are voting without an ensemble, and so on.
+All are counted from the same votes, each of which was cast once (CODA 4.2, Table 2).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.schemas.tables.calibration import Ingredient
 from trajmill.schemas.tables.round_summary import JudgeQuality
@@ -26,17 +25,14 @@ _VoteKey = tuple[Channel, int]
 
 
 class VoteSubset(NamedTuple):
-    """Some votes of one pass, and how many of them must say Correct."""
+    """Some votes of one pass, by their numbers within the channel, and how many of them must say Correct."""
 
     channel: Channel
     numbers: tuple[int, ...]
-    """Numbers of these votes within the channel."""
     quorum: int
 
 
 class JudgeIngredient(NamedTuple):
-    """An ingredient of one judge."""
-
     kind: Ingredient
     channel: Channel | None
     resolution: str | None
@@ -45,7 +41,6 @@ class JudgeIngredient(NamedTuple):
 
     @property
     def vote_keys(self) -> list[_VoteKey]:
-        """Channel and number of each vote that it needs."""
         return [(subset.channel, number) for subset in self.subsets for number in subset.numbers]
 
     @property
@@ -67,25 +62,27 @@ class CallCost(NamedTuple):
     role: str
     payload_hash: str
     draws: tuple[int, ...]
-    """Draws of the votes of the call."""
     image_scale: float | None
     input_tokens: int
     output_tokens: int
-    """Tokens of the answers of all votes."""
+    """Of the answers of all votes."""
     latency_ms: float
-    cached: bool
+    cached: bool | None
+
+    @classmethod
+    def of(cls, call: Mapping[str, Any]) -> CallCost:
+        """Return the cost in a `model_calls` row; rows of earlier versions have only the first draw."""
+        draws = call["draws"] or (() if call["draw"] is None else (call["draw"],))
+        return cls(**{name: call[name] for name in COST_COLUMNS}, draws=tuple(draws))
 
 
-def draws_of(draw: int | None, draws: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the draws of a `model_calls` row; rows of earlier versions have only the first."""
-    return tuple(draws or (() if draw is None else (draw,)))
+COST_COLUMNS = ("role", "payload_hash", "image_scale", "input_tokens", "output_tokens", "latency_ms", "cached")
 
 
 class LabelledVotes(NamedTuple):
     """The votes on a trajectory with a known outcome."""
 
     passed: bool
-    """Whether the trajectory is correct."""
     votes: Sequence[Vote]
     calls: Sequence[CallCost]
 
@@ -114,7 +111,7 @@ class IngredientTally:
 def ingredients_of(rule: Rule) -> tuple[JudgeIngredient, ...]:
     """Return all ingredients of a judge, channel by channel, the consensus last."""
     found = [ingredient for channel in rule.channels for ingredient in _channel_ingredients(channel)]
-    whole = tuple(subset for channel in rule.channels for subset in _subsets(channel))
+    whole = tuple(subset for each in found if each.kind is Ingredient.CHANNEL for subset in each.subsets)
     return (*found, JudgeIngredient(Ingredient.CONSENSUS, None, None, whole))
 
 
@@ -138,9 +135,16 @@ def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTall
 
 
 def _channel_ingredients(rule: ChannelRule) -> Iterator[JudgeIngredient]:
-    subsets, passes = _subsets(rule), list(zip(rule.passes, rule.first_votes, strict=True))
+    passes = list(zip(rule.passes, rule.first_votes, strict=True))
+    whole = tuple(VoteSubset(rule.channel, tuple(range(first, first + one.votes)), one.quorum) for one, first in passes)
+
+    def of_model(one: PassRule, first: int, model: int) -> VoteSubset:
+        """Return the votes of one model of a pass; the same share of them as of all votes must say Correct."""
+        numbers = tuple(range(first + model, first + one.votes, one.models))
+        return VoteSubset(rule.channel, numbers, ceil(one.quorum * len(numbers) / one.votes))
+
     for number, (one, first) in enumerate(passes):
-        by_model = [_of_model(rule, one, first, model) for model in range(one.models)]
+        by_model = [of_model(one, first, model) for model in range(one.models)]
         for subset in by_model:
             single = VoteSubset(rule.channel, subset.numbers[:1], 1)
             yield JudgeIngredient(Ingredient.SINGLE, rule.channel, one.resolution, (single,))
@@ -148,25 +152,12 @@ def _channel_ingredients(rule: ChannelRule) -> Iterator[JudgeIngredient]:
             if len(subset.numbers) > 1:
                 yield JudgeIngredient(Ingredient.VOTING, rule.channel, one.resolution, (subset,))
         if one.models > 1:
-            yield JudgeIngredient(Ingredient.ENSEMBLE, rule.channel, one.resolution, (subsets[number],))
+            yield JudgeIngredient(Ingredient.ENSEMBLE, rule.channel, one.resolution, (whole[number],))
     for model in range(rule.passes[0].models if len(passes) > 1 else 0):
-        both = tuple(_of_model(rule, one, first, model) for one, first in passes)
+        both = tuple(of_model(one, first, model) for one, first in passes)
         yield JudgeIngredient(Ingredient.MULTI_RESOLUTION, rule.channel, None, both)
     resolution = rule.passes[0].resolution if len(passes) == 1 else None
-    yield JudgeIngredient(Ingredient.CHANNEL, rule.channel, resolution, subsets)
-
-
-def _subsets(rule: ChannelRule) -> tuple[VoteSubset, ...]:
-    return tuple(
-        VoteSubset(rule.channel, tuple(range(first, first + one.votes)), one.quorum)
-        for one, first in zip(rule.passes, rule.first_votes, strict=True)
-    )
-
-
-def _of_model(rule: ChannelRule, one: PassRule, first: int, model: int) -> VoteSubset:
-    """Return the votes of one model of a pass; the same share of them as of all votes must say Correct."""
-    numbers = tuple(range(first + model, first + one.votes, one.models))
-    return VoteSubset(rule.channel, numbers, ceil(one.quorum * len(numbers) / one.votes))
+    yield JudgeIngredient(Ingredient.CHANNEL, rule.channel, resolution, whole)
 
 
 class _CostsByPurpose(NamedTuple):
@@ -206,6 +197,6 @@ def _add_costs(tally_: IngredientTally, spent: _CostsByPurpose) -> None:
         if counted:  # The prompt counts once, answers count by votes.
             calls.append(call._replace(output_tokens=ceil(call.output_tokens * counted / len(call.draws))))
     tally_.calls += len(calls)
-    tally_.cached += sum(call.cached for call in calls)
+    tally_.cached += sum(bool(call.cached) for call in calls)
     tally_.tokens += sum(call.input_tokens + call.output_tokens for call in calls)
     tally_.milliseconds += sum(call.latency_ms for call in calls if not call.cached)

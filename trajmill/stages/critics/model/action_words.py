@@ -1,7 +1,7 @@
 """Describes an action in words for a model that judges it, and quotes untrusted text.
 
 It has more detail than the caption of a step: which button, how often, for how long, whether a text replaced another.
-If no tree names the element, the place is given in percent of the screen, which is the same in every coordinate space.
+Places are in percent of the screen, which is the same in every coordinate space.
 """
 
 from __future__ import annotations
@@ -32,22 +32,17 @@ def action_in_words(
     Args:
         action_json: the stored action; None for a reply without one.
         elements: the tree of the screen before it; empty without one.
-        screen: size of that screen in pixels, which the action's positions refer to.
+        screen: size of that screen in pixels.
         place_of_named: whether the place of a press is given even where the tree names the element.
 
     Raises:
         pydantic.ValidationError: the stored text is not an action.
     """
-    taken = read_element_action(action_json, elements)
-    return quotable(_words(taken, screen, place_of_named))
+    return quotable(_words(read_element_action(action_json, elements), screen, place_of_named))
 
 
 def untrusted(text: str, longest: int | None = None) -> str:
-    """Quote an untrusted text on one line; it can neither end its quotes nor start a line.
-
-    Control tokens of chat templates (`<|im_end|>`, `<|image_pad|>`) are broken up: a tokeniser would read them as the
-    end of a message or as an image.
-    """
+    """Quote an untrusted text on one line, with control tokens of chat templates (`<|im_end|>`) broken up."""
     return quotable(quoted(text if longest is None else _cut(text, longest)))
 
 

@@ -1,7 +1,7 @@
 """Describes screens in words for the text channel: from the tree if there is one, else by a model.
 
-The textual channel of paper 6.3 reads captions of screenshots and summaries of steps; the paper does not say who writes
-the captions. A tree is exact and costs nothing; pixels alone need a vision-language model.
+The textual channel of paper 6.3 reads captions of screenshots and summaries of steps, whoever writes the captions. A
+tree is exact and costs nothing; pixels alone need a vision-language model.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _MOST_OTHERS = 40
 
 @dataclass(frozen=True, slots=True)
 class ScreenCaptioner:
-    """Describes the accessibility tree, or lets a model describe a screenshot without one."""
-
     model: ChatModel | None = None
     """The model in the role `describer`; None leaves screens without a tree undescribed."""
     prompt: Prompt = field(default_factory=lambda: critic_prompts().describer)
@@ -42,7 +40,7 @@ class ScreenCaptioner:
 
         Raises:
             KeyError: the screen is not stored.
-            JudgeFailure: it has no tree, and there is no model or it gave no usable caption.
+            JudgeFailure: it has no tree, and no model gave a usable caption.
             ModelFailure: the model did not answer.
         """
         elements = screens.elements(screen_id)

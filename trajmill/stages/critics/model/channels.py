@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
@@ -37,11 +37,8 @@ from trajmill.stages.critics.voting import resolution_of
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart, gives_several
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
-
-class ScreenPart(NamedTuple):
-    part: MessagePart
-    tokens: int
-    """Estimated number of tokens."""
+ScreenParts = Mapping[str, tuple[MessagePart, int]]
+"""By screen id, the part of a request that shows it, and its estimated tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,6 @@ class ModelChannel(ABC):
 
     @property
     def resolution(self) -> str:
-        """`full`, or the scale of the screenshots, e.g. `0.5`."""
         return resolution_of(self.image_scale)
 
     @property
@@ -67,10 +63,7 @@ class ModelChannel(ABC):
         return PromptedModel(self.model, self.prompt).version
 
     @abstractmethod
-    async def _screen_parts(
-        self, shown: Transcript, episode: Episode, screens: ScreenReader
-    ) -> Mapping[str, ScreenPart]:
-        """Return the screens of a transcript as parts of a request, by id."""
+    async def _screen_parts(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> ScreenParts: ...
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode; equal draws send equal requests.
@@ -92,16 +85,19 @@ class ModelChannel(ABC):
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
-        """Cast all votes in one request; the first draw decides its seed.
-
-        Raises:
-            JudgeFailure: a screen is missing, or not even two screens fit into the request.
-            ModelFailure: a model did not answer, or a stored image does not decode.
-        """
+        """Cast all votes in one request, whose seed is that of the first draw; raises as `judge`."""
         request = replace(await self._request(episode, screens, steps, draws[0]), n=len(draws), draws=tuple(draws))
         record = trajectory_answer(len(episode.steps))
         answers = await ask_critic_several(self.model, request, record, episode.trajectory.trajectory_id)
-        return [self._vote(answer, episode) if isinstance(answer, TrajectoryAnswer) else answer for answer in answers]
+        index, votes = [step.index for step in episode.steps], list[Vote | VoteFailure]()
+        for answer in answers:
+            if isinstance(answer, TrajectoryAnswer):
+                redundant = tuple(index[number - 1] for number in answer.redundant_steps)
+                first = None if answer.first_error_step is None else index[answer.first_error_step - 1]
+                votes.append(vote_of(self, answer.correct, answer.reason, redundant, first))
+            else:
+                votes.append(answer)
+        return votes
 
     async def _request(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int
@@ -111,21 +107,15 @@ class ModelChannel(ABC):
         shown = whole._replace(screens=tuple(whole.screens[at] for at in kept(len(whole.screens), self.budget.screens)))
         parts = await self._screen_parts(shown, episode, screens)
         room = self.budget.tokens - text_tokens(self.prompt.system + self.prompt.user + instruction)
-        screen_tokens = [parts[screen.screen_id].tokens for screen in shown.screens]
+        screen_tokens = [parts[screen.screen_id][1] for screen in shown.screens]
         chosen = fit(screen_tokens, list(map(text_tokens, shown.steps)), room, subject)
         fields = {"instruction": untrusted(instruction), "left_out": omission_note(len(whole.screens), shown, chosen)}
-        evidence = lay_out(shown, chosen, lambda screen_id: parts[screen_id].part)
+        evidence = lay_out(shown, chosen, lambda screen_id: parts[screen_id][0])
         if self.channel is Channel.TEXT:
             fields, evidence = {**fields, "report": "\n".join(map(str, evidence))}, ()
         sampling = self.sampling._replace(seed=self.sampling.seed + draw)
         request = critic_request(f"critic.{self.channel}", self.prompt.fill(**fields), evidence, sampling, subject)
         return replace(request, image_scale=self.image_scale)
-
-    def _vote(self, answer: TrajectoryAnswer, episode: Episode) -> Vote:
-        index = [step.index for step in episode.steps]
-        redundant = tuple(index[number - 1] for number in answer.redundant_steps)
-        first = None if answer.first_error_step is None else index[answer.first_error_step - 1]
-        return vote_of(self, answer.correct, answer.reason, redundant, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +132,18 @@ class ModelTextChannel(ModelChannel):
         """The versions of prompt and model, and in brackets that of the captioner."""
         return f"{PromptedModel(self.model, self.prompt).version}[{self.captioner.version}]"
 
-    async def _screen_parts(
-        self, shown: Transcript, episode: Episode, screens: ScreenReader
-    ) -> Mapping[str, ScreenPart]:
+    async def _screen_parts(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> ScreenParts:
         steps = {screen.screen_id: max(0, screen.after - 1) for screen in reversed(shown.screens)}
         name = episode.trajectory.trajectory_id
-        asked = (
-            self.captioner.caption(screen_id, screens, name, episode.steps[at].index) for screen_id, at in steps.items()
-        )
+        asked = (self.captioner.caption(each, screens, name, episode.steps[at].index) for each, at in steps.items())
         # Wait for all of them; none keeps running after a failure.
         found = await asyncio.gather(*asked, return_exceptions=True)
-        captions: dict[str, ScreenPart] = {}
+        captions: dict[str, tuple[MessagePart, int]] = {}
         with stored_evidence(episode):
             for screen_id, caption in zip(steps, found, strict=True):
                 if isinstance(caption, BaseException):
                     raise caption
-                captions[screen_id] = ScreenPart(caption, text_tokens(caption))
+                captions[screen_id] = caption, text_tokens(caption)
         return captions
 
 
@@ -169,12 +155,10 @@ class ModelMultimodalChannel(ModelChannel):
 
     channel = Channel.MULTIMODAL
 
-    async def _screen_parts(
-        self, shown: Transcript, episode: Episode, screens: ScreenReader
-    ) -> Mapping[str, ScreenPart]:
+    async def _screen_parts(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> ScreenParts:
         with stored_evidence(episode):
             pictures = {screen.screen_id: picture(screen.screen_id, screens) for screen in shown.screens}
         return {
-            screen_id: ScreenPart(shot, picture_tokens(self.model, shot.size, self.image_scale))
+            screen_id: (shot, picture_tokens(self.model, shot.size, self.image_scale))
             for screen_id, shot in pictures.items()
         }

@@ -1,8 +1,8 @@
 """Marks the position of an action on the screenshot before it (paper 6.3, 6.4).
 
 A press is a circle, with a thin box around the pressed element; a swipe, a drag or a scroll is an arrow; typing is a
-box around the input. Every line is red within white within black: on any background, one of the three has a luminance
-contrast above 4 to 1 (WCAG 2), and white beside black is visible on any texture.
+box around the input. Lines are red within white within black: one has a luminance contrast above 4 to 1 (WCAG 2) on any
+background.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 from PIL import Image, ImageDraw
 
@@ -28,15 +28,8 @@ _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 """The errors of Pillow for bytes that are no image, a broken one or an extremely large one."""
 
 
-class Layer(NamedTuple):
-    """One of the nested lines of a mark; the widest is drawn first."""
-
-    color: tuple[int, int, int]
-    width: int
-    """Width in pixels; odd, which gives all layers the same centre."""
-
-
-Stroke = tuple[Layer, Layer, Layer]
+Stroke = tuple[tuple[tuple[int, int, int], int], ...]
+"""Colour and odd width in pixels of each of the nested lines of a mark, widest first."""
 
 
 def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
@@ -47,10 +40,7 @@ def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
 def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
     """Return the screen before a step with its action marked; its id is the screen's id followed by the mark's.
 
-    Encoding it raises `ModelFailure` if the stored image does not decode.
-
-    Raises:
-        KeyError: the screen is not stored.
+    Raises KeyError if the screen is not stored. Encoding raises ModelFailure if the image does not decode.
     """
     size, elements = screens.size(step.screen_before), screens.elements(step.screen_before)
     mark = content_id(MARKS, step.action)[:12]
@@ -66,11 +56,7 @@ def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
 
 
 def marked_screen(step: Step, screens: ScreenReader) -> bytes:
-    """Return the PNG of the screenshot before a step, marked if its action has a position.
-
-    Raises:
-        KeyError: the screen is not stored.
-    """
+    """Return the screenshot before a step, marked if its action has a position. Raises KeyError if it is not stored."""
     stored = screens.image(step.screen_before)
     return stored if step.action is None else marked(stored, step.action, screens.elements(step.screen_before))
 
@@ -78,9 +64,7 @@ def marked_screen(step: Step, screens: ScreenReader) -> bytes:
 def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> bytes:
     """Return the PNG of a screenshot with a stored action marked; `stored` itself for an action without a position.
 
-    Raises:
-        OSError: the screenshot does not decode.
-        pydantic.ValidationError: the stored text is not an action.
+    Raises OSError if it does not decode, pydantic.ValidationError if the stored text is not an action.
     """
     image = Image.open(io.BytesIO(stored)).convert("RGB")
     if not draw_mark(image, action_from_json(action_json), elements):
@@ -120,18 +104,11 @@ def _stroke(core: int) -> Stroke:
     core += 1 - core % 2
     side = max(2, core // 2)
     black, white, red = (0, 0, 0), (255, 255, 255), (255, 32, 32)
-    return Layer(black, core + 4 * side), Layer(white, core + 2 * side), Layer(red, core)
+    return (black, core + 4 * side), (white, core + 2 * side), (red, core)
 
 
-def _circle(
-    pen: ImageDraw.ImageDraw,
-    at: Point,
-    radius: int,
-    fill: tuple[int, int, int] | None = None,
-    outline: tuple[int, int, int] | None = None,
-    width: int = 1,
-) -> None:
-    pen.ellipse((at.x - radius, at.y - radius, at.x + radius, at.y + radius), fill, outline, width)
+def _circle(pen: ImageDraw.ImageDraw, at: Point, radius: int, **paint: Any) -> None:
+    pen.ellipse((at.x - radius, at.y - radius, at.x + radius, at.y + radius), **paint)
 
 
 def _box(pen: ImageDraw.ImageDraw, box: Box, stroke: Stroke) -> None:
@@ -144,7 +121,7 @@ def _box(pen: ImageDraw.ImageDraw, box: Box, stroke: Stroke) -> None:
 
 def _arrow(pen: ImageDraw.ImageDraw, start: Point, end: Point, stroke: Stroke) -> None:
     angle = math.atan2(end.y - start.y, end.x - start.x)
-    length = 8 * stroke[-1].width
+    length = 8 * stroke[-1][1]
     tips = [
         (end.x + length * math.cos(side), end.y + length * math.sin(side))
         for side in (angle + math.pi - 0.5, angle + math.pi + 0.5)

@@ -17,7 +17,6 @@ from trajmill.stages.models.structured import AnswerFailure, ask_several
 
 A = TypeVar("A", bound=Record)
 Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""A text that is not empty."""
 
 
 class StepAnswer(Record):
@@ -54,10 +53,7 @@ class CaptionAnswer(Record):
 
 
 def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
-    """Return the class of `TrajectoryAnswer` for this many steps; larger step numbers are invalid.
-
-    The JSON schema has the bounds too, for guided decoding.
-    """
+    """Return the class of answers on this many steps, with the bounds in its JSON schema, for guided decoding."""
     number: Any = Annotated[StrictInt, Field(ge=1, le=steps)]
     numbers: Any = Annotated[tuple[number, ...], Field(max_length=steps)]
     made = create_model(
@@ -77,18 +73,12 @@ def critic_request(
     trajectory_id: str | None,
     step_index: int | None = None,
 ) -> ChatRequest:
-    """Return the request of a critic: its system text, then its user text and the parts, each on separate lines."""
     request = prompt_request(role, filled, parts, sampling, on_lines)
     return replace(request, trajectory_id=trajectory_id, step_index=step_index)
 
 
 async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], subject: str) -> A:
-    """Ask a model for one answer.
-
-    Raises:
-        JudgeFailure: it gave no valid answer; the message names `subject`.
-        ModelFailure: it did not answer.
-    """
+    """Ask a model for one answer. Raises JudgeFailure if none is valid, ModelFailure if there is none."""
     (found,) = await ask_critic_several(model, request, answer, subject)
     if isinstance(found, JudgeFailure | ModelFailure):
         raise found
@@ -98,11 +88,7 @@ async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], su
 async def ask_critic_several(
     model: ChatModel, request: ChatRequest, answer: type[A], subject: str
 ) -> list[A | JudgeFailure | ModelFailure]:
-    """Ask a model for `n` samples in one request; each is an answer or a failure.
-
-    Raises:
-        ModelFailure: the model did not answer at all.
-    """
+    """Ask for `n` samples in one request; each is an answer or a failure. Raises ModelFailure if there is none."""
     found = await ask_several(model, request, answer)
     return [JudgeFailure(f"{subject}: {one}") if isinstance(one, AnswerFailure) else one for one in found]
 
@@ -115,16 +101,9 @@ class CriticPrompts(NamedTuple):
 
 
 def critic_prompts(
-    step: Path | None = None,
-    text: Path | None = None,
-    multimodal: Path | None = None,
-    describer: Path | None = None,
+    step: Path | None = None, text: Path | None = None, multimodal: Path | None = None, describer: Path | None = None
 ) -> CriticPrompts:
-    """Read the prompts from the user's own files; without a file, the prompt of the package.
-
-    Raises:
-        BadInputError: a file cannot be read, or misses a section or a field.
-    """
+    """Load the user's prompt files, or those of the package. Raises BadInputError for an unusable file."""
     names = {"critic_step-1": step, "critic_text-2": text, "critic_multimodal-2": multimodal}
     names["describer_screen-1"] = describer
     return CriticPrompts(*(load_prompt("trajmill.stages.critics.model", name, own) for name, own in names.items()))

@@ -1,9 +1,7 @@
 """The step critic with a vision-language model; it reads the screens before and after an action (paper 6.3).
 
-The steps of one trajectory are judged one after the other: the history of a step is the summaries of the steps before
-it. In the paper the interaction history is part of the state, and the purpose of an action follows from earlier
-outcomes. This costs latency but no throughput, because many trajectories are judged at the same time. A trajectory
-that is judged again after a failure finds its earlier answers in the request cache.
+The steps of one trajectory are judged one after the other, because the history of a step is the summaries of the steps
+before it. This costs latency but no throughput: many trajectories are judged at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, Co
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
 LONGEST_SUMMARY = 400
-"""Most characters of a summary, about thirty long words; a bound on words has no effect in languages without spaces."""
+"""Most characters of a summary; a bound on words has no effect in languages without spaces."""
 _LONGEST_HISTORY = 60
 """Most summaries in one request; of a longer history it has the first, the last half and some between."""
 
@@ -45,8 +43,7 @@ class ModelStepCritic:
         """Judge each step of an episode, in order.
 
         Raises:
-            JudgeFailure: there is no usable answer on a step, or its screens are missing or do not fit; then no step is
-                judged.
+            JudgeFailure: there is no usable answer on a step, or its screens are missing or do not fit.
             ModelFailure: the model did not answer, or a stored image does not decode.
         """
         results: list[StepResult] = []

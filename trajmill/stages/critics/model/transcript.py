@@ -1,8 +1,7 @@
 """Makes the part of an episode that a trajectory critic reads: screens and, between them, a line for each step.
 
-It has only what could be seen: the actions, the screens and the step critic's summaries. Of the query it has only the
-instruction (no goal, constraints, path or reward). Of the agent's own words it has only typed text and answers: the
-agent's opinion of itself must not influence the critic. What does not fit into a request is left out evenly.
+It has only what could be seen: the actions, the screens and the step critic's summaries. It has no goal, constraints,
+path or reward, and no thoughts of the agent: its opinion of itself must not influence the critic.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LIMITS = {StopReason.STEP_LIMIT: "steps", StopReason.TIME_LIMIT: "time", StopRe
 
 
 def text_tokens(text: str) -> int:
-    """Estimate the tokens of a text; the estimate is more often too high than too low."""
+    """Estimate the tokens of a text, rather too high than too low."""
     return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES_PER_TOKEN) + _FRAME_TOKENS
 
 
@@ -49,10 +48,7 @@ class KeptPositions(NamedTuple):
 
 
 def kept(count: int, wanted: int) -> tuple[int, ...]:
-    """Select `wanted` of `count` positions: the first, the last half, and some spread evenly between them.
-
-    If there is room for one, the last is kept.
-    """
+    """Select `wanted` of `count` positions: the first, the last half, and some spread between; of one, the last."""
     if wanted >= count:
         return tuple(range(count))
     if wanted <= 1:
@@ -64,11 +60,7 @@ def kept(count: int, wanted: int) -> tuple[int, ...]:
 
 
 def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, subject: str) -> KeptPositions:
-    """Select screens and steps that fit into `room` tokens; at least two of each, if there are two.
-
-    Raises:
-        JudgeFailure: not even these fit; the message names `subject`.
-    """
+    """Select screens and steps that fit into `room` tokens. Raises JudgeFailure if not even two of each fit."""
     screens, steps = len(screen_tokens), len(step_tokens)
     least = min(2, screens)
     sizes = [(count, steps) for count in range(screens, least, -1)]
@@ -97,11 +89,7 @@ class Transcript(NamedTuple):
 
 
 def transcribe(episode: Episode, screens: ScreenReader, notes: Sequence[StepResult]) -> Transcript:
-    """Make the transcript of an episode.
-
-    Raises:
-        JudgeFailure: it has no step, or a screen or an action of it cannot be read.
-    """
+    """Make the transcript of an episode. Raises JudgeFailure if it has no step, or one that cannot be read."""
     if not episode.steps:
         raise JudgeFailure(f"{episode.trajectory.trajectory_id}: there is no step to judge")
     summaries = {note.index: note.summary for note in notes}

@@ -1,7 +1,4 @@
-"""Finds the element that an action touched, and describes screens and steps in words.
-
-All text of a screen is quoted as a JSON string, which keeps it apart from the caption's own words.
-"""
+"""The element that an action touched, and steps in words; text of a screen is quoted as a JSON string."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ from trajmill.stages.critics.trees.screen_state import Transition, control_kind
 
 
 class ElementAction(NamedTuple):
-    """One action and the element it touched."""
-
     parsed: Action | None
     """None if the reply had no action."""
     element: UIElement | None
@@ -43,19 +38,12 @@ class ElementAction(NamedTuple):
     @property
     def ends(self) -> bool:
         """Whether it reports that the task is done."""
-        match self.parsed:
-            case actions.Terminate(status="success") | actions.Answer():
-                return True
-            case _:
-                return False
+        success = isinstance(self.parsed, actions.Terminate) and self.parsed.status == "success"
+        return success or isinstance(self.parsed, actions.Answer)
 
 
 def read_element_action(action_json: str | None, elements: tuple[UIElement, ...]) -> ElementAction:
-    """Read a stored action on a screen with these elements.
-
-    Raises:
-        pydantic.ValidationError: the stored text is not an action.
-    """
+    """Read a stored action on a screen. Raises pydantic.ValidationError if the text is not an action."""
     if action_json is None:
         return ElementAction(None, None, "")
     action = action_from_json(action_json)
@@ -83,10 +71,7 @@ def element_at(elements: tuple[UIElement, ...], x: int, y: int) -> UIElement | N
 
 
 def scroll_direction(action: Action | None) -> str:
-    """Return where a swipe or scroll moves the view: up, down, left or right; empty for other actions.
-
-    The content follows the finger: a swipe upwards moves the view down.
-    """
+    """Return where a swipe or scroll moves the view; empty for other actions. A swipe upwards moves the view down."""
     match action:
         case Swipe(x=x, y=y, x2=x2, y2=y2):
             if abs(x2 - x) > abs(y2 - y):
@@ -101,7 +86,6 @@ def scroll_direction(action: Action | None) -> str:
 
 
 def quoted(text: str) -> str:
-    """Put a text in double quotes, with quotes and line ends inside it escaped."""
     return json.dumps(text, ensure_ascii=False)
 
 

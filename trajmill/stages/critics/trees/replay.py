@@ -1,19 +1,18 @@
-"""Prepares an episode for the critics: the action and the visible outcome of each step; each screen is read once."""
+"""An episode as the critics read it: the action and the visible outcome of each step; each screen is read once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.trees.caption import ElementAction, caption_step, read_element_action
-from trajmill.stages.critics.trees.screen_state import WAYS_BACK, ScreenState, Transition, compare, read_screen
+from trajmill.stages.critics.trees.screen_state import WAYS_BACK, Transition, compare, read_screen
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
 """Pages that belong to no app: a message that appeared by itself, a page that is still loading."""
@@ -21,8 +20,6 @@ INTERRUPTIONS = frozenset({"popup", "loading"})
 
 @dataclass(frozen=True, slots=True)
 class SeenStep:
-    """One step: its action and outcome."""
-
     index: int
     action: ElementAction
     outcome: Transition
@@ -54,8 +51,8 @@ class SeenScreens:
 
     def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
         cached = lru_cache(maxsize=capacity)
-        self._screens = screens
-        self._state = state = cached(lambda screen_id: read_screen(screen_id, screens.elements(screen_id)))
+        self.image, self.size = screens.image, screens.size
+        self.state = state = cached(lambda screen_id: read_screen(screen_id, screens.elements(screen_id)))
         outcome = cached(lambda before, after: compare(state(before), state(after)))
 
         def read(before: str, action_json: str | None, after: str) -> tuple[ElementAction, Transition, str]:
@@ -64,26 +61,11 @@ class SeenScreens:
 
         self._read = cached(read)
 
-    def image(self, screen_id: str) -> bytes:
-        """Return the encoded image; not cached. Raises KeyError for an unknown id."""
-        return self._screens.image(screen_id)
-
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         return self.state(screen_id).elements
 
-    def size(self, screen_id: str) -> Size:
-        return self._screens.size(screen_id)
-
-    def state(self, screen_id: str) -> ScreenState:
-        return self._state(screen_id)
-
     def step(self, step: Step, after: str) -> SeenStep:
-        """Return a step that led to the screen `after`.
-
-        Raises:
-            KeyError: an unknown screen.
-            ValueError: the stored text is no action.
-        """
+        """Return a step that led to the screen `after`. Raises KeyError for a screen, ValueError for an action."""
         return SeenStep(step.index, *self._read(step.screen_before, step.action, after))
 
 
@@ -104,17 +86,14 @@ def stored_evidence(episode: Episode) -> Iterator[None]:
 
 
 def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
-    """Return all steps of an episode as a critic reads them.
-
-    Raises:
-        JudgeFailure: a screen of the episode is missing, or a stored action is none.
-    """
+    """Return all steps of an episode as a critic reads them. Raises JudgeFailure for a missing screen or bad action."""
     reader = seen(screens)
+
+    def settled(at: int) -> str:
+        """Return the first screen from a step on that is no interruption, else the screen after the step."""
+        found = (step.screen_after for step in episode.steps[at:])
+        calm = (each for each in found if reader.state(each).page not in INTERRUPTIONS)
+        return next(calm, episode.steps[at].screen_after)
+
     with stored_evidence(episode):
-        return tuple(reader.step(step, _settled(episode.steps[at:], reader)) for at, step in enumerate(episode.steps))
-
-
-def _settled(steps: Sequence[Step], reader: SeenScreens) -> str:
-    """Return the first screen after these steps that is no interruption, else the screen after the first step."""
-    found = (step.screen_after for step in steps if reader.state(step.screen_after).page not in INTERRUPTIONS)
-    return next(found, steps[0].screen_after)
+        return tuple(reader.step(step, settled(at)) for at, step in enumerate(episode.steps))

@@ -10,7 +10,6 @@ from trajmill.schemas.observation import UIElement
 ON, OFF = "on", "off"
 """The values of a switch or a checkbox."""
 WAYS_BACK = frozenset({"Back", "Close", "Cancel"})
-"""Labels of the buttons that lead back."""
 _KINDS = {
     "radio": "choice",
     "switch": "toggle",
@@ -37,14 +36,12 @@ class Control(NamedTuple):
 
 
 class ScreenState(NamedTuple):
-    """The state of one screen."""
-
     screen_id: str
     title: str
     page: str
     """`app.screen` if the platform names its elements so, else the title."""
     controls: dict[str, Control]
-    """The visible controls, by `Control.key`."""
+    """By `Control.key`."""
     values: tuple[str, ...]
     """Texts that are marked as data, in reading order."""
     items: tuple[tuple[str, str], ...]
@@ -66,7 +63,6 @@ class ScreenState(NamedTuple):
 
 
 def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenState:
-    """Read the tree of one screen; an empty tree gives an empty page."""
     submits = any(
         e.role == "button" and e.text not in WAYS_BACK and not e.element_id.startswith("taskbar/") for e in elements
     )
@@ -97,7 +93,7 @@ def _title(elements: tuple[UIElement, ...]) -> str:
 
 
 def control_kind(element: UIElement) -> str:
-    """Return the kind of control that an element belongs to; empty for none."""
+    """Return the kind of an element's control; empty for none."""
     return _KINDS.get(element.role, "")
 
 
@@ -127,7 +123,6 @@ def _controls(elements: tuple[UIElement, ...]) -> dict[str, Control]:
 
 
 def _number_of(label: str, elements: tuple[UIElement, ...]) -> str | None:
-    """Return the whole number of the element that has a stepper's label."""
     pattern = re.compile(rf"(?:{re.escape(label)}\W*)?(-?\d+)")
     for element in elements:
         named = label in (element.text, element.value)

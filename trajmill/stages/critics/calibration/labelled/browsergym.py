@@ -27,10 +27,7 @@ _MOST: Final = 2000
 
 
 def read_browser_action(text: str, boxes: Boxes) -> Action | None:
-    """Return the action of a call; None if it is no known call, or its element is not drawn.
-
-    An address is opened like an app by its name. Text goes to the element that the step before has focused.
-    """
+    """Return the action of a call; None if it is no known call, or its element is not drawn."""
     try:
         tree = parse_expression(text.strip()[:_LONGEST])
         if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
@@ -46,50 +43,30 @@ def _click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = (), co
     return Click.model_validate({**boxes[bid].center._asdict(), "button": button, "count": count})
 
 
-def _double_click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = ()) -> Action:
-    return _click(boxes, bid, button, count=2)
-
-
-def _fill(boxes: Boxes, bid: str, value: str, enable_autocomplete_menu: bool = False) -> Action:
-    return TypeText(text=value, clear=True)
+def _drag(boxes: Boxes, from_bid: str, to_bid: str) -> Action:
+    start, end = boxes[from_bid].center, boxes[to_bid].center
+    return actions.Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
 
 
 def _select(boxes: Boxes, bid: str, options: str | list[str]) -> Action:
     return TypeText(text=options if isinstance(options, str) else ", ".join(options), clear=True)
 
 
-def _press(boxes: Boxes, bid: str, key_comb: str) -> Action:
-    return PressKeys(keys=tuple(key_comb.split("+")))
-
-
-def _keys(boxes: Boxes, key: str) -> Action:
-    return PressKeys(keys=tuple(key.split("+")))
-
-
-def _drag(boxes: Boxes, from_bid: str, to_bid: str) -> Action:
-    start, end = boxes[from_bid].center, boxes[to_bid].center
-    return actions.Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
-
-
-def _mouse(boxes: Boxes, x: float, y: float, button: str = "left") -> Action:
-    return Click.model_validate({"x": round(x), "y": round(y), "button": button})
-
-
 _READERS: Final[Mapping[str, Callable[..., Action]]] = {
     "click": _click,
-    "dblclick": _double_click,
+    "dblclick": lambda boxes, bid, button="left", modifiers=(): _click(boxes, bid, button, count=2),
     "focus": lambda boxes, bid: _click(boxes, bid),
     "hover": lambda boxes, bid: MoveMouse.model_validate(boxes[bid].center._asdict()),
-    "fill": _fill,
+    "fill": lambda boxes, bid, value, enable_autocomplete_menu=False: TypeText(text=value, clear=True),
     "clear": lambda boxes, bid: TypeText(text="", clear=True),
     "select_option": _select,
-    "press": _press,
-    "keyboard_press": _keys,
+    "press": lambda boxes, bid, key_comb: PressKeys(keys=tuple(key_comb.split("+"))),
+    "keyboard_press": lambda boxes, key: PressKeys(keys=tuple(key.split("+"))),
     "keyboard_type": lambda boxes, text: TypeText(text=text),
     "keyboard_insert_text": lambda boxes, text: TypeText(text=text),
     "scroll": lambda boxes, delta_x, delta_y: actions.Scroll(clicks=round(-delta_y / _NOTCH)),
     "drag_and_drop": _drag,
-    "mouse_click": _mouse,
+    "mouse_click": lambda boxes, x, y, button="left": Click(x=round(x), y=round(y), button=button),
     "mouse_move": lambda boxes, x, y: MoveMouse(x=round(x), y=round(y)),
     "goto": lambda boxes, url: actions.OpenApp(app=url),
     "go_back": lambda boxes: actions.SystemButton(button="Back"),

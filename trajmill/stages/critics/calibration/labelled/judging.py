@@ -13,8 +13,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.text import storable
-from trajmill.stages.critics.base import vote_in
-from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, draws_of
+from trajmill.stages.critics.base import Vote
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes
 from trajmill.stages.critics.calibration.labelled.trajectories import (
     FolderScreens,
     Label,
@@ -70,11 +70,14 @@ async def judge_labelled(
             name = episode.trajectory.trajectory_id
             known = being_judged.pop(name)
             screens.drop(known.screens)
-            costs = [_cost_of(call) for call in calls.pop(name, ())]
+            costs = [CallCost.of(vars(call)) for call in calls.pop(name, ())]
             if failure is not None:
                 made.failures.append(failure.model_copy(update={"stage": stage}))
             elif episode.judgement is not None and known.label.passed is not None:
-                votes = list(map(vote_in, episode.trajectory_verdicts))
+                votes = [
+                    Vote(each.channel, each.resolution, each.made_by, each.correct, number=each.vote)
+                    for each in episode.trajectory_verdicts
+                ]
                 made.evidence.append(LabelledVotes(known.label.passed, votes, costs))
                 made.versions.add(episode.judgement.made_by)
     return made
@@ -110,16 +113,3 @@ def _read(
             screens.drop(read.screens)
         else:
             yield read
-
-
-def _cost_of(call: ModelCall) -> CallCost:
-    return CallCost(
-        call.role,
-        call.payload_hash,
-        draws_of(call.draw, call.draws),
-        call.image_scale,
-        call.input_tokens,
-        call.output_tokens,
-        call.latency_ms,
-        bool(call.cached),
-    )

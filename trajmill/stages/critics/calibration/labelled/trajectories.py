@@ -24,9 +24,10 @@ from trajmill.schemas.actions import action_to_json, ends_episode
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Platform, Split
+from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.schemas.text import storable
@@ -57,11 +58,7 @@ class Label(NamedTuple):
 
 
 def read_labels(folder: Path) -> list[Label]:
-    """Read the labels of a set in the order of its file; second opinions are left out.
-
-    Raises:
-        BadInputError: there are none, or a row is wrong; the message names the row.
-    """
+    """Read the labels in order, without second opinions. Raises BadInputError for none, or a bad row."""
     path = next((folder / place for place in _PLACES if (folder / place).is_file()), None)
     if path is None:
         raise BadInputError(
@@ -102,32 +99,23 @@ class UnreadableError(Exception):
     """A trajectory of the set cannot be read; the message is one line."""
 
 
-class _Screen(NamedTuple):
-    path: Path
-    size: Size
-    elements: tuple[UIElement, ...]
-
-
-class FolderScreens:
-    """A `ScreenReader` for image files; memory holds the trees of the trajectories in progress, but no pixels."""
+class FolderScreens(ObservedScreens):
+    """The screens of the trajectories in progress; memory holds their trees, but no pixels."""
 
     def __init__(self) -> None:
-        self._screens: dict[str, _Screen] = {}
+        self._screens: dict[str, Observation] = {}
+        super().__init__(self._screens)
         self._users: Counter[str] = Counter()
 
     def add(self, path: Path, elements: tuple[UIElement, ...]) -> str:
-        """Add a screenshot with its tree and return its id, the hash of both.
-
-        Raises:
-            UnreadableError: the file is missing, or is no image.
-        """
+        """Add a screenshot with its tree and return its id, the hash of both. Raises UnreadableError if it is none."""
         try:
             with Image.open(path) as image:
                 size = Size(*image.size)
             screen_id = content_id("screen", path.read_bytes().hex(), elements)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise UnreadableError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
-        self._screens[screen_id] = _Screen(path, size, elements)
+        self._screens[screen_id] = Observation(ScreenHandle(screen_id, size, path.read_bytes), elements, "")
         self._users[screen_id] += 1
         return screen_id
 
@@ -136,16 +124,6 @@ class FolderScreens:
         self._users.subtract(screen_ids)
         for screen_id in [name for name, users in self._users.items() if users <= 0]:
             del self._users[screen_id], self._screens[screen_id]
-
-    def image(self, screen_id: str) -> bytes:
-        """Return the encoded image. Raises KeyError for an unknown id."""
-        return self._screens[screen_id].path.read_bytes()
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return self._screens[screen_id].elements
-
-    def size(self, screen_id: str) -> Size:
-        return self._screens[screen_id].size
 
 
 class LabelledEpisode(NamedTuple):
@@ -167,11 +145,7 @@ class _Moment(NamedTuple):
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
-    """Return the file of a labelled trajectory; None if it was not downloaded.
-
-    Raises:
-        UnreadableError: no file can have its name.
-    """
+    """Return the file of a trajectory; None if it was not downloaded. Raises UnreadableError for a name of no file."""
     if "\0" in label.name:
         raise UnreadableError("its name has the character NUL, so it has no file")
     home = folder / "cleaned" / label.benchmark / label.agent
@@ -182,12 +156,9 @@ def find_trajectory(folder: Path, label: Label) -> Path | None:
 
 
 def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScreens, origin: Origin) -> LabelledEpisode:
-    """Read a trajectory as an episode; its screens are added to `screens`.
+    """Read a trajectory as an episode without its label, and add its screens to `screens`.
 
-    The reward is that of the benchmark's own check; the label is not in the episode.
-
-    Raises:
-        UnreadableError: the file or a screenshot cannot be read.
+    The reward is that of the benchmark's own check. Raises UnreadableError if the file or a screenshot is unreadable.
     """
     try:
         found = json.loads(path.read_bytes(), parse_constant=_refused)
