@@ -22,8 +22,7 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.guidance.base import REFERENCE_PATH
-from trajmill.stages.guidance.write import write_guidance
+from trajmill.stages.guidance.write import REFERENCE_PATH, write_guidance
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, episode_seed
 from trajmill.stages.rollout.worker import run_attempts

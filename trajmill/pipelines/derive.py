@@ -22,8 +22,7 @@ from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.derive.base import DerivedRows, as_trusted
-from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.collected import DerivedRows, Maker, as_trusted
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec, TaskSources, Tools
 from trajmill.stages.derive.rl_plan import ComparedTrajectory, RLBatch, RLPlan, plan_rl, replayable

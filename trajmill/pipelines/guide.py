@@ -15,9 +15,17 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH, GuidanceWriter, StepDescriber
 from trajmill.stages.guidance.model_guide import GuidePrompts, ModelDescriber, ModelGuidanceWriter, guide_prompts
-from trajmill.stages.guidance.write import Guide, LineWriter, TreeDescriber, guide_episodes
+from trajmill.stages.guidance.write import (
+    OWN_SUCCESS,
+    REFERENCE_PATH,
+    GuidanceWriter,
+    Guide,
+    LineWriter,
+    StepDescriber,
+    TreeDescriber,
+    guide_episodes,
+)
 from trajmill.warehouse.screens import WarehouseScreens
 
 

@@ -12,7 +12,7 @@ from tests.stages.models.openai_api.asking import settings
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.kind_spec import KindSpec, TaskSources
 
 OK = UIElement("button", "OK", Box(300, 780, 420, 840), ("clickable",))

@@ -13,8 +13,7 @@ from tests.stages.derive.samples import ORIGIN, size_of
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenReader, UIElement
-from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.collected import Maker
+from trajmill.stages.derive.collected import DerivedRows, Maker
 from trajmill.stages.derive.kind_spec import KindSpec, TaskSources, Tools
 from trajmill.stages.derive.spec import DerivePromptFiles
 from trajmill.stages.models.base import ChatModel

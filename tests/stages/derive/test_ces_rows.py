@@ -11,8 +11,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.step import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.derive.base import DerivedRows
 from trajmill.stages.derive.ces_rows import instruction_of
+from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.spec import CesDataSpec
 
 TASK = "Organize a business meeting with saltyfunsweets using ZOOM Cloud Meetings."

@@ -13,7 +13,7 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.step import TargetElement
-from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.spec import ReasoningSpec
 
 TARGET = TargetElement(role=OK.role, text=OK.text, bounds=OK.bounds)

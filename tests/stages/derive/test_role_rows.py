@@ -13,7 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.spec import CodaDataSpec, RftDataSpec, RolesSpec
 

@@ -27,9 +27,8 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episode
-from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
 from trajmill.stages.guidance.strip import quotes_guidance
-from trajmill.stages.guidance.write import write_guidance
+from trajmill.stages.guidance.write import OWN_SUCCESS, REFERENCE_PATH, write_guidance
 
 
 def written(episode: Episode, trees: Trees, judged: bool = False) -> Guidance:

@@ -28,7 +28,6 @@ from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
-from trajmill.stages.guidance.base import OWN_SUCCESS, REFERENCE_PATH
 from trajmill.stages.guidance.model_guide import (
     LONGEST_LINE,
     LONGEST_OUTCOME,
@@ -37,7 +36,7 @@ from trajmill.stages.guidance.model_guide import (
     ModelGuidanceWriter,
 )
 from trajmill.stages.guidance.strip import quotes_guidance
-from trajmill.stages.guidance.write import Guide, guide_episodes, write_guidance
+from trajmill.stages.guidance.write import OWN_SUCCESS, REFERENCE_PATH, Guide, guide_episodes, write_guidance
 from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode

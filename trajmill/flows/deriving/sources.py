@@ -15,7 +15,7 @@ from trajmill.flows.stage import RoundContext, tuples
 from trajmill.pipelines.derive import DerivedFrom
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.base import LEARNED_FROM
+from trajmill.stages.derive.collected import LEARNED_FROM
 from trajmill.stages.derive.kind_spec import GuidanceLift
 from trajmill.stages.derive.spec import PlanningSpec
 

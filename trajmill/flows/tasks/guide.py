@@ -21,7 +21,6 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
 from trajmill.stages.curate.history import History
 from trajmill.stages.derive.planning.trials import MANUAL
-from trajmill.stages.guidance.base import REFERENCE_PATH
 from trajmill.stages.guidance.hard_queries import (
     ATTEMPTS_PER_QUERY,
     HardQueries,
@@ -29,6 +28,7 @@ from trajmill.stages.guidance.hard_queries import (
     hard_queries,
     queries_to_walk,
 )
+from trajmill.stages.guidance.write import REFERENCE_PATH
 from trajmill.stages.rollout.base import plan_demonstrations, plan_guided, plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows

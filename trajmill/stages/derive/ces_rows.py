@@ -1,30 +1,16 @@
 """Makes warm-up rows for a Coordinator and a State Tracker from the trajectories of any agent (CES 4.3.1 and B.1).
 
-The paper takes the annotations of GUI-Odyssey. Here an accepted step replaces them: its thought is the intention, its
-action on a named element the low-level instruction, and the conclusions before the next step are that step's context.
-A row names the step whose action its reply must lead to. The rows are also the task pool of the stages with execution
-feedback: the right action and its element stand in table `steps`.
+An accepted step replaces the paper's annotations of GUI-Odyssey: its thought is the intention, its action on a named
+element the low-level instruction, and the conclusions before the next step are that step's context. The rows are also
+the task pool of the stages with execution feedback: a row names the step whose action its reply must lead to.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    HorizontalScroll,
-    LongPress,
-    OpenApp,
-    Scroll,
-    Swipe,
-    SystemButton,
-    Terminate,
-    TypeText,
-    Wait,
-    action_from_json,
-)
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.step import Step
@@ -32,8 +18,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.ces.agent import executor_output
 from trajmill.stages.agents.replies import NONE, one_line
 from trajmill.stages.critics.trees.caption import scroll_direction
-from trajmill.stages.derive.base import unaccepted
-from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk
+from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unaccepted
 from trajmill.stages.derive.conversation import dialogue, unfit_text
 from trajmill.stages.derive.spec import CesDataSpec
 from trajmill.stages.models.prompts import FilledPrompt, load_prompt
@@ -63,30 +48,28 @@ class CesRows(KindDeriver[CesDataSpec]):
 
 
 def instruction_of(action: Action, named: str) -> str | None:
-    """Return the atomic instruction for an action, as the agent `ces` writes it; None if its element has no name.
+    """Return the atomic instruction for an action on an element of a text, as the agent `ces` writes it.
 
-    Args:
-        action: the action.
-        named: text of the element at its position; empty without one.
+    None if the action needs an element's name, and its text is empty.
     """
     match action:
-        case Click(count=count) if named:
+        case actions.Click(count=count) if named:
             return f'{"Double-tap" if count > 1 else "Tap"} "{one_line(named)}".'
-        case LongPress() if named:
+        case actions.LongPress() if named:
             return f'Hold "{one_line(named)}".'
-        case TypeText(text=text):
+        case actions.TypeText(text=text):
             return f'Type "{one_line(text)}"{f" into {chr(34)}{one_line(named)}{chr(34)}" if named else ""}.'
-        case Swipe() | Scroll() | HorizontalScroll():
+        case actions.Swipe() | actions.Scroll() | actions.HorizontalScroll():
             return f"Scroll {scroll_direction(action)}."
-        case SystemButton(button=button):
+        case actions.SystemButton(button=button):
             return f"Press {button}."
-        case OpenApp(app=app):
+        case actions.OpenApp(app=app):
             return f'Open "{one_line(app)}".'
-        case Wait():
+        case actions.Wait():
             return "Wait."
-        case Answer(text=text):
+        case actions.Answer(text=text):
             return f'The task is complete. Answer "{one_line(text)}".'
-        case Terminate(status="success"):
+        case actions.Terminate(status="success"):
             return "The task is complete."
         case _:
             return None
@@ -107,7 +90,6 @@ def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str
 
 
 def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, str]) -> Lesson | str:
-    """Return the row of the next step's context, from the context of a step and the Executor's output."""
     asked = load_prompt(_PACKAGE, f"{STATE_TRACKER}-1").fill(
         instruction=one_line(episode.query.instruction),
         output=executor_output(step.thought, action_from_json(step.action) if step.action else None, step.conclusion),
@@ -117,7 +99,7 @@ def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, 
 
 
 def _lesson(episode: Episode, target: Step, asked: FilledPrompt, reply: str, variant: str) -> Lesson | str:
-    """Return a row whose reply, a text, leads to the action of `target`; a State Tracker's has no screen."""
+    """Return a row whose reply leads to the action of `target`; a State Tracker's has no screen."""
     if target.action is None:
         return "unparsed"
     reason = unfit_text(asked.user, target, reply, episode.guidance)

@@ -1,11 +1,11 @@
-"""Collects the rows of one episode: examples with their provenance, counted refusals, failures."""
+"""What all derivations share: the episodes that are used, and their rows, counted refusals and failures."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.coordinates import CoordinateSpace
@@ -15,11 +15,13 @@ from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.failure import Failure, Refusal
+from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.base import DerivedRows, unfit
 from trajmill.stages.derive.kind_spec import KindSpec, Tools
 
+LEARNED_FROM: Final = frozenset({Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED})
+"""Purposes of the attempts that give training rows."""
 TEMPLATE = "template"
 """Author of texts that code has written."""
 _WALKS = frozenset({"reference", "element_walk"})
@@ -39,6 +41,77 @@ def is_walk(episode: Episode) -> bool:
     return episode.trajectory.model_version in _WALKS
 
 
+class LeftOut(NamedTuple):
+    """A trajectory or a step that gave no training row."""
+
+    trajectory_id: str
+    step_index: int | None
+    """None for a whole trajectory."""
+    reason: str
+    """One word to count by: `judged_incorrect`, `harmful`, `no_effect`, `unparsed`, ..."""
+
+
+def unfit(episode: Episode) -> str | None:
+    """Return why an episode gives no row; None if it may give some."""
+    trajectory, is_judged = episode.trajectory, episode.judgement is not None
+    return unfit_attempt(
+        episode.query.split, trajectory.purpose, trajectory.status, is_judged, len(episode.steps), LEARNED_FROM
+    )
+
+
+def unaccepted(episode: Episode) -> str | None:
+    """Return why an episode is not usable or not judged correct; None if it is both."""
+    is_correct = episode.judgement is not None and episode.judgement.correct
+    return unfit(episode) or (None if is_correct else "judged_incorrect")
+
+
+def unfit_attempt(
+    split: str, purpose: str, status: str, is_judged: bool, steps: int, purposes: frozenset[Purpose]
+) -> str | None:
+    """Return why an attempt gives no row; None if it may. Failed and unjudged ones are no evidence about the agent."""
+    if split != Split.TRAIN:
+        return "held_out"
+    if purpose not in purposes:
+        return "other_purpose"
+    if status != "finished":
+        return "failed"
+    if not is_judged:
+        return "not_judged"
+    return None if steps else "no_steps"
+
+
+def as_trusted(episode: Episode, judge: bool, step_critic: bool) -> Episode:
+    """Return the episode of an ablation: correct unless `judge` counts, without step verdicts unless `step_critic`."""
+    changes: dict[str, object] = {}
+    if not step_critic:
+        changes["step_verdicts"] = ()
+    if not judge and episode.judgement is not None:
+        changes["judgement"] = episode.judgement.model_copy(update={"correct": True})
+    return episode.model_copy(update=changes)
+
+
+class DerivedRows(NamedTuple):
+    """The rows of one episode."""
+
+    examples: tuple[Example, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """Examples that a model did not answer for."""
+
+
+class Deriver(Protocol):
+    """Derives the examples of one kind."""
+
+    async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
+        """Return the examples of an episode, and the reasons for those that are missing.
+
+        Args:
+            episode: with its verdicts and its guidance.
+            only: the indices of the steps whose screens are used; None for all.
+        """
+        ...
+
+
 class Maker(NamedTuple):
     """The provenance of the rows of one kind."""
 
@@ -46,7 +119,6 @@ class Maker(NamedTuple):
     made_by: str
     """Version of the deriver, with a hash of its settings."""
     origin: Origin
-    """Common columns of the rows."""
 
 
 class Lesson(NamedTuple):
@@ -66,12 +138,30 @@ class Lesson(NamedTuple):
     """All trajectories it was made from; empty if only the episode's."""
 
 
-class _Reason(NamedTuple):
-    variant: str | None
-    step_index: int | None
-    screen_id: str | None
-    reason: str
-    detail: str
+def example_of(
+    episode: Episode,
+    step: Step | None,
+    kind: str,
+    messages: Sequence[Message],
+    screens: Sequence[str],
+    action: str | None,
+    **columns: Any,
+) -> Example:
+    """Return an example of a step, or of the whole trajectory; `columns` has at least its `example_id`."""
+    return Example(
+        kind=kind,
+        messages=tuple(messages),
+        screens=tuple(screens),
+        action=action,
+        coordinate_space=CoordinateSpace.RESIZED_PIXELS,
+        loss_weight=1.0,
+        query_id=episode.query.query_id,
+        trajectory_id=episode.trajectory.trajectory_id,
+        step_index=None if step is None else step.index,
+        split=episode.query.split,
+        guided=episode.trajectory.purpose is Purpose.GUIDED,
+        **columns,
+    )
 
 
 class Collected:
@@ -82,27 +172,21 @@ class Collected:
         self._episode = episode
         self._common = maker.origin.common(maker.made_by)
         self._examples: dict[str, Example] = {}
-        self._refused: Counter[_Reason] = Counter()
+        self._refused: Counter[tuple[tuple[str, Any], ...]] = Counter()
         self._failures: list[Failure] = []
 
     def add(self, lesson: Lesson, step: Step | None) -> None:
         """Add an example of a step, or of the whole trajectory if `step` is None; duplicates are dropped."""
-        episode, kind = self._episode, self._maker.kind
-        trajectory_id, index = episode.trajectory.trajectory_id, None if step is None else step.index
-        contents = [message.content for message in lesson.messages]
-        example = Example(
+        kind, trajectory_id = self._maker.kind, self._episode.trajectory.trajectory_id
+        index, contents = None if step is None else step.index, [message.content for message in lesson.messages]
+        example = example_of(
+            self._episode,
+            step,
+            kind,
+            lesson.messages,
+            lesson.screens,
+            None if lesson.action is None else action_to_json(lesson.action),
             example_id=content_id("example", kind, trajectory_id, index, contents, list(lesson.screens)),
-            kind=kind,
-            messages=tuple(lesson.messages),
-            screens=tuple(lesson.screens),
-            action=None if lesson.action is None else action_to_json(lesson.action),
-            coordinate_space=CoordinateSpace.RESIZED_PIXELS,
-            loss_weight=1.0,
-            query_id=episode.query.query_id,
-            trajectory_id=trajectory_id,
-            step_index=index,
-            split=episode.query.split,
-            guided=episode.trajectory.purpose is Purpose.GUIDED,
             variant=lesson.variant,
             written_by=lesson.written_by,
             source_screens=tuple(lesson.sources or lesson.screens),
@@ -129,8 +213,9 @@ class Collected:
         detail: str = "",
     ) -> None:
         """Record why a possible example is missing; equal reasons are counted."""
-        index = None if step is None else step.index
-        self._refused[_Reason(variant, index, screen_id, reason, " ".join(detail.split()))] += 1
+        index, line = None if step is None else step.index, " ".join(detail.split())
+        why = {"variant": variant, "step_index": index, "screen_id": screen_id, "reason": reason, "detail": line}
+        self._refused[tuple(why.items())] += 1
 
     def fail(self, error: StageError, step: Step | None = None) -> None:
         place = "" if step is None else f"step {step.index}: "
@@ -145,11 +230,8 @@ class Collected:
         self._failures.append(failure)
 
     def rows(self) -> DerivedRows:
-        kind, trajectory_id = self._maker.kind, self._episode.trajectory.trajectory_id
-        refusals: Iterable[Refusal] = (
-            Refusal(kind=kind, trajectory_id=trajectory_id, count=count, **why._asdict(), **self._common)
-            for why, count in self._refused.items()
-        )
+        common = {"kind": self._maker.kind, "trajectory_id": self._episode.trajectory.trajectory_id, **self._common}
+        refusals = [Refusal(count=count, **dict(why), **common) for why, count in self._refused.items()]
         return DerivedRows(tuple(self._examples.values()), tuple(refusals), tuple(self._failures))
 
 
@@ -164,11 +246,14 @@ class KindDeriver(ABC, Generic[S]):
         self.tools = tools
 
     async def derive(self, episode: Episode, only: frozenset[int] | None = None) -> DerivedRows:
-        """Return the examples of an episode, its refusals and its failures."""
+        """Return the examples of an episode, its refusals and its failures; a failed model may leave some out."""
         collected = Collected(self.tools.maker, episode)
         reason = self.unusable(episode)
         if reason is None:
-            await self.collect(episode, only, collected)
+            try:
+                await self.collect(episode, only, collected)
+            except StageError as error:
+                collected.fail(error)
         else:
             collected.refuse(reason)
         return collected.rows()

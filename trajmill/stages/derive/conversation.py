@@ -1,8 +1,7 @@
-"""Makes the training conversation of a step: in GUI-Owl's form, and in the form of any other family.
+"""The training conversation of a step, in the form of GUI-Owl (paper 2.1, figure 11) or of any other family.
 
-In GUI-Owl's form, the user message has the task, the compressed history, then the observation (paper 2.1, figure 11).
-In another family's, the messages are those that its agent sends. A reply that is already in the family's dialect is
-copied; any other is rendered again, with positions in the family's coordinate space.
+A reply that is already in the family's dialect is copied; any other is rendered again, with positions in the family's
+coordinate space.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ PLACEHOLDERS: Final = (IMAGE_PLACEHOLDER, "<video>", "<audio>")
 
 
 class StepConversation(NamedTuple):
-    """The messages of one step in a family's form."""
-
     messages: tuple[Message, ...]
     """The last one is the reply."""
     screens: tuple[str, ...]
@@ -38,13 +35,9 @@ class StepConversation(NamedTuple):
 
 
 def family_conversation(family: Family, episode: Episode, at: int, size_of: Callable[[str], Size]) -> StepConversation:
-    """Return the conversation of a step, without guidance.
+    """Return the conversation of the step at a position, without guidance.
 
-    Args:
-        family: with the pixel budget that the model is served with (`Family.within`).
-        episode: with all its steps, in order.
-        at: position of the step in it.
-        size_of: width and height of a stored screen.
+    `family` has the pixel budget that the model is served with (`Family.within`).
 
     Raises:
         NotExpressible: the family has no words for the action of this step, or of one whose reply is shown.
@@ -76,7 +69,6 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
 
 
 def _written(step: Step, dialect: Dialect, frame: CoordinateFrame) -> tuple[str, str]:
-    """Return the reply and the conclusion of a step in a family's dialect."""
     if step.action is None:
         return step.raw_response, step.conclusion
     action = action_from_json(step.action)
@@ -97,19 +89,12 @@ def dialogue(system: str, user: str, reply: str) -> tuple[Message, Message, Mess
 
 
 def about(request: ChatRequest, episode: Episode, step: Step | None = None) -> ChatRequest:
-    """Return a request that names the trajectory and the step it is about."""
     index = None if step is None else step.index
     return replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=index)
 
 
 def prompt_messages(dialect: Dialect, step: Step, frame: CoordinateFrame) -> tuple[Message, Message]:
-    """Return the system message and the user message of a step.
-
-    Args:
-        dialect: the step's wire format.
-        step: its stored prompt has no guidance, and the real history.
-        frame: the coordinates of the reply, on the screen before the action.
-    """
+    """Return the system and the user message; the stored prompt has no guidance, and the real history."""
     system = Message(role="system", content=dialect.system_prompt(frame))
     return system, Message(role="user", content=step.prompt + IMAGE_PLACEHOLDER)
 
@@ -118,19 +103,10 @@ def step_messages(episode: Episode, step: Step, size: Size, thought: str | None 
     """Return the conversation of a parsed step in GUI-Owl's form, or the reason for having none.
 
     The reply is rendered again from thought, action and conclusion, with positions in pixels of the stored screenshot;
-    it must read back as the same action.
-
-    Args:
-        episode: of the step.
-        step: with its action.
-        size: of the screen before it.
-        thought: in place of the step's own.
+    it must read back as the same action. A given `thought` replaces the step's own.
     """
-    dialect, frame, action = (
-        dialect_for(episode.query.platform),
-        native_frame(size),
-        action_from_json(step.action or ""),
-    )
+    dialect, frame = dialect_for(episode.query.platform), native_frame(size)
+    action = action_from_json(step.action or "")
     try:
         reply = dialect.render(Reply(step.thought if thought is None else thought, action, step.conclusion), frame)
     except ValueError:
@@ -148,16 +124,9 @@ def holds_placeholder(texts: Iterable[str]) -> bool:
 
 
 def unfit_text(prompt: str, step: Step, reply: str, guidance: str) -> str | None:
-    """Return why a step cannot become a conversation; None if it can.
+    """Return why a step cannot become a conversation of a user's text and a learned reply; None if it can.
 
-    Text of the user, the screen or the model may contain a placeholder. A guided policy may repeat its hints in its
-    thoughts, and they then stand in its history.
-
-    Args:
-        prompt: the text of the user's message.
-        step: the stored step.
-        reply: the text that is learned.
-        guidance: the hints given to the agent; empty without any.
+    Any text may contain a placeholder. A guided policy may repeat its hints in its thoughts, which its history has.
     """
     if not prompt or not reply:
         return "no_prompt"

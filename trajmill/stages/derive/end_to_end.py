@@ -9,15 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from trajmill.schemas.actions import action_from_json, ends_episode
-from trajmill.schemas.coordinates import CoordinateSpace
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.derive.base import LeftOut, unaccepted
+from trajmill.stages.derive.collected import LeftOut, example_of, unaccepted
 from trajmill.stages.derive.conversation import step_messages
 
 KIND = "end_to_end"
@@ -25,8 +23,6 @@ MADE_BY = "derive.end_to_end/1"
 
 
 class EndToEndExamples(NamedTuple):
-    """The examples of one episode, and the steps that gave none."""
-
     examples: tuple[Example, ...]
     dropped: tuple[LeftOut, ...]
 
@@ -55,22 +51,9 @@ def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin
         if isinstance(messages, str):
             dropped.append(LeftOut(trajectory_id, step.index, messages))
             continue
-        example = Example(
-            example_id=content_id("example", KIND, trajectory_id, step.index, [m.content for m in messages]),
-            kind=KIND,
-            messages=messages,
-            screens=(step.screen_before,),
-            action=step.action,
-            coordinate_space=CoordinateSpace.RESIZED_PIXELS,
-            loss_weight=1.0,
-            query_id=episode.query.query_id,
-            trajectory_id=trajectory_id,
-            step_index=step.index,
-            split=episode.query.split,
-            guided=episode.trajectory.purpose is Purpose.GUIDED,
-            **origin.common(MADE_BY),
-        )
-        examples.append(example)
+        example_id = content_id("example", KIND, trajectory_id, step.index, [m.content for m in messages])
+        columns = {"example_id": example_id, **origin.common(MADE_BY)}
+        examples.append(example_of(episode, step, KIND, messages, (step.screen_before,), step.action, **columns))
     return EndToEndExamples(tuple(examples), tuple(dropped))
 
 

@@ -1,4 +1,4 @@
-"""The base of the specs of all kinds of derived data, and the tools of their derivers."""
+"""The base of the specs of all kinds of derived data, and the inputs of their derivers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from trajmill.schemas.episode import Episode
     from trajmill.schemas.observation import Observation, ScreenReader
     from trajmill.stages.curate.leaks import NearLeaks
-    from trajmill.stages.derive.base import Deriver
-    from trajmill.stages.derive.collected import Maker
+    from trajmill.stages.derive.collected import Deriver, Maker
     from trajmill.stages.models.base import ChatModel
     from trajmill.stages.models.prompts import Prompt
 
@@ -28,12 +27,12 @@ class GuidanceLift(NamedTuple):
 
     @property
     def tells_nothing(self) -> bool:
-        """Whether guidance could raise nothing, because all attempts succeeded without it."""
+        """Whether all attempts succeeded without guidance."""
         return self.without >= 1.0
 
 
 class TaskSources(NamedTuple):
-    """What the derivers of a shard have about the tasks of their trajectories."""
+    """Further data on the tasks of a shard's trajectories."""
 
     others: Mapping[str, tuple[Episode, ...]]
     """By trajectory, further successes of its task."""
@@ -83,14 +82,10 @@ class KindSpec(Spec):
     """The prompts of its models, as keys of `[derive.prompts]`."""
 
     def refuse_without(self, models: dict[str, str], embedded: str) -> None:
-        """Check that every required model has an endpoint.
-
-        Args:
-            models: name of the endpoint by role.
-            embedded: the name that stands for no model.
+        """Check that every required model has an endpoint in `models`, which has names by role.
 
         Raises:
-            BadInputError: one is embedded; the message names the key to set.
+            BadInputError: one is `embedded`, which stands for no model; the message names the key to set.
         """
         for role in self.needs:
             if models[role] == embedded:
@@ -99,7 +94,6 @@ class KindSpec(Spec):
                 )
 
     def open(self, tools: Tools) -> Deriver:
-        """Return the deriver."""
         module, _, name = self.deriver.partition(":")
         opened: Deriver = getattr(import_module(module), name)(self, tools)
         return opened

@@ -36,7 +36,7 @@ from trajmill.stages.metrics.action_match import RightAction, match_action
 from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
 
-AGENTS, ONLINE, HINTED = "agents", "online", "hinted"
+AGENTS, ONLINE, OFFLINE, HINTED = "agents", "online", "offline", "hinted"
 NO_HINT = "(not told)"
 _LONGEST = 1200
 _LONGEST_ROLES = 6000
@@ -61,10 +61,7 @@ _ABOUT_HINTS: Final = re.compile(
 
 
 def says_something(thought: str) -> bool:
-    """Return whether a thought is more than blanks, punctuation or a placeholder.
-
-    A model that presses the same place whatever the thought is passes the check of the action by chance.
-    """
+    """Return whether a thought is more than blanks, punctuation or a placeholder."""
     words = " ".join(re.findall(r"\w+", thought.replace("_", " ").casefold()))
     return words != "" and words not in _PLACEHOLDERS
 
@@ -72,12 +69,8 @@ def says_something(thought: str) -> bool:
 def told_by_hint(thought: str, known: str) -> str | None:
     """Return why a thought can only come from a hint, `tells_position` or `tells_hint`; None if it need not.
 
-    A thought from a picture names an element and no numbers of its place: the action would follow from those alone,
-    whatever the rest of the thought is.
-
-    Args:
-        thought: of a model that may have been given the right action.
-        known: the task, the texts of the screen and of the action, which may be repeated.
+    A thought from a picture names an element and no numbers of its place, from which alone the action would follow.
+    `known` has the task and the texts of the screen and the action, which may be repeated.
     """
     for pattern, reason in ((_POSITIONS, "tells_position"), (_ABOUT_HINTS, "tells_hint")):
         if any(found[0].casefold() not in known.casefold() for found in pattern.finditer(thought)):
@@ -86,8 +79,6 @@ def told_by_hint(thought: str, known: str) -> str | None:
 
 
 class ThoughtAnswer(Record):
-    """The answer of a model that thinks."""
-
     thought: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=_LONGEST)]
 
 
@@ -126,44 +117,37 @@ class Reasoning(KindDeriver[ReasoningSpec]):
                 collected.fail(error, step)
 
     async def _collect_step(self, episode: Episode, step: Step, collected: Collected) -> None:
-        by_rule = episode.trajectory.agent in RULE_AGENTS
-        if "agents" in self.spec.sources and step.role_outputs != "{}" and not by_rule:
+        trajectory, sources = episode.trajectory, self.spec.sources
+        if "agents" in sources and step.role_outputs != "{}" and trajectory.agent not in RULE_AGENTS:
             if self._merging is None:
                 collected.refuse("no_writer", step, variant=AGENTS)
             else:
                 text = await self._merged(self._merging, episode, step)
                 merged = _Thought(text, AGENTS, self._merging.version, self._unfit_thought(step, text))
-                await self._keep_checked(episode, step, merged, collected)
-        if "online" in self.spec.sources:
-            author = episode.trajectory.model_version
+                await self._keep(episode, step, merged, collected)
+        if "online" in sources:
+            author = trajectory.model_version
             if writes_templates(author) and step.thought.strip():
                 collected.refuse("template_thought", step, variant=ONLINE)
             else:
                 # The policy was given no action, so the numbers in its thoughts are its own.
                 unfit = None if says_something(step.thought) else "no_thought"
-                await self._keep_checked(episode, step, _Thought(step.thought, ONLINE, author, unfit), collected)
-        if "offline" in self.spec.sources:
-            sampled = await self._sampled(episode, step)
-            if sampled.unfit is None:
-                self._add(episode, step, sampled, collected)
-            else:
-                collected.refuse(sampled.unfit, step, variant="offline")
+                await self._keep(episode, step, _Thought(step.thought, ONLINE, author, unfit), collected)
+        if "offline" in sources:
+            await self._keep(episode, step, await self._sampled(episode, step), collected, checked=True)
 
-    async def _keep_checked(self, episode: Episode, step: Step, thought: _Thought, collected: Collected) -> None:
-        if thought.unfit is not None:
-            collected.refuse(thought.unfit, step, variant=thought.variant)
-        elif await self._leads_to_action(episode, step, thought.text):
-            self._add(episode, step, thought, collected)
-        else:
-            collected.refuse("other_action", step, variant=thought.variant)
-
-    def _add(self, episode: Episode, step: Step, thought: _Thought, collected: Collected) -> None:
-        made = step_messages(episode, step, self.tools.screens.size(step.screen_before), thought.text)
-        if isinstance(made, str):
-            collected.refuse(made, step, variant=thought.variant)
-            return
-        hit, action = step.target.bounds if step.target is not None else None, action_from_json(step.action or "")
-        collected.add(Lesson(made, (step.screen_before,), thought.variant, thought.author, action, hit), step)
+    async def _keep(
+        self, episode: Episode, step: Step, thought: _Thought, collected: Collected, checked: bool = False
+    ) -> None:
+        """Add a thought from which the stored action follows; `checked` if that is certain."""
+        made: Lesson | str = thought.unfit or ""
+        if not made and (checked or await self._leads_to_action(episode, step, thought.text)):
+            size, action = self.tools.screens.size(step.screen_before), action_from_json(step.action or "")
+            said = step_messages(episode, step, size, thought.text)
+            hit, author = step.target.bounds if step.target is not None else None, thought.author
+            shown = (step.screen_before,)
+            made = said if isinstance(said, str) else Lesson(said, shown, thought.variant, author, action, hit)
+        collected.add_or_refuse(made or "other_action", step, thought.variant)
 
     async def _sampled(self, episode: Episode, step: Step) -> _Thought:
         """Return the first thought from which the stored action follows, or the last one with its refusal.
@@ -180,7 +164,7 @@ class Reasoning(KindDeriver[ReasoningSpec]):
             unfit = self._unfit_thought(step, thought)
             if unfit is None and await self._leads_to_action(episode, step, thought):
                 return _Thought(thought, variant, self._thinking.version, None)
-        return _Thought("", "", "", unfit or "other_action")
+        return _Thought("", OFFLINE, "", unfit or "other_action")
 
     def _tries(self, step: Step) -> Iterator[tuple[str, str, str]]:
         styles = self.spec.styles

@@ -14,8 +14,6 @@ _EPSILON = 1e-6
 
 
 class TrajectoryReward(NamedTuple):
-    """The stored parts of one trajectory's reward."""
-
     accuracy: float
     """1 if the trajectory was judged correct, else 0."""
     format: float
@@ -27,7 +25,6 @@ class TrajectoryReward(NamedTuple):
 
 
 def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
-    """Return the reward of a trajectory of `steps` steps, at least one if any of its replies is malformed."""
     return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps if malformed else 0.0)
 
 
@@ -55,15 +52,10 @@ def moments(rewards: Sequence[float]) -> RewardMoments:
 
 
 def running_moments(batches: Iterable[RewardMoments]) -> RewardMoments | None:
-    """Return the running moments after the moments of batches, oldest first; None without any.
-
-    Each batch weighs half as much as the one after it. Only stored rewards decide, so a restarted run gets the same
-    moments.
-    """
+    """Return the running moments of batches, oldest first; each batch weighs half as much as the one after it."""
     running: RewardMoments | None = None
     for batch in batches:
         pairs = zip(running or batch, batch, strict=True)
-        running = (
-            batch if running is None else RewardMoments(*(_DECAY * old + (1 - _DECAY) * new for old, new in pairs))
-        )
+        mixed = RewardMoments(*(_DECAY * old + (1 - _DECAY) * new for old, new in pairs))
+        running = batch if running is None else mixed
     return running

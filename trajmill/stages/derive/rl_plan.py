@@ -1,7 +1,6 @@
 """Plans the RL rows of a round: the groups of attempts that are compared, and the advantage of each member.
 
-A group is the attempts at one query, in one round, by one policy version. Rewards are compared over groups, or over the
-round, so the columns of all attempts are read at once. The rows come from one trajectory at a time.
+A group is the attempts at one query, in one round, by one policy version.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.base import LEARNED_FROM, LeftOut, unfit_attempt
+from trajmill.stages.derive.collected import LEARNED_FROM, LeftOut, unfit_attempt
 from trajmill.stages.derive.rewards import RewardMoments, TrajectoryReward, moments, reward_of, running_moments
 from trajmill.stages.derive.spec import RLSpec
 
@@ -26,14 +25,10 @@ class RLAttempt(NamedTuple):
     trajectory_id: str
     query_id: str
     split: str
-    """The split of the query."""
     round: int
-    """The round in which it was made."""
     model_version: str
-    """The policy version that acted."""
     purpose: str
     status: str
-    """`finished`, or `failed`."""
     steps: int
     malformed: int
     """Number of replies that could not be parsed."""
@@ -45,7 +40,6 @@ class RLAttempt(NamedTuple):
         return reward_of(bool(self.correct), self.malformed, self.steps)
 
     def unfit(self, purposes: frozenset[Purpose]) -> str | None:
-        """Return why it gives no row; None if it may give some."""
         is_judged = self.correct is not None
         return unfit_attempt(self.split, self.purpose, self.status, is_judged, self.steps, purposes)
 
@@ -71,10 +65,7 @@ class Group(NamedTuple):
 def grouped(attempts: Iterable[RLAttempt], may_be_judged: Collection[str]) -> tuple[list[Group], list[LeftOut]]:
     """Divide attempts into groups in order of query; also return the attempts that are in none.
 
-    Args:
-        attempts: those that carry no information about the policy are left out.
-        may_be_judged: trajectories that a later round judges if they have no judgement yet; their groups wait until
-            then.
+    Groups with an unjudged trajectory of `may_be_judged` wait for the round that judges it.
     """
     by_group: dict[tuple[str, int, str], list[RLAttempt]] = {}
     for attempt in sorted(attempts, key=lambda each: (each.query_id, each.trajectory_id)):
@@ -84,15 +75,11 @@ def grouped(attempts: Iterable[RLAttempt], may_be_judged: Collection[str]) -> tu
     for (query_id, _, _), compared in sorted(by_group.items()):
         reasons = {attempt.trajectory_id: attempt.unfit(ON_POLICY) for attempt in compared}
         waits = any(reason == "not_judged" and name in may_be_judged for name, reason in reasons.items())
-        members = []
-        for attempt in compared:
-            reason = reasons[attempt.trajectory_id] or ("group_waits_for_judgement" if waits else None)
-            if reason is None:
-                members.append(attempt)
-            else:
-                left_out.append(LeftOut(attempt.trajectory_id, None, reason))
-        if members:
-            groups.append(Group(query_id, tuple(members)))
+        members = tuple(attempt for attempt in compared if not waits and reasons[attempt.trajectory_id] is None)
+        groups += [Group(query_id, members)] if members else []
+        for name, reason in reasons.items():
+            if waits or reason is not None:
+                left_out.append(LeftOut(name, None, reason or "group_waits_for_judgement"))
     return groups, left_out
 
 
@@ -111,8 +98,6 @@ def with_replay(group: Group, remembered: Mapping[str, RLAttempt], spec: RLSpec,
 
 
 class RLBatch(NamedTuple):
-    """The attempts that the RL rows of one round are made from."""
-
     attempts: Sequence[RLAttempt]
     """The round's attempts, and the groups of earlier rounds that waited for a judgement."""
     remembered: Mapping[str, RLAttempt] = {}
@@ -130,34 +115,25 @@ class ComparedTrajectory(NamedTuple):
 
     trajectory_id: str
     round: int
-    """The round of its attempt."""
     group: str
     """The query of its group."""
     group_size: int
     accuracy: float
-    """The first part of its reward."""
     format: float
-    """The other part."""
+    """The two parts of its reward."""
     advantage: float
     replayed: bool
     """Whether it is a success of an earlier round that replaces a failed attempt."""
 
 
 class RLPlan(NamedTuple):
-    """The trajectories that give RL rows, in the order of their rows, and the others."""
-
     trajectories: tuple[ComparedTrajectory, ...]
+    """In the order of their rows."""
     dropped: tuple[LeftOut, ...]
 
 
 def plan_rl(batch: RLBatch, spec: RLSpec, seed: int) -> RLPlan:
-    """Decide which trajectories of a batch give RL rows, and their advantages.
-
-    Args:
-        batch: judged attempts, and the moments of the earlier rewards that theirs are compared with.
-        spec: how rewards are normalised, replayed and kept.
-        seed: decides which failed attempts are replaced.
-    """
+    """Decide which trajectories of a batch give RL rows, and their advantages; `seed` draws the replaced failures."""
     groups, dropped = grouped(batch.attempts, batch.may_be_judged)
     rewards = [member.reward.total for group in groups for member in group.members]
     running = running_moments([*batch.earlier, *([moments(rewards)] if rewards else [])])

@@ -1,7 +1,4 @@
-"""Makes trajectory-level RL rows (TRPO, paper 3.1.2): the steps of a trajectory share its one reward and advantage.
-
-Each step is one row. The loss of a row is weighted by one over the length of its trajectory, or by a constant.
-"""
+"""Makes trajectory-level RL rows (TRPO, paper 3.1.2): the steps of a trajectory share its one reward and advantage."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.base import LeftOut
+from trajmill.stages.derive.collected import LeftOut
 from trajmill.stages.derive.conversation import StepConversation, family_conversation, prompt_messages, unfit_text
 from trajmill.stages.derive.rl_plan import ComparedTrajectory
 from trajmill.stages.derive.spec import StepWeight
@@ -29,19 +26,16 @@ MADE_BY = "derive.rl_steps/2"
 
 
 class PolicyWords(NamedTuple):
-    """How the policy was prompted: its family, the sizes of the stored screens, and the sampling of replies."""
+    """How the policy was prompted."""
 
     family: Family
     size_of: Callable[[str], Size]
     with_tokens: bool = False
     """Whether the tokens of the replies were requested."""
     temperature: float = 1.0
-    """Sampling temperature of the replies."""
 
 
 class RLRows(NamedTuple):
-    """The RL rows of a trajectory, and the steps that gave none."""
-
     rows: tuple[RLStep, ...]
     dropped: tuple[LeftOut, ...]
 
@@ -49,15 +43,7 @@ class RLRows(NamedTuple):
 def rl_steps(
     episode: Episode, compared: ComparedTrajectory, step_weight: StepWeight, words: PolicyWords, origin: Origin
 ) -> RLRows:
-    """Return the RL rows of one trajectory.
-
-    Args:
-        episode: with its guidance, if it had any.
-        compared: its reward and its advantage.
-        step_weight: how the loss of a row is weighted.
-        words: how the policy was prompted; the responses are the policy's own.
-        origin: common columns of the rows.
-    """
+    """Return the RL rows of one trajectory, with the policy's own responses and prompts without guidance."""
     trajectory = episode.trajectory
     weight = 1.0 / len(episode.steps) if step_weight == "inverse_length" else 1.0
     rows, dropped = [], []
@@ -93,11 +79,7 @@ def rl_steps(
 
 
 def compares_members(rl_steps: pa.Table) -> bool:
-    """Return whether any group has two or more trajectories; groups of one have nothing to compare.
-
-    Args:
-        rl_steps: rows of one round; only the columns `group` and `trajectory_id` are read.
-    """
+    """Return whether any group has two or more trajectories, from the columns `group` and `trajectory_id`."""
     sizes = rl_steps.group_by("group").aggregate([("trajectory_id", "count_distinct")])
     return bool(pc.any(pc.greater(sizes["trajectory_id_count_distinct"], 1)).as_py())
 

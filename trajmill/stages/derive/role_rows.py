@@ -6,19 +6,15 @@ The rows of a Reflector follow rules of their own: see `curate/reflector.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.replies import SUCCESS
 from trajmill.stages.curate.training_set import NEGATIVE, POSITIVE, retained_reflections
-from trajmill.stages.derive.base import unfit
-from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson
-from trajmill.stages.derive.conversation import holds_placeholder
+from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson, unaccepted, unfit
+from trajmill.stages.derive.conversation import StepConversation, holds_placeholder
 from trajmill.stages.derive.spec import CodaDataSpec, RolesSpec
 from trajmill.stages.guidance.strip import quotes_guidance, without_guidance
 
@@ -28,25 +24,13 @@ _HOME = "home"
 """The variant of rows on the home screen, which belongs to no app."""
 
 
-class RoleConversation(NamedTuple):
-    """The messages of a call with its answer, and the screens in placeholder order."""
-
-    messages: tuple[Message, ...]
-    screens: tuple[str, ...]
-
-
 def is_of_role(call: ModelCall) -> bool:
     """Return whether a call is of an agent's role, not of an agent of one model, a critic or a writer."""
     return not call.role.startswith("critic") and call.role not in _OTHER_CALLERS
 
 
-def conversation_of(call: ModelCall, guidance: str) -> RoleConversation | str:
-    """Return the conversation of a call without guidance, or the reason for not learning it.
-
-    Args:
-        call: as it is stored.
-        guidance: the hints given to the agent; empty without any.
-    """
+def conversation_of(call: ModelCall, guidance: str) -> StepConversation | str:
+    """Return the conversation of a call without guidance, or the reason for not learning it."""
     if call.error is not None or not call.response:
         return "no_answer"
     if call.malformed is not None:
@@ -66,7 +50,7 @@ def conversation_of(call: ModelCall, guidance: str) -> RoleConversation | str:
         return "placeholder_in_text"
     if any(quotes_guidance(text, guidance) for text in texts):
         return "quotes_guidance"
-    return RoleConversation((*messages, Message(role="assistant", content=call.response)), tuple(screens))
+    return StepConversation((*messages, Message(role="assistant", content=call.response)), tuple(screens))
 
 
 class RoleRows(KindDeriver[RolesSpec]):
@@ -85,48 +69,39 @@ class RoleRows(KindDeriver[RolesSpec]):
         outcomes = {step.index - 1: json.loads(step.role_outputs).get("outcome") for step in episode.steps}
         reflections = {index: outcome == SUCCESS for index, outcome in outcomes.items() if outcome and index >= 0}
         retained = retained_reflections(reflections)
+        accepted = episode.judgement is not None and episode.judgement.correct
         for call in self._calls(episode):
-            step = steps.get(-1 if call.step_index is None else call.step_index)
-            variant, refused = call.role, _refused(episode, step, harmful)
+            step, variant, refused = steps.get(-1 if call.step_index is None else call.step_index), call.role, ""
             if call.role == REFLECTOR:
-                variant, refused = _reflection((call.step_index or 0) - 1, reflections, retained)
+                reflected = (call.step_index or 0) - 1
+                if reflected in reflections:
+                    variant = POSITIVE if reflections[reflected] else NEGATIVE
+                    refused = "" if reflected in retained else "reflection_not_retained"
+                else:
+                    refused = "no_outcome"
+            elif not accepted:
+                refused = "judged_incorrect"
+            elif step is None or step.action is None:
+                refused = "unparsed"
+            elif step.index in harmful:
+                refused = "harmful"
             said = refused or conversation_of(call, episode.guidance)
             made = said if isinstance(said, str) else Lesson(said.messages, said.screens, variant, call.made_by)
             collected.add_or_refuse(made, step, variant)
-
-
-def _reflection(reflected: int, reflections: Mapping[int, bool], retained: frozenset[int]) -> tuple[str, str]:
-    """Return the variant of a reflection on a step, and its reason for refusal; empty if it is kept."""
-    if reflected not in reflections:
-        return REFLECTOR, "no_outcome"
-    variant = POSITIVE if reflections[reflected] else NEGATIVE
-    return variant, "" if reflected in retained else "reflection_not_retained"
-
-
-def _refused(episode: Episode, step: Step | None, harmful: set[int]) -> str:
-    """Return why a reply before a step is not learned; empty if it is."""
-    if episode.judgement is None or not episode.judgement.correct:
-        return "judged_incorrect"
-    if step is None or step.action is None:
-        return "unparsed"
-    return "harmful" if step.index in harmful else ""
 
 
 class CodaRows(KindDeriver[CodaDataSpec]):
     """Derives a generalist Planner's rows of the thoughts of specialists (CODA 3.3.2 and 3.4); needs no model.
 
     Only clean successes are used: judged correct, no step redundant and none wrong. The variant of a row is the app of
-    its screen and its author the Planner that wrote it, so specialists of several apps can be told apart. The positive
-    action of a row, with which CODA rewards candidate plans (equation 1), is that of its step.
+    its screen. The positive action, with which CODA rewards candidate plans (equation 1), is that of its step.
     """
 
     def unusable(self, episode: Episode) -> str | None:
         """Also refuse trajectories that are not clean successes of a Planner."""
-        reason, judgement = unfit(episode), episode.judgement
-        if reason is not None:
+        reason, judgement = unaccepted(episode), episode.judgement
+        if reason is not None or judgement is None:
             return reason
-        if judgement is None or not judgement.correct:
-            return "judged_incorrect"
         if judgement.redundant_steps or judgement.first_error_step is not None:
             return "not_clean"
         return None if any(call.role == PLANNER for call in episode.calls) else "no_planner"

@@ -1,15 +1,14 @@
 """Derives action semantics: which action leads from one screen to the next, and what it changes (paper 2.2.2).
 
-Trajectories that were judged incorrect are used too: every action has an effect. A describer describes the action from
-the screen before, with the target marked; the same model then compares both screens and votes, several times, on
-whether the change fits the description.
+Trajectories that were judged incorrect are used too. A describer describes the action from the screen before, with the
+target marked; the same model then compares both screens and votes, several times, on whether the change fits.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import StringConstraints
 
@@ -19,7 +18,6 @@ from trajmill.schemas.dialects.base import NotExpressible, bare_call
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure, StageError
-from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.step import Step
@@ -32,7 +30,7 @@ from trajmill.stages.derive.conversation import about, dialogue, holds_placehold
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.spec import ActionSemanticsSpec
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
+from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
 from trajmill.stages.models.structured import ask_several
 
 ACTION, EFFECT = "action", "effect"
@@ -53,20 +51,9 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
     def __init__(self, spec: ActionSemanticsSpec, tools: Tools) -> None:
         super().__init__(spec, tools)
         self._screens = seen(tools.screens)
-        self._describer = None
-        if tools.describer is not None:
-            prompts = tools.prompts
-            self._describer = EffectDescriber(
-                tools.describer, prompts["describe_action"], prompts["check_effect"], spec.candidates, spec.votes
-            )
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        try:
-            captions = replay(episode, self._screens)
-        except StageError as error:
-            collected.fail(error)
-            return
-        for step, caption in zip(episode.steps, captions, strict=True):
+        for step, caption in zip(episode.steps, replay(episode, self._screens), strict=True):
             unclear = self._unclear(step)
             if unclear is not None:
                 collected.refuse(unclear, step)
@@ -105,22 +92,56 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
 
     async def _add_effect(self, episode: Episode, step: Step, caption: SeenStep, collected: Collected) -> None:
         text, author = effect_in_words(caption), TEMPLATE
-        if self._describer is not None:
+        if self.tools.describer is not None:
             try:
-                voted = await self._describer.best(episode, step, self.tools.screens)
+                text, author, agreed, votes = await self._voted(self.tools.describer, episode, step)
             except StageError as error:
                 collected.fail(error, step)
                 return
-            if voted.share < self.spec.agree_from:
-                detail = f"{voted.agreed} of {voted.votes} votes: {voted.text}"
+            if agreed / votes < self.spec.agree_from:
+                detail = f"{agreed} of {votes} votes: {text}"
                 collected.refuse("not_consistent", step, variant=EFFECT, detail=detail)
                 return
-            text, author = voted.text, self._describer.version
         if holds_placeholder((text,)):
             collected.refuse("placeholder_in_text", step, variant=EFFECT)
             return
         messages = dialogue(_EFFECT_SYSTEM, _ASK_EFFECT, text)
         collected.add(Lesson(messages, (step.screen_before, step.screen_after), EFFECT, author), step)
+
+    async def _voted(self, model: ChatModel, episode: Episode, step: Step) -> tuple[str, str, int, int]:
+        """Return the description with the most votes, its author, the votes for it and all votes on it.
+
+        Raises ModelFailure without a valid description, or without a valid vote on any of them.
+        """
+        screens, prompts = self.tools.screens, self.tools.prompts
+        describe, check = (
+            PromptedModel(model, prompts["describe_action"]),
+            PromptedModel(model, prompts["check_effect"]),
+        )
+        before = marked_picture(step, screens)
+        # Draws and encodes the mark once for all requests.
+        before = replace(before, encode=cache(before.encode))
+        fields = {"action": action_in_words(step.action, screens.elements(step.screen_before), before.size)}
+        parts = ("The screen before the action:", before)
+        request = describe.request("describer", fields, parts, Sampling(temperature=1.0), on_lines)
+        asked = replace(about(request, episode, step), n=self.spec.candidates)
+        described = await ask_several(model, asked, ActionAnswer)
+        voted = []
+        for description in dict.fromkeys(one.description for one in described if isinstance(one, ActionAnswer)):
+            fields = {"description": untrusted(description)}
+            both = (*parts, "The screen after the action:", picture(step.screen_after, screens))
+            request = check.request("describer", fields, both, Sampling(temperature=1.0, top_p=0.6), on_lines)
+            asked = replace(about(request, episode, step), n=self.spec.votes)
+            answers = await ask_several(model, asked, EffectAnswer)
+            votes = [one for one in answers if isinstance(one, EffectAnswer)]
+            agreeing = [one for one in votes if one.consistent]
+            text = f"{description} {agreeing[0].effect}" if agreeing else description
+            if votes:
+                voted.append((" ".join(text.split()), len(agreeing), len(votes)))
+        if not voted:
+            raise ModelFailure("describer: no valid vote on a description")
+        text, agreed, cast = max(voted, key=lambda one: one[1] / one[2])
+        return text, f"{describe.prompt.version}+{check.version}", agreed, cast
 
 
 def effect_in_words(step: SeenStep) -> str:
@@ -129,8 +150,6 @@ def effect_in_words(step: SeenStep) -> str:
 
 
 class ActionAnswer(Record):
-    """The action in a sentence."""
-
     description: _Sentence
 
 
@@ -139,59 +158,3 @@ class EffectAnswer(Record):
 
     effect: _Sentence
     consistent: bool
-
-
-class VotedDescription(NamedTuple):
-    """A description of an action and its effect, with the votes for it."""
-
-    text: str
-    agreed: int
-    votes: int
-
-    @property
-    def share(self) -> float:
-        """Share of the votes that found it consistent; 0 without any vote."""
-        return self.agreed / self.votes if self.votes else 0.0
-
-
-class EffectDescriber:
-    """Gets descriptions of one model, and its votes on them."""
-
-    def __init__(self, model: ChatModel, describe: Prompt, check: Prompt, candidates: int, votes: int) -> None:
-        self._model = model
-        self._describe = PromptedModel(model, describe)
-        self._check = PromptedModel(model, check)
-        self._candidates = candidates
-        self._votes = votes
-        self.version = f"{describe.version}+{self._check.version}"
-        """Both prompts and the model."""
-
-    async def best(self, episode: Episode, step: Step, screens: ScreenReader) -> VotedDescription:
-        """Return the description with the most votes.
-
-        Raises:
-            ModelFailure: no valid description, or no valid vote on any of them.
-        """
-        before = marked_picture(step, screens)
-        # Draws and encodes the mark once for all requests.
-        before = replace(before, encode=cache(before.encode))
-        fields = {"action": action_in_words(step.action, screens.elements(step.screen_before), before.size)}
-        parts = ("The screen before the action:", before)
-        request = self._describe.request("describer", fields, parts, Sampling(temperature=1.0), on_lines)
-        asked = replace(about(request, episode, step), n=self._candidates)
-        described = await ask_several(self._model, asked, ActionAnswer)
-        voted = []
-        for description in dict.fromkeys(one.description for one in described if isinstance(one, ActionAnswer)):
-            fields = {"description": untrusted(description)}
-            both = (*parts, "The screen after the action:", picture(step.screen_after, screens))
-            request = self._check.request("describer", fields, both, Sampling(temperature=1.0, top_p=0.6), on_lines)
-            asked = replace(about(request, episode, step), n=self._votes)
-            answers = await ask_several(self._model, asked, EffectAnswer)
-            votes = [one for one in answers if isinstance(one, EffectAnswer)]
-            agreeing = [one for one in votes if one.consistent]
-            text = f"{description} {agreeing[0].effect}" if agreeing else description
-            if votes:
-                voted.append(VotedDescription(" ".join(text.split()), len(agreeing), len(votes)))
-        if not voted:
-            raise ModelFailure("describer: no valid vote on a description")
-        return max(voted, key=lambda one: one.share)

@@ -1,7 +1,6 @@
 """Makes step data as CODA labels it: redundant steps and all steps after the first error are cut (CODA 3.4).
 
-CODA's judge gives three signals for a whole trajectory: correctness, the redundant steps, and the first error step. Its
-positive actions may come from failed trajectories too. A step that undoes the error of the step before it is kept even
+Positive actions may come from failed trajectories too. A step that undoes the error of the step before it is kept even
 if it is redundant, because it shows how an agent recovers.
 """
 
@@ -16,8 +15,7 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.trees.replay import SeenStep, replay
 from trajmill.stages.curate.episodes import STEP_SCORES
-from trajmill.stages.derive.base import unfit
-from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk
+from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unfit
 from trajmill.stages.derive.conversation import step_messages
 from trajmill.stages.derive.end_to_end import unlearned_step
 from trajmill.stages.derive.spec import RftDataSpec, StepDataSpec
@@ -31,19 +29,13 @@ SELF_CORRECTION = "self_correction"
 
 
 class Selected(NamedTuple):
-    """The variant of a step, or the reason for cutting it."""
-
     variant: str | None
-    """None if it is cut."""
+    """None if the step is cut."""
     reason: str = ""
 
 
 def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) -> list[Selected] | str:
-    """Return the selection of each step of an episode; a reason alone if all of it is refused.
-
-    Raises:
-        JudgeFailure: a screen is missing.
-    """
+    """Return the selection of each step; a reason alone if all is refused. Raises JudgeFailure if a screen is missing."""
     unusable, judgement = unfit(episode), episode.judgement
     if unusable is not None or judgement is None:
         return unusable or "not_judged"
@@ -77,10 +69,7 @@ def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) ->
 
 
 def _undoes(step: SeenStep, error: SeenStep, good: bool) -> bool:
-    """Return whether a step undoes an error.
-
-    It leads back to the screen before it; or it is good, and leads back to that page, or sets again what the error set.
-    """
+    """Return whether a step leads back to the screen before an error; or is good and leads to its page or resets it."""
     wrong, mended = error.outcome, step.outcome
     if mended.same or wrong.same:
         return False
@@ -114,25 +103,23 @@ def collect_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader, c
         messages = step_messages(episode, step, screens.size(step.screen_before))
         if isinstance(messages, str):
             collected.refuse(messages, step)
-            continue
-        author, action = episode.trajectory.model_version, action_from_json(step.action or "")
-        collected.add(Lesson(messages, (step.screen_before,), made.variant, author, action), step)
+        else:
+            author, action = episode.trajectory.model_version, action_from_json(step.action or "")
+            collected.add(Lesson(messages, (step.screen_before,), made.variant, author, action), step)
 
 
 class StepData(KindDeriver[StepDataSpec]):
     """Derives step data; needs no model."""
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        """Collect one example for each step that CODA's signals leave."""
         collect_steps(episode, self.spec, self.tools.screens, collected)
 
 
 class RftRows(KindDeriver[RftDataSpec]):
     """Derives the rows of T-RFT's candidates that a process reward lets through (NaturalGAIA F); needs no model.
 
-    The candidates are the attempts of the policy at one query: the paper samples 16, which `rollout.group_size = 16`
-    does. Its process reward model scores each of them; here the mean of the step critic's labels is the process reward.
-    Corrected errors are kept, as in the paper (4.2).
+    The candidates are the attempts of the policy at one query, 16 in the paper. The mean of the step critic's labels
+    replaces its process reward model. Corrected errors are kept, as in the paper (4.2).
     """
 
     def unusable(self, episode: Episode) -> str | None:
@@ -149,6 +136,6 @@ class RftRows(KindDeriver[RftDataSpec]):
 
 
 def process_reward(episode: Episode) -> float | None:
-    """Return the mean score of the steps, from 0 to 1; None if no step was judged."""
+    """Return the mean score of the judged steps, from 0 to 1."""
     scores = [STEP_SCORES[verdict.label] for verdict in episode.step_verdicts]
     return sum(scores) / len(scores) if scores else None

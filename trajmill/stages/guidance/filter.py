@@ -19,12 +19,7 @@ def useless_steps(
     """Return steps without effect, harmful steps, detours, and settings that were changed again later.
 
     A detour is a run of steps that leads back to the same screen. It is kept if a setting changed in it still holds
-    afterwards, or if only the detour passes one of the task's pages, where the agent may have read something.
-
-    Args:
-        steps: all steps of the trajectory.
-        verdicts: of the step critic; a reference path has none.
-        pages: the pages that the task needs.
+    afterwards, or if only the detour passes one of the task's `pages`, where the agent may have read something.
 
     Returns:
         The reason for leaving a step out, by its index.
@@ -81,12 +76,12 @@ def _submits(first: SeenStep, last: SeenStep) -> bool:
 
     A tap that sets a control back may show more by itself, as another tab or a switch does, and was not needed.
     """
-    known = _texts(first.outcome.before) | _texts(last.outcome.before)
-    return last.action.kind == "key" and bool(_texts(last.outcome.after) - known)
 
+    def texts(screen: ScreenState) -> set[tuple[str, str]]:
+        return {(element.role, element.text) for element in screen.elements if element.text}
 
-def _texts(screen: ScreenState) -> set[tuple[str, str]]:
-    return {(element.role, element.text) for element in screen.elements if element.text}
+    known = texts(first.outcome.before) | texts(last.outcome.before)
+    return last.action.kind == "key" and bool(texts(last.outcome.after) - known)
 
 
 def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, str], pages: frozenset[str]) -> int:

@@ -25,11 +25,7 @@ class HardQueries(NamedTuple):
 def hard_queries(queries: Sequence[Query], history: History, after_failures: int, episodes: int) -> HardQueries:
     """Return the queries with enough failures, a low recent success average, and a success or a path for hints.
 
-    Args:
-        queries: the training queries.
-        history: all attempts at them so far.
-        after_failures: failed attempts from which a query may be hard.
-        episodes: guided episodes of a round; they limit the number of queries.
+    `episodes` is the number of guided episodes of a round, which limits the queries.
     """
     averages = history.averages([query.query_id for query in queries])
     failures, solved = history.failures(), history.shortest_success()
@@ -45,12 +41,7 @@ def hard_queries(queries: Sequence[Query], history: History, after_failures: int
 
 
 def queries_to_walk(hard: HardQueries, walks: Collection[str]) -> list[Query]:
-    """Return the hard queries whose annotated path must be walked, because no success exists.
-
-    Args:
-        hard: the hard queries.
-        walks: ids of the queries whose path was walked before.
-    """
+    """Return the hard queries without a success whose annotated path was not walked before."""
     return [
         query
         for query in hard.queries
@@ -62,19 +53,12 @@ class GuidanceSources(NamedTuple):
     """The trajectories that hints are written from."""
 
     by_query: dict[str, str]
-    """By query id, the id of a trajectory."""
     unwritten: tuple[str, ...]
-    """Those of the trajectories that have no guidance yet, sorted."""
+    """Those without guidance yet, sorted."""
 
 
 def choose_sources(hard: HardQueries, walks: Mapping[str, str], written: Collection[str]) -> GuidanceSources:
-    """Choose the policy's own success for each query; without one, the walk of the annotated path.
-
-    Args:
-        hard: the hard queries.
-        walks: by query id, the trajectory that walks its annotated path.
-        written: trajectories that have guidance.
-    """
+    """Choose the policy's own success for each query; without one, the walk of its path from `walks`."""
     shown = {**walks, **hard.own_success}
     by_query = {query.query_id: shown[query.query_id] for query in hard.queries if query.query_id in shown}
     return GuidanceSources(by_query, tuple(sorted(set(by_query.values()) - set(written))))

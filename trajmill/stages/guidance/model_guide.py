@@ -1,7 +1,6 @@
 """Guidance by models: a vision-language model describes each action's outcome, a language model summarises (paper 6.4).
 
-Their texts are cut to a length and put on lines that this module numbers. So `strip` can find a hint in training data,
-where it must not be, and no line from a screen or a model looks like a part of the prompt.
+Their texts are cut to a length and put on numbered lines, which `strip` finds in training data.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from trajmill.schemas.record import Record
 from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
 from trajmill.stages.critics.trees.replay import SeenStep, stored_evidence
-from trajmill.stages.guidance.base import StepDescription, StepOutcome
 from trajmill.stages.guidance.filter import ENDINGS
-from trajmill.stages.models.base import ChatModel, ChatRequest
+from trajmill.stages.guidance.write import StepDescription, StepOutcome
+from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, load_prompt, on_lines
 
 LONGEST_OUTCOME = 300
@@ -35,36 +34,25 @@ _LONGEST_REASON = 120
 _PACKAGE = "trajmill.stages.guidance"
 _OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2 * LONGEST_OUTCOME)]
-"""A text that is not empty. One that is much too long is refused, and the model is called again."""
 
 
 class OutcomeAnswer(Record):
-    """The answer of a describer."""
-
     outcome: _Sentence
     result: Literal["as expected", "not as expected", "no effect"]
     reason: str
 
 
 class StepsAnswer(Record):
-    """The answer of a writer."""
-
     steps: Annotated[tuple[_Sentence, ...], Field(min_length=1, max_length=MOST_LINES)]
 
 
 class GuidePrompts(NamedTuple):
-    """The prompts of both models."""
-
     describe: Prompt
     synthesise: Prompt
 
 
 def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) -> GuidePrompts:
-    """Read the prompts from the user's own files; without a file, the prompt of the package.
-
-    Raises:
-        BadInputError: a file cannot be read, or misses a section or a field.
-    """
+    """Load the user's prompt files, or those of the package. Raises BadInputError for an unusable file."""
     return GuidePrompts(
         load_prompt(_PACKAGE, "describer_step-1", describe),
         load_prompt(_PACKAGE, "writer_guidance-1", synthesise),
@@ -93,30 +81,24 @@ class ModelDescriber:
         """
         if step.action.kind in ENDINGS:
             return StepOutcome(_one_short_line(step.caption, LONGEST_OUTCOME))
-        with stored_evidence(episode):
-            request = self._request(episode, step, screens)
-        answer = await PromptedModel(self.model, self.prompt).ask(request, OutcomeAnswer)
-        reason = _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
-        unmet = "" if answer.result == "as expected" else reason
-        return StepOutcome(_one_short_line(answer.outcome, LONGEST_OUTCOME), unmet)
-
-    def _request(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> ChatRequest:
         stored = next(each for each in episode.steps if each.index == step.index)
         before = stored.screen_before
         stated = " ".join(text for text in (stored.thought, stored.conclusion) if text.strip())
-        fields = {
-            "instruction": untrusted(episode.query.instruction),
-            "action": action_in_words(stored.action, screens.elements(before), screens.size(before)),
-            "expectation": untrusted(stated, _LONGEST_EXPECTATION) if stated else "(not told)",
-        }
-        parts = (
-            "The screen before the action:",
-            marked_picture(stored, screens),
-            "The screen after the action:",
-            picture(step.outcome.after.screen_id, screens),
-        )
-        request = PromptedModel(self.model, self.prompt).request("describer", fields, parts, layout=on_lines)
-        return replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=step.index)
+        prompted = PromptedModel(self.model, self.prompt)
+        with stored_evidence(episode):
+            fields = {
+                "instruction": untrusted(episode.query.instruction),
+                "action": action_in_words(stored.action, screens.elements(before), screens.size(before)),
+                "expectation": untrusted(stated, _LONGEST_EXPECTATION) if stated else "(not told)",
+            }
+            shown = marked_picture(stored, screens), picture(step.outcome.after.screen_id, screens)
+        parts = ("The screen before the action:", shown[0], "The screen after the action:", shown[1])
+        request = prompted.request("describer", fields, parts, layout=on_lines)
+        request = replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=step.index)
+        answer = await prompted.ask(request, OutcomeAnswer)
+        reason = _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
+        unmet = "" if answer.result == "as expected" else reason
+        return StepOutcome(_one_short_line(answer.outcome, LONGEST_OUTCOME), unmet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +125,5 @@ class ModelGuidanceWriter:
 
 def _one_short_line(text: str, longest: int) -> str:
     """Return a model's text on one line, without invisible characters, cut with an ellipsis if it is too long."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    line = quotable(line)
+    line = quotable(" ".join("".join(letter if letter.isprintable() else " " for letter in text).split()))
     return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
@@ -18,13 +18,52 @@ from trajmill.schemas.tables.guidance import DroppedStep, Guidance
 from trajmill.stages.critics.trees.caption import ElementAction
 from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
 from trajmill.stages.critics.trees.screen_state import control_kind
-from trajmill.stages.guidance.base import OWN_SUCCESS, GuidanceWriter, StepDescriber, StepDescription, StepOutcome
 from trajmill.stages.guidance.filter import ENDINGS, useless_steps
 
+OWN_SUCCESS = "own_success"
+"""Guidance from a success of the policy itself."""
+REFERENCE_PATH = "reference_path"
+"""Guidance from the annotated path of the query."""
 STAGE = "guide"
 """Name of the stage on failures."""
 _LONGEST = 80
 """Most characters of an element's name in a line."""
+
+
+class StepOutcome(NamedTuple):
+    text: str
+    """One sentence on one line."""
+    unmet: str = ""
+    """Why the result differs from what the agent expected, if that is known."""
+
+
+class StepDescription(NamedTuple):
+    """One kept step and its result, e.g. `Tapped radio "Large": "Size" is now "Large" instead of "Medium"`."""
+
+    step: SeenStep
+    outcome: str
+
+
+class StepDescriber(Protocol):
+    """Describes the result of a step from its decision and the screens before and after it."""
+
+    @property
+    def version(self) -> str: ...
+
+    async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
+        """Return the outcome of one step. Raises JudgeFailure for a missing screen, ModelFailure for no answer."""
+        ...
+
+
+class GuidanceWriter(Protocol):
+    """Writes a short text from the outcomes of all steps."""
+
+    @property
+    def version(self) -> str: ...
+
+    async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
+        """Return the essential steps as numbered lines; empty if there are none. Raises ModelFailure for no answer."""
+        ...
 
 
 class TreeDescriber:
@@ -33,7 +72,6 @@ class TreeDescriber:
     version = "tree-describer-1"
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
-        """Return the outcome of a step, e.g. `Tapped button "Add to cart": opened "Cart" of "shop.cart".`."""
         return StepOutcome(step.caption)
 
 
@@ -54,28 +92,28 @@ class LineWriter:
 
 def instruction_for(action: ElementAction) -> str:
     """Return the instruction for one action, as a sentence; empty for actions that need no hint."""
-    element = action.element
+
+    def plain(text: str) -> str:
+        line = " ".join(text.split()).replace('"', "'")
+        return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+    element, words = action.element, plain(action.words)
     match action.kind:
         case "click" | "long_press" if element is not None and (element.text or element.value):
             verb = "Open" if action.opens else "Hold" if action.kind == "long_press" else "Tap"
-            group = f" in {_plain(element.value)}" if control_kind(element) in ("choice", "stepper") else ""
-            return f'{verb} "{_plain(element.text or element.value)}"{group}.'
+            group = f" in {plain(element.value)}" if control_kind(element) in ("choice", "stepper") else ""
+            return f'{verb} "{plain(element.text or element.value)}"{group}.'
         case "type":
-            into = f" into {_plain(element.text)}" if element is not None and element.text else ""
-            return f'Type "{_plain(action.words)}"{into}.'
+            into = f" into {plain(element.text)}" if element is not None and element.text else ""
+            return f'Type "{words}"{into}.'
         case "open":
-            return f'Open "{_plain(action.words)}".'
+            return f'Open "{words}".'
         case "key" if action.words == "enter":
             return 'Press "Enter".'
         case "answer":
-            return f'Answer "{_plain(action.words)}".'
+            return f'Answer "{words}".'
         case _:
             return ""
-
-
-def _plain(text: str) -> str:
-    line = " ".join(text.split()).replace('"', "'")
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
 class Guide(NamedTuple):
@@ -100,16 +138,7 @@ async def guide_episodes(
     guide: Guide | None = None,
     at_once: int = 1,
 ) -> list[Guidance | Failure]:
-    """Return guidance or a failure for each episode, in their order.
-
-    Args:
-        episodes: successes or reference walks.
-        screens: where their screens are.
-        origin: common columns of the rows.
-        source_of: `own_success` or `reference_path`.
-        guide: by default the embedded one.
-        at_once: number of concurrent episodes. The steps of one episode are described one by one.
-    """
+    """Return guidance or a failure for each success or reference walk, in their order, `at_once` at a time."""
     reader = seen(screens)
     free = asyncio.Semaphore(at_once)
 
@@ -125,9 +154,8 @@ async def write_guidance(
 ) -> Guidance | Failure:
     """Return guidance for the query of a successful or reference episode; a failure if no step is useful.
 
-    A query is hard, so even a success has errors and useless steps (paper 6.4). Of a policy's own success, steps with
-    another outcome than the policy expected are dropped too. An annotated path is correct by definition, and states no
-    expectation.
+    Even a success has errors and useless steps (paper 6.4). Of a policy's own success, steps with another outcome than
+    it expected are dropped too; an annotated path states no expectation.
     """
     guide = guide or Guide()
     common = origin.common(made_by=guide.version)

@@ -21,9 +21,8 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import Example
-from trajmill.stages.derive.base import DerivedRows
-from trajmill.stages.derive.grounding.boxes import overlap
-from trajmill.stages.derive.grounding.regions import regions
+from trajmill.stages.derive.collected import DerivedRows
+from trajmill.stages.derive.grounding.boxes import overlap, regions
 from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.models.base import ChatModel, ChatRequest
 

@@ -14,12 +14,12 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.grounding.words import (
-    NoTextInstruction,
+    NoInstruction,
     ReadLetter,
     ReadLine,
-    TextInstruction,
+    Instruction,
     TextRules,
     text_instructions,
 )
@@ -41,25 +41,25 @@ def line(text: str, top: int = 0, score: float = 1.0) -> ReadLine:
 
 def made(
     lines: Sequence[ReadLine], elements: Sequence[UIElement] = (), detected: Sequence[Box] | None = None
-) -> Iterator[TextInstruction | NoTextInstruction]:
+) -> Iterator[Instruction | NoInstruction]:
     return text_instructions(lines, elements, detected, RULES)
 
 
 def reasons(*lines: ReadLine, elements: Sequence[UIElement] = (), detected: Sequence[Box] | None = None) -> set[str]:
-    return {one.reason for one in made(lines, elements, detected) if isinstance(one, NoTextInstruction)}
+    return {one.reason for one in made(lines, elements, detected) if isinstance(one, NoInstruction)}
 
 
 def test_words_and_characters_are_named_with_their_places() -> None:
     one, letter, other, _ = made([line("Open house")])
-    assert one == TextInstruction("word", 'The word "Open".', Box(0, 0, 80, 30))
-    assert isinstance(other, TextInstruction)
+    assert one == Instruction("word", 'The word "Open".', Box(0, 0, 80, 30))
+    assert isinstance(other, Instruction)
     assert other.box == Box(100, 0, 200, 30)
-    assert isinstance(letter, TextInstruction)
+    assert isinstance(letter, Instruction)
     assert letter.text == f'The letter "{"Open"[letter.box.left // 20]}" of the word "Open".'
 
 
 def test_a_word_that_stands_twice_is_named_with_its_line() -> None:
-    texts = [one.text for one in made([line("Monday: no"), line("Sunday: no", 50)]) if isinstance(one, TextInstruction)]
+    texts = [one.text for one in made([line("Monday: no"), line("Sunday: no", 50)]) if isinstance(one, Instruction)]
     assert 'The word "no" in "Sunday: no".' in texts
     assert "ambiguous" in reasons(line("no"), line("no", 50))
 

@@ -14,7 +14,7 @@ from trajmill.schemas.tables.step import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.derive.base import DerivedRows
+from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.kind_spec import GuidanceLift, TaskSources
 from trajmill.stages.derive.spec import PlanningSpec
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from trajmill.schemas.geometry import Box
+from PIL import Image
+
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.record import content_id
 
 
 def overlap(box: Box, others: Iterable[Box]) -> float:
@@ -40,3 +46,70 @@ def relative(box: Box, origin: Box) -> Box:
 
 def is_large(box: Box, smallest: int) -> bool:
     return box.right - box.left >= smallest and box.bottom - box.top >= smallest
+
+
+_MARGIN = 8
+"""Pixels around the elements of a region, where the screen has them."""
+
+
+def cropped(screen_id: str, image: bytes, elements: Sequence[UIElement], box: Box) -> Observation:
+    """Return a region of a screen; its pixels are cut lazily."""
+
+    def cut() -> bytes:
+        written = io.BytesIO()
+        with Image.open(io.BytesIO(image)) as opened:
+            opened.convert("RGB").crop(box).save(written, "PNG")
+        return written.getvalue()
+
+    size = Size(box.right - box.left, box.bottom - box.top)
+    inside = (each._replace(bounds=relative(each.bounds, box)) for each in elements if holds(box, each.bounds))
+    return Observation(ScreenHandle(content_id("crop", screen_id, list(box)), size, cut), tuple(inside), "")
+
+
+def regions(elements: Sequence[UIElement], size: Size, most: int) -> list[Box]:
+    """Return boxes of at most `most` elements each where gaps allow it, in reading order; none cuts an element."""
+    found = []
+    for part in _split([element.bounds for element in elements if element.bounds.area], most):
+        left, top, right, bottom = around(part)
+        found.append(
+            Box(
+                max(0, left - _MARGIN),
+                max(0, top - _MARGIN),
+                min(size.width, right + _MARGIN),
+                min(size.height, bottom + _MARGIN),
+            )
+        )
+    return found
+
+
+class _Gap(NamedTuple):
+    """A strip without elements across a region."""
+
+    width: int
+    middle: int
+    vertical: bool
+    """Whether it runs from top to bottom."""
+
+
+def _split(boxes: list[Box], most: int) -> list[list[Box]]:
+    gaps = []
+    if len(boxes) > most:
+        gaps = [
+            *(_Gap(width, middle, False) for width, middle in _gaps([(box.top, box.bottom) for box in boxes])),
+            *(_Gap(width, middle, True) for width, middle in _gaps([(box.left, box.right) for box in boxes])),
+        ]
+    gap = max(gaps, default=None, key=lambda gap: (gap.width, not gap.vertical, -gap.middle))
+    if gap is None:
+        return [boxes] if boxes else []
+    first = [box for box in boxes if (box.right if gap.vertical else box.bottom) <= gap.middle]
+    second = [box for box in boxes if box not in first]
+    return [*_split(first, most), *_split(second, most)]
+
+
+def _gaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    found, end = [], None
+    for low, high in sorted(spans):
+        if end is not None and low > end:
+            found.append((low - end, (low + end) // 2))
+        end = high if end is None else max(end, high)
+    return found

@@ -22,20 +22,18 @@ from trajmill.schemas.tables.step import Step
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue
-from trajmill.stages.derive.grounding.boxes import holds, overlap, relative
+from trajmill.stages.derive.grounding.boxes import cropped, holds, overlap, regions, relative
 from trajmill.stages.derive.grounding.colours import element_colours
 from trajmill.stages.derive.grounding.detector import detected_boxes
 from trajmill.stages.derive.grounding.instructions import (
-    ElementInstruction,
+    Instruction,
     NoInstruction,
-    PressTarget,
     appearance,
     functional,
     layout,
     targets,
 )
-from trajmill.stages.derive.grounding.regions import cropped, regions
-from trajmill.stages.derive.grounding.words import NoTextInstruction, TextReader, TextRules, text_instructions
+from trajmill.stages.derive.grounding.words import TextReader, TextRules, text_instructions
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
@@ -47,8 +45,6 @@ _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class RephrasedAnswer(Record):
-    """The answer of a writer: a sentence for each instruction, in their order."""
-
     instructions: Annotated[tuple[_Sentence, ...], Field(min_length=1)]
 
 
@@ -97,7 +93,7 @@ class Grounding(KindDeriver[GroundingSpec]):
             lines = await asyncio.to_thread(self._reader.lines, image)
             rules = TextRules(spec.smallest, spec.ocr_score, spec.overlap)
             for word in text_instructions(lines, elements, detected, rules):
-                if isinstance(word, NoTextInstruction):
+                if isinstance(word, NoInstruction):
                     collected.refuse(word.reason, step, variant=word.variant, screen_id=screen_id, detail=word.detail)
                 else:
                     add(word.box, whole, word.variant, word.text, TEMPLATE)
@@ -109,18 +105,22 @@ class Grounding(KindDeriver[GroundingSpec]):
                 collected.refuse("no_detected_box", step, screen_id=screen_id)
             else:
                 chosen.append(target)
-        made = []
-        for one in self._instructions(chosen, elements, image):
-            if isinstance(one, NoInstruction):
-                collected.refuse(one.reason, step, variant=one.variant, screen_id=screen_id)
-            else:
-                made.append(one)
+        wanted, tried = spec.instructions, list[Instruction | NoInstruction]()
+        if "functional" in wanted:
+            tried += functional(chosen)
+        if "appearance" in wanted:
+            tried += appearance(chosen, element_colours(image, [target.element.bounds for target in chosen]))
+        if "layout" in wanted:
+            tried += layout(chosen, elements)
+        for refused in (one for one in tried if isinstance(one, NoInstruction)):
+            collected.refuse(refused.reason, step, variant=refused.variant, screen_id=screen_id)
+        made = [one for one in tried if isinstance(one, Instruction)]
         if not made:
             collected.refuse("no_target", step, screen_id=screen_id)
             return
         texts = await self._texts(episode, step, made, elements, collected)
         for one, (text, author) in zip(made, texts, strict=True):
-            add(one.target.element.bounds, whole, one.variant, text, author)
+            add(one.box, whole, one.variant, text, author)
         is_dense = spec.dense_from and len(elements) >= spec.dense_from
         parts = regions(elements, size, spec.region_elements) if is_dense else []
         for box in parts if len(parts) > 1 else ():
@@ -128,33 +128,20 @@ class Grounding(KindDeriver[GroundingSpec]):
             self.tools.keep_screen(crop)
             shown = _Shown(crop.screen.screen_id, crop.screen.size, screen_id, box)
             for one, (text, author) in zip(made, texts, strict=True):
-                if one.variant == "functional" and holds(box, one.target.element.bounds):
-                    add(one.target.element.bounds, shown, DENSE, text, author)
-
-    def _instructions(
-        self, chosen: Sequence[PressTarget], elements: Sequence[UIElement], image: bytes
-    ) -> list[ElementInstruction | NoInstruction]:
-        wanted, made = self.spec.instructions, list[ElementInstruction | NoInstruction]()
-        if "functional" in wanted:
-            made += functional(chosen)
-        if "appearance" in wanted:
-            made += appearance(chosen, element_colours(image, [target.element.bounds for target in chosen]))
-        if "layout" in wanted:
-            made += layout(chosen, elements)
-        return made
+                if one.variant == "functional" and holds(box, one.box):
+                    add(one.box, shown, DENSE, text, author)
 
     async def _texts(
         self,
         episode: Episode,
         step: Step,
-        made: Sequence[ElementInstruction],
+        made: Sequence[Instruction],
         elements: Sequence[UIElement],
         collected: Collected,
     ) -> list[tuple[str, str]]:
         """Return the text of each instruction with its author, rephrased by one request to a writer (paper 2.2.2).
 
-        Raises:
-            ModelFailure: no valid answer, or not as many sentences as instructions.
+        Raises ModelFailure for no valid answer, or not as many sentences as instructions.
         """
         if self._writer is None:
             return [(one.text, TEMPLATE) for one in made]
@@ -176,7 +163,7 @@ class Grounding(KindDeriver[GroundingSpec]):
         return found
 
 
-def _changes_meaning(made: ElementInstruction, sentence: str, others: Sequence[str]) -> bool:
+def _changes_meaning(made: Instruction, sentence: str, others: Sequence[str]) -> bool:
     """Return whether a sentence names another element of the screen that the instruction does not name."""
     said, asked = sentence.casefold(), made.text.casefold()
     named = any(len(other) > 2 and other.casefold() in said and other.casefold() not in asked for other in others)

@@ -28,11 +28,7 @@ class _Answer(BaseModel):
 
 
 async def detected_boxes(address: str, image: bytes, size: Size) -> list[Box]:
-    """Return the boxes that the server at `address` finds in a picture, in pixels.
-
-    Raises:
-        ModelFailure: the server cannot be reached, or does not answer as OmniParser does.
-    """
+    """Return the boxes that a server finds in a picture, in pixels. Raises ModelFailure for no or another answer."""
     url = f"{address.rstrip('/')}/parse/"
     try:
         async with httpx.AsyncClient(timeout=_SECONDS) as client:

@@ -44,30 +44,24 @@ class PressTarget(NamedTuple):
     """Its text on one line."""
 
 
-class ElementInstruction(NamedTuple):
-    """An instruction for one element."""
+class Instruction(NamedTuple):
+    """An instruction for one place of a screen."""
 
-    target: PressTarget
     variant: str
     text: str
+    box: Box
 
 
 class NoInstruction(NamedTuple):
-    """The reason why an element has no instruction of a variant."""
+    """The reason why an element or a text has no instruction of a variant."""
 
-    target: PressTarget
     variant: str
     reason: str
+    detail: str = ""
 
 
 def targets(elements: Sequence[UIElement], size: Size, smallest: int) -> Iterator[PressTarget | str]:
-    """Yield every element that can be pressed, as a target or as the reason against it.
-
-    Args:
-        elements: the tree of the screen in reading order.
-        size: of the screen.
-        smallest: least width and height.
-    """
+    """Yield every element that can be pressed, as a target or as the reason against it."""
     pressed = [element for element in elements if element.clickable]
     alike = Counter((element.role, _one_line(element.text), element.value) for element in pressed)
     for element in pressed:
@@ -91,22 +85,20 @@ def _unfit(element: UIElement, label: str, elements: Sequence[UIElement], size: 
         return "long_text"
     if IMAGE_PLACEHOLDER in label:
         return "placeholder_in_text"
-    return "covered" if any(_covers(other, element) for other in elements) else None
+    if element.role in _OVERLAYS:
+        return None
+    # An overlay may hide the middle of an element that is no part of it.
+    over = [other.bounds for other in elements if other is not element and other.role in _OVERLAYS]
+    covered = any(box.contains(*element.bounds.center) and not holds(box, element.bounds) for box in over)
+    return "covered" if covered else None
 
 
-def _covers(other: UIElement, element: UIElement) -> bool:
-    """Return whether an overlay hides the middle of an element that is no part of the overlay."""
-    if other is element or other.role not in _OVERLAYS or element.role in _OVERLAYS:
-        return False
-    return other.bounds.contains(*element.bounds.center) and not holds(other.bounds, element.bounds)
-
-
-def functional(targets: Sequence[PressTarget]) -> list[ElementInstruction | NoInstruction]:
+def functional(targets: Sequence[PressTarget]) -> list[Instruction | NoInstruction]:
     """Describe the purposes of elements, e.g. `Choose "House" as Folder.`; a checked radio button has none."""
     return [
-        NoInstruction(target, "functional", "chosen_already")
+        NoInstruction("functional", "chosen_already")
         if target.element.role == "radio" and "checked" in target.element.states
-        else ElementInstruction(target, "functional", _purpose(target))
+        else Instruction("functional", _purpose(target), target.element.bounds)
         for target in targets
     ]
 
@@ -139,22 +131,23 @@ def _purpose(target: PressTarget) -> str:
 
 def appearance(
     targets: Sequence[PressTarget], colours: Mapping[Box, ElementColour]
-) -> list[ElementInstruction | NoInstruction]:
+) -> list[Instruction | NoInstruction]:
     """Describe the looks of elements, without their texts where the colour is enough: `the orange button`."""
-    found: list[ElementInstruction | NoInstruction] = []
+    found: list[Instruction | NoInstruction] = []
     for target in targets:
         colour, what = colours[target.element.bounds], noun(target.element)
         if not colour.name:
-            found.append(NoInstruction(target, "appearance", "no_colour"))
+            found.append(NoInstruction("appearance", "no_colour"))
         elif not colour.alone and target.element.role == "stepper_button":
-            found.append(NoInstruction(target, "appearance", "looks_alike"))
+            found.append(NoInstruction("appearance", "looks_alike"))
         else:
             labelled = "" if colour.alone else f' with the text "{target.label}"'
-            found.append(ElementInstruction(target, "appearance", f"The {colour.name} {what}{labelled}."))
+            text = f"The {colour.name} {what}{labelled}."
+            found.append(Instruction("appearance", text, target.element.bounds))
     return _unambiguous(found)
 
 
-def layout(targets: Sequence[PressTarget], elements: Sequence[UIElement]) -> list[ElementInstruction | NoInstruction]:
+def layout(targets: Sequence[PressTarget], elements: Sequence[UIElement]) -> list[Instruction | NoInstruction]:
     """Describe the places of elements: relative to a text beside or above them, or in the order of their sort."""
     named = Counter(element.text for element in elements)
     landmarks = [element for element in elements if element.text and named[element.text] == 1]
@@ -162,12 +155,11 @@ def layout(targets: Sequence[PressTarget], elements: Sequence[UIElement]) -> lis
     for element in elements:
         if element.clickable:
             sorts.setdefault(noun(element), []).append(element.bounds)
-    found: list[ElementInstruction | NoInstruction] = []
+    found: list[Instruction | NoInstruction] = []
     for target in targets:
         text = _beside(target.element, landmarks) or _in_order(target.element, sorts[noun(target.element)])
-        found.append(
-            ElementInstruction(target, "layout", text) if text else NoInstruction(target, "layout", "no_landmark")
-        )
+        made = Instruction("layout", text, target.element.bounds) if text else NoInstruction("layout", "no_landmark")
+        found.append(made)
     return _unambiguous(found)
 
 
@@ -176,12 +168,10 @@ def noun(element: UIElement) -> str:
     return _NOUNS.get(element.role, element.role.replace("_", " "))
 
 
-def _unambiguous(made: Sequence[ElementInstruction | NoInstruction]) -> list[ElementInstruction | NoInstruction]:
-    texts = Counter(one.text for one in made if isinstance(one, ElementInstruction))
+def _unambiguous(made: Sequence[Instruction | NoInstruction]) -> list[Instruction | NoInstruction]:
+    texts = Counter(one.text for one in made if isinstance(one, Instruction))
     return [
-        NoInstruction(one.target, one.variant, "ambiguous")
-        if isinstance(one, ElementInstruction) and texts[one.text] > 1
-        else one
+        NoInstruction(one.variant, "ambiguous") if isinstance(one, Instruction) and texts[one.text] > 1 else one
         for one in made
     ]
 
@@ -189,20 +179,13 @@ def _unambiguous(made: Sequence[ElementInstruction | NoInstruction]) -> list[Ele
 def _beside(element: UIElement, landmarks: Sequence[UIElement]) -> str | None:
     """Name the nearest text to the left in the same row, or above in the same column."""
     box, others = element.bounds, [other for other in landmarks if other is not element]
-    left = [
-        other
-        for other in others
-        if other.bounds.right <= box.left and other.bounds.top <= box.center.y < other.bounds.bottom
-    ]
+    in_row = [other for other in others if other.bounds.top <= box.center.y < other.bounds.bottom]
+    left = [other for other in in_row if other.bounds.right <= box.left]
     if left:
         nearest = max(left, key=lambda other: other.bounds.right)
         return f'The {noun(element)} to the right of "{_one_line(nearest.text)}".'
-    above = [
-        other
-        for other in others
-        if other.bounds.left <= box.center.x < other.bounds.right
-        and 0 <= box.top - other.bounds.bottom <= box.bottom - box.top
-    ]
+    in_column = [other for other in others if other.bounds.left <= box.center.x < other.bounds.right]
+    above = [other for other in in_column if 0 <= box.top - other.bounds.bottom <= box.bottom - box.top]
     if above:
         nearest = max(above, key=lambda other: other.bounds.bottom)
         return f'The {noun(element)} directly below "{_one_line(nearest.text)}".'

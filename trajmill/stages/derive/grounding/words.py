@@ -20,6 +20,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.derive.grounding.boxes import around, is_large, overlap
+from trajmill.stages.derive.grounding.instructions import Instruction, NoInstruction
 
 WORD, CHARACTER = "word", "character"
 _NARROW: Final = frozenset("iIjlrtf1")
@@ -52,11 +53,7 @@ class TextReader:
     """Reads one picture at a time: its models are not thread-safe."""
 
     def __init__(self) -> None:
-        """Load the models of the package.
-
-        Raises:
-            BadInputError: a system library that the package needs is missing, e.g. libGL.so.1.
-        """
+        """Load the models. Raises BadInputError if a system library is missing, e.g. libGL.so.1."""
         try:
             from rapidocr_onnxruntime import RapidOCR
         except ImportError as error:
@@ -66,11 +63,7 @@ class TextReader:
         self._turn = threading.Lock()
 
     def lines(self, image: bytes) -> list[ReadLine]:
-        """Return the lines of a picture from top to bottom, in its pixels; they read from left to right.
-
-        Raises:
-            OSError: the image does not decode.
-        """
+        """Return the lines of a picture from top to bottom, in its pixels. Raises OSError if it does not decode."""
         with Image.open(io.BytesIO(image)) as opened:
             blue_first = np.asarray(opened.convert("RGB"))[:, :, ::-1]
         with self._turn:
@@ -85,31 +78,12 @@ def _box_of(corners: list[tuple[float, float]]) -> Box:
     return around(Box(round(x), round(y), round(x), round(y)) for x, y in corners)
 
 
-class TextInstruction(NamedTuple):
-    """An instruction for a word or a character."""
-
-    variant: str
-    text: str
-    box: Box
-
-
-class NoTextInstruction(NamedTuple):
-    """A word or a character without an instruction, and the reason."""
-
-    variant: str
-    reason: str
-    detail: str
-
-
 class TextRules(NamedTuple):
-    """The texts that may be pointed at."""
+    """The texts that may be pointed at: least size, confidence in each letter, and overlap with a detected box."""
 
     smallest: int
-    """Least width and height."""
     score: float
-    """Least confidence in each letter."""
     overlap: float
-    """Least overlap of a line with a box of the detector."""
 
 
 class _Word(NamedTuple):
@@ -121,14 +95,10 @@ class _Word(NamedTuple):
 
 def text_instructions(
     lines: Sequence[ReadLine], elements: Sequence[UIElement], detected: Sequence[Box] | None, rules: TextRules
-) -> Iterator[TextInstruction | NoTextInstruction]:
-    """Yield an instruction for each word, and for one character of each word, or the reason for having none.
+) -> Iterator[Instruction | NoInstruction]:
+    """Yield an instruction for each word of OCR's lines, and for one character of each, or the reason for having none.
 
-    Args:
-        lines: the output of OCR.
-        elements: the tree of the screen, which reveals misread words; may be empty.
-        detected: the boxes of a detector, which finds lines; None without a detector.
-        rules: the texts that may be pointed at.
+    Words that the tree of the screen lacks are misread; lines that a detector did not find are refused.
     """
     words = [word for line in lines for word in _words(line)]
     alike = Counter(word.text for word in words)
@@ -137,9 +107,9 @@ def text_instructions(
         reason = _unfit(word, elements, detected, rules)
         named = _name(word, alike, alike_lines)
         if reason is not None or named is None:
-            yield NoTextInstruction(WORD, reason or "ambiguous", word.text)
+            yield NoInstruction(WORD, reason or "ambiguous", word.text)
             continue
-        yield TextInstruction(WORD, f"The word {named}.", word.box)
+        yield Instruction(WORD, f"The word {named}.", word.box)
         yield _character(word, named, rules)
 
 
@@ -182,15 +152,15 @@ def _name(word: _Word, alike: Counter[str], alike_lines: Counter[str]) -> str | 
     return None
 
 
-def _character(word: _Word, named: str, rules: TextRules) -> TextInstruction | NoTextInstruction:
+def _character(word: _Word, named: str, rules: TextRules) -> Instruction | NoInstruction:
     """Point at one pseudo-random character of a word: all characters would outnumber everything else."""
     if len(word.letters) < _SHORTEST:
-        return NoTextInstruction(CHARACTER, "short_word", word.text)
+        return NoInstruction(CHARACTER, "short_word", word.text)
     counts = Counter(letter.text for letter in word.letters)
     wide = [letter for letter in word.letters if letter.text.isalnum() and letter.text not in _NARROW]
     single = [letter for letter in wide if counts[letter.text] == 1 and is_large(letter.box, rules.smallest)]
     if not single:
-        return NoTextInstruction(CHARACTER, "no_single_letter" if wide else "narrow_letters", word.text)
+        return NoInstruction(CHARACTER, "no_single_letter" if wide else "narrow_letters", word.text)
     drawn = single[int(content_id("character", word.text, list(word.box)), 16) % len(single)]
     sort = "digit" if drawn.text.isdigit() else "letter"
-    return TextInstruction(CHARACTER, f'The {sort} "{drawn.text}" of the word {named}.', drawn.box)
+    return Instruction(CHARACTER, f'The {sort} "{drawn.text}" of the word {named}.', drawn.box)

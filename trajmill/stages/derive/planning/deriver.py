@@ -13,13 +13,11 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, StringConstraints
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import StageError
 from trajmill.schemas.record import Record
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.critics.trees.replay import replay, seen
 from trajmill.stages.curate.leaks import TrainingText
-from trajmill.stages.derive.base import unfit
-from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, WALK_WORDS, Collected, KindDeriver, Lesson
+from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, WALK_WORDS, Collected, KindDeriver, Lesson, unfit
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
 from trajmill.stages.derive.kind_spec import GuidanceLift, Tools
 from trajmill.stages.derive.planning.manual import general_success, names_in, plain_steps, with_names
@@ -46,8 +44,6 @@ _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class ManualAnswer(Record):
-    """The answer of a writer: the steps of the manual in order."""
-
     steps: Annotated[tuple[_Sentence, ...], Field(min_length=1, max_length=_MOST_STEPS)]
 
 
@@ -73,11 +69,7 @@ class Planning(KindDeriver[PlanningSpec]):
             self._planner = PromptedModel(tools.writer, tools.prompts["plan"]) if spec.distil else None
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        try:
-            draft = await self._draft(episode)
-        except StageError as error:
-            collected.fail(error)
-            return
+        draft = await self._draft(episode)
         if draft is None:
             collected.refuse(ONE_VALUE)
             return
@@ -108,8 +100,7 @@ class Planning(KindDeriver[PlanningSpec]):
     async def _draft(self, episode: Episode) -> _Draft | None:
         """Return the steps of a task, None if those of each success fit its values alone.
 
-        Raises:
-            ModelFailure: the writer gives no valid answer.
+        Raises ModelFailure if the writer gives no valid answer.
         """
         if self._planner is not None and not _is_success(episode):
             # The actions of the attempt are not shown.
@@ -167,11 +158,7 @@ class Planning(KindDeriver[PlanningSpec]):
 
 
 async def _written(prompted: PromptedModel, first: Episode, **fields: str) -> list[str]:
-    """Return a model's steps for the task of an episode, with names in the place of its values.
-
-    Raises:
-        ModelFailure: no valid answer.
-    """
+    """Return a model's steps for the task of an episode, with names in the place of its values."""
     task = untrusted(with_names(first.query.instruction, first.query.slots))
     request = prompted.request("writer", {"task": task, **fields}, sampling=Sampling(max_tokens=2048), layout=on_lines)
     answer = await prompted.ask(about(request, first), ManualAnswer)
@@ -183,5 +170,5 @@ def _is_success(episode: Episode) -> bool:
 
 
 def _is_by_rule(success: Episode) -> bool:
-    """Return whether an agent without a model made it; its conclusions name elements as no user sees them."""
+    # The conclusions of an agent without a model name elements as no user sees them.
     return success.trajectory.model_version in RULE_AGENTS

@@ -34,11 +34,7 @@ _PRESSED = re.compile(r'"([^"{}]+)"')
 
 
 def with_names(text: str, slots: Iterable[Slot]) -> str:
-    """Return a text with `{name}` for each value, as the screen shows it or as the user says it.
-
-    Whole words are replaced, whatever their case, and longer values first. Of two slots with one value, the first
-    counts.
-    """
+    """Return a text with `{name}` for each value, as shown or as said: whole words of any case, longer values first."""
     names: dict[str, str] = {}
     for slot in slots:
         for value in (slot.value, slot.said):
@@ -66,8 +62,8 @@ def filled_manual(manual: str, query: Query) -> str | None:
 def plain_steps(success: Episode) -> list[str]:
     """Return the steps of a manual from the conclusions of a success, with names in the place of values.
 
-    Left out are redundant and harmful steps, the end of the episode, and texts of the screens of this success alone:
-    notes of other things than values, and the element's own description where a value is its label.
+    Left out are redundant and harmful steps, the end, and texts that only this success's screens have: notes of other
+    things than values, and the element's own description where a value is its label.
     """
     steps = []
     for step in steps_to_tell(success):
@@ -86,7 +82,6 @@ def _values_noted(noted: re.Match[str]) -> str:
 
 
 def steps_to_tell(success: Episode) -> list[Step]:
-    """Return the steps of a success without redundant and harmful ones and its end."""
     left_out = set() if success.judgement is None else set(success.judgement.redundant_steps)
     left_out |= {verdict.index for verdict in success.step_verdicts if verdict.label is StepLabel.HARMFUL}
     return [
@@ -101,15 +96,9 @@ def steps_to_tell(success: Episode) -> list[Step]:
 def general_success(successes: Sequence[Episode]) -> Episode | None:
     """Return the first success whose manual names only what successes with other values name, too.
 
-    Successes are compared if their queries have the same slots and other values: "Parks" leads to some places only, and
-    a success at a museum pressed another category. If no two can be compared, it is the first. A success that pressed a
-    list item that is no value, such as the artist of a song, is never returned: a search for the song holds for others.
-
-    Args:
-        successes: of one task, the plainest first; at least one.
-
-    Returns:
-        None if every success pressed an item, or names something, that fits its own values alone.
+    Successes of one task, the plainest first, are compared if their queries have the same slots and other values:
+    "Parks" leads to some places only, and a success at a museum pressed another category. If no two can be compared, it
+    is the first. A success that pressed a list item that is no value, such as the artist of a song, is never returned.
     """
     successes = [each for each in successes if not _pressed_other_item(each)]
     said = [{name for step in plain_steps(each) for name in _PRESSED.findall(step)} for each in successes]

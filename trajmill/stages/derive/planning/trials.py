@@ -20,7 +20,7 @@ MANUAL_HELPED: Final = "manual_helped"
 
 
 class TriedManual(NamedTuple):
-    """Success at some queries with and without a manual, each query by one attempt of either sort."""
+    """Success at some queries with and without a manual."""
 
     queries: int
     """Queries whose attempts were both scored."""
@@ -37,15 +37,9 @@ class TriedManual(NamedTuple):
 
 
 def guidance_by(manual: Example, queries: Sequence[Query], most: int, origin: Origin) -> list[tuple[Query, Guidance]]:
-    """Return the queries at which a manual is tried, each with the manual as its guidance.
+    """Return at most `most` queries of a manual's task at which it is tried, each with the manual as its guidance.
 
     The query that the manual was made from comes last: a manual should help with others.
-
-    Args:
-        manual: a row of the kind `planning`.
-        queries: those of its task, in order of id.
-        most: the number of queries.
-        origin: common columns of the guidance.
     """
     found = []
     for query in sorted(queries, key=lambda query: query.query_id == manual.query_id):
@@ -71,13 +65,7 @@ def tried_manual(
     without: Mapping[str, float | None],
     guided: Mapping[str, float | None],
 ) -> TriedManual:
-    """Compare the attempts at the queries of a manual; a query counts if both of its attempts were scored.
-
-    Args:
-        pairs: query and guidance of each.
-        without: the reward without guidance, by query.
-        guided: the reward with it, by guidance.
-    """
+    """Compare the attempts at pairs of a query and its guidance; a pair counts if both attempts have a reward."""
     scored = [
         (before >= 1.0, after >= 1.0)
         for query, guidance in pairs
@@ -93,10 +81,7 @@ def kept_manuals(
 ) -> tuple[list[Example], list[Refusal]]:
     """Return the manuals that helped or could not be compared, and the refusals of the others.
 
-    Args:
-        manuals: rows of the kind `planning`.
-        tried: by example id.
-        origin: common columns of the refusals.
+    `tried` has the results by example id.
     """
     kept, refused = [], []
     for manual in manuals:
