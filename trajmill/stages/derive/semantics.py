@@ -114,10 +114,7 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
         Raises ModelFailure without a valid description, or without a valid vote on any of them.
         """
         screens, prompts = self.tools.screens, self.tools.prompts
-        describe, check = (
-            PromptedModel(model, prompts["describe_action"]),
-            PromptedModel(model, prompts["check_effect"]),
-        )
+        describe, check = (PromptedModel(model, prompts[name]) for name in ("describe_action", "check_effect"))
         before = marked_picture(step, screens)
         # Draws and encodes the mark once for all requests.
         before = replace(before, encode=cache(before.encode))

@@ -35,7 +35,7 @@ class Selected(NamedTuple):
 
 
 def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) -> list[Selected] | str:
-    """Return the selection of each step; a reason alone if all is refused. Raises JudgeFailure if a screen is missing."""
+    """Return the selection of each step, or the reason to refuse all. Raises JudgeFailure if a screen is missing."""
     unusable, judgement = unfit(episode), episode.judgement
     if unusable is not None or judgement is None:
         return unusable or "not_judged"

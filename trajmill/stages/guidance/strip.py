@@ -50,7 +50,7 @@ def quotes_guidance(text: str, guidance: str) -> bool:
 
     A line with its number is found anywhere; case and spacing are ignored. Without its number it is found if a sentence
     has nearly all its runs of three words, and it is not so short that an agent would write it by itself. A sentence
-    that mentions guidance ("as the guidance says, tap Checkout") cites a line if they share half of the words of either.
+    that mentions guidance ("as the guidance says, tap Checkout") cites a line if they share half of the words of one.
     """
     lines = _lines_of(guidance)
     if not lines:
