@@ -15,11 +15,10 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.derive.collected import DerivedRows
+from trajmill.stages.derive.grounding.instructions import Instruction, NoInstruction
 from trajmill.stages.derive.grounding.words import (
-    NoInstruction,
     ReadLetter,
     ReadLine,
-    Instruction,
     TextRules,
     text_instructions,
 )
