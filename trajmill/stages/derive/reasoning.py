@@ -79,6 +79,8 @@ def told_by_hint(thought: str, known: str) -> str | None:
 
 
 class ThoughtAnswer(Record):
+    """The answer of a model that thinks."""
+
     thought: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=_LONGEST)]
 
 

@@ -147,6 +147,8 @@ def effect_in_words(step: SeenStep) -> str:
 
 
 class ActionAnswer(Record):
+    """The action in a sentence."""
+
     description: _Sentence
 
 

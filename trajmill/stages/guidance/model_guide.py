@@ -37,12 +37,16 @@ _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class OutcomeAnswer(Record):
+    """The answer of a describer."""
+
     outcome: _Sentence
     result: Literal["as expected", "not as expected", "no effect"]
     reason: str
 
 
 class StepsAnswer(Record):
+    """The answer of a writer."""
+
     steps: Annotated[tuple[_Sentence, ...], Field(min_length=1, max_length=MOST_LINES)]
 
 

@@ -45,6 +45,8 @@ _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class RephrasedAnswer(Record):
+    """The answer of a writer: a sentence for each instruction, in their order."""
+
     instructions: Annotated[tuple[_Sentence, ...], Field(min_length=1)]
 
 

@@ -44,6 +44,8 @@ _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class ManualAnswer(Record):
+    """The answer of a writer: the steps of the manual in order."""
+
     steps: Annotated[tuple[_Sentence, ...], Field(min_length=1, max_length=_MOST_STEPS)]
 
 
