@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.nights.inbox import Inbox
+from trajmill.flows.configuration.sections import NotifySection
 
 
 @pytest.fixture
@@ -38,3 +38,10 @@ def inbox() -> Iterator[Inbox]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+class Inbox(NotifySection):
+    """The address of a local webhook, and what it has received."""
+
+    received: list[dict[str, Any]] = []
+    heartbeats: list[str] = []

@@ -13,7 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Completed, Crashed, Failed, Running
 
-from tests.flows.nights.inbox import Inbox
+from tests.flows.nights.conftest import Inbox
 from tests.flows.synthetic_run import HOSTILE
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.nights.log import ended_flows

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.flows.nights.inbox import Inbox
+from tests.flows.nights.conftest import Inbox
 from tests.flows.synthetic_run import policy_version, write_run
 from tests.flows.tasks.test_judge_served import approving
 from tests.stages.importing import samples

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.nights.inbox import Inbox
+from tests.flows.nights.conftest import Inbox
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import NotifySection
 from trajmill.flows.new_run import begin_or_continue

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
-from tests.flows.viewer.pages import COUNT, HOSTILE, RUN, name, serving
+from tests.flows.viewer.conftest import COUNT, HOSTILE, RUN, name, serving
 from trajmill.warehouse.layout import Warehouse
 
 pytestmark = pytest.mark.browser

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from tests.stages.models.toy import ToyPhone
-from trajmill.schemas.actions import Click
+from tests.stages.rollout.toy import toy_query
+from trajmill.schemas.actions import Action, Click, Swipe, Terminate, TypeText
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects.families import FAMILIES
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation
-from trajmill.schemas.tables.query import Platform
-from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent
+from trajmill.schemas.dialects.families import ANY, FAMILIES
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent, rows_before
+from trajmill.stages.agents.spec import AGENTS, AgentSpec, WalkerSpec
 from trajmill.stages.models.base import ChatRequest, Completion
 
 CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 500]}}</tool_call>'
@@ -99,3 +104,71 @@ def test_a_reply_in_another_dialect_is_no_action() -> None:
     model = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
     decision = act(EndToEndAgent(model, Platform.PHONE, family=FAMILIES["gui-owl-1.5"]), view())
     assert decision.action is None and decision.conclusion == NO_ACTION
+
+
+def row(
+    at: int, text: str, role: str = "button", states: tuple[str, ...] = ("clickable",), value: str = ""
+) -> UIElement:
+    return UIElement(role, text, Box(0, 100 * at, 700, 100 * at + 90), states, value)
+
+
+SCREEN = (
+    row(0, "Fruit", "heading", ()),
+    row(1, "Banana"),
+    row(2, "Sold out", states=("disabled",)),
+    row(3, "+", "stepper_button", value="Quantity"),
+    row(4, "Order"),
+)
+
+
+@pytest.mark.parametrize(
+    ("action", "thought"),
+    [
+        (Click(x=350, y=140), "find Banana <r0> Banana"),
+        (Click(x=350, y=440), "find Order <r0> Banana <r1> Quantity + <r2> Order"),
+        (Click(x=350, y=20), ""),
+        (Swipe(x=350, y=900, x2=350, y2=300), "<r0> Banana <r1> Quantity + <r2> Order"),
+        (TypeText(text="Banana"), ""),
+        (Terminate(status="success"), ""),
+    ],
+)
+def test_rows_are_read_as_far_as_the_action_needs_them(action: Action, thought: str) -> None:
+    assert rows_before(action, SCREEN) == thought
+
+
+def test_before_scrolling_all_rows_are_read_for_what_lies_below() -> None:
+    swipe = Swipe(x=350, y=900, x2=350, y2=300)
+    assert rows_before(swipe, SCREEN[:2], "Lemon") == "find Lemon <r0> Banana"
+
+
+def spec_of(kind: str) -> AgentSpec:
+    spec = AGENTS.spec_class(kind)()
+    assert isinstance(spec, AgentSpec)
+    return spec
+
+
+@pytest.mark.parametrize("kind", AGENTS.kinds())
+def test_each_kind_is_sent_to_workers_and_names_itself(kind: str) -> None:
+    spec = spec_of(kind)
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    agent = spec.open(AgentModel(Scripted(CLICK), ANY, 0.5))(toy_query())
+    assert agent.name == kind
+
+
+def test_the_explorer_always_explores() -> None:
+    agent = spec_of("explorer").open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
+    assert isinstance(agent, EndToEndAgent)
+    assert (agent.temperature, agent.role, agent.model_version) == (1.0, "explorer", "scripted-1")
+
+
+def test_an_agent_that_asks_a_model_needs_one() -> None:
+    with pytest.raises(ValueError, match="asks a model"):
+        spec_of("end_to_end").open(None)
+
+
+def test_a_walker_explores_only_for_a_query_without_a_path() -> None:
+    path = (PathStep(page="toy.start", operation="finish", target=""),)
+    without, with_path = (toy_query().model_copy(update={"path": each}) for each in ((), path))
+    make = WalkerSpec().open(AgentModel(Scripted(CLICK), ANY, 0.5))
+    assert [make(query).name for query in (without, with_path)] == ["explorer", "reference"]
+    assert WalkerSpec().open(None)(with_path).name == "reference", "paths alone need no model"

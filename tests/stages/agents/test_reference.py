@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swipe, Terminate, TypeText, Wait
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
 from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.agents.reference import ReferenceAgent, WalkMove, WalkPosition, next_move
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
@@ -49,3 +52,72 @@ async def walk(world: World, query: Query, seed: int) -> tuple[float | None, int
 def test_it_does_every_task_on_every_device_in_spite_of_popups(world: World, queries: list[Query]) -> None:
     scores = [asyncio.run(walk(world, query, seed))[0] for seed, query in enumerate(queries)]
     assert scores == [1.0] * len(queries)
+
+
+SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")
+
+
+def showing(*ids: str) -> Observation:
+    elements = [
+        UIElement("button", name, Box(10 * n, 0, 10 * n + 10, 10), element_id=name) for n, name in enumerate(ids)
+    ]
+    return Observation(SCREEN, tuple(elements), "app")
+
+
+def step(operation: str, target: str = "", text: str = "") -> PathStep:
+    return PathStep(page="p", operation=operation, target=target, text=text)
+
+
+@pytest.mark.parametrize(
+    ("operation", "action"),
+    [
+        (step("tap", "b"), Click(x=15, y=5)),
+        (step("double_tap", "b"), Click(x=15, y=5, count=2)),
+        (step("right_tap", "b"), Click(x=15, y=5, button="right")),
+        (step("type", "", "x"), TypeText(text="x")),
+        (step("replace", "b", "x"), TypeText(text="x", clear=True)),
+        (step("key", "", "ctrl+s"), PressKeys(keys=("ctrl", "s"))),
+        (step("drag", "a", "b"), Drag(x=5, y=5, x2=15, y2=5)),
+        (step("select", "a", "b"), Drag(x=0, y=5, x2=19, y2=5)),
+        (step("finish"), Terminate(status="success")),
+    ],
+)
+def test_each_operation_becomes_one_move(operation: PathStep, action: Action) -> None:
+    assert next_move((operation,), showing("a", "b"), WalkPosition(), Platform.WEB) == WalkMove(action, WalkPosition(1))
+
+
+def test_what_is_not_there_yet_is_waited_for_and_given_up_in_the_end() -> None:
+    path, position = (step("drag", "a", "late"),), WalkPosition()
+    move = next_move(path, showing("a"), position, Platform.WEB)
+    assert isinstance(move.action, Wait) and move.position == WalkPosition(0, 1)
+    assert next_move(path, showing("a", "late"), move.position, Platform.WEB).position == WalkPosition(1)
+    while isinstance(move.action, Wait):
+        move = next_move(path, showing("a"), move.position, Platform.WEB)
+    assert move.action == Terminate(status="failure")
+
+
+def test_the_wheel_is_turned_over_what_is_alike_until_the_element_shows() -> None:
+    path = (step("scroll", "button:far"), step("tap", "button:far"))
+    move = next_move(path, showing("button:a", "button:b", "button:c"), WalkPosition(), Platform.WEB)
+    assert move == WalkMove(Scroll(x=15, y=5, clicks=-5), WalkPosition(0, 1))
+    found = next_move(path, showing("button:far"), move.position, Platform.WEB)
+    assert found == WalkMove(Click(x=5, y=5), WalkPosition(2))
+    while not isinstance(move.action, Terminate):
+        move = next_move(path, showing("button:a"), move.position, Platform.WEB)
+    assert move.action == Terminate(status="failure")
+
+
+def test_from_the_end_of_a_list_it_goes_up_and_a_phone_is_moved_by_a_finger() -> None:
+    def listing(state: str) -> Observation:
+        return Observation(SCREEN, (UIElement("list", "", Box(0, 0, 90, 90), (state,), "", "all"),), "app")
+
+    path, ahead = (step("scroll", "far"), step("tap", "far")), WalkPosition()
+    down = next_move(path, listing("scrollable_down"), ahead, Platform.PHONE)
+    assert down == WalkMove(Swipe(x=45, y=75, x2=45, y2=15), WalkPosition(0, 1))
+    up = next_move(path, listing("scrollable_up"), down.position, Platform.PHONE)
+    assert up == WalkMove(Swipe(x=45, y=15, x2=45, y2=75), WalkPosition(0, 2, upwards=True))
+    assert next_move(path, listing("scrollable_up"), ahead, Platform.WEB).action == Scroll(x=45, y=45, clicks=5)
+
+
+def test_a_path_that_does_not_finish_fails() -> None:
+    assert next_move((), showing(), WalkPosition(), Platform.WEB).action == Terminate(status="failure")

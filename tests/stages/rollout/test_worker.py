@@ -1,10 +1,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+
+import pytest
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout import base
+from trajmill.stages.rollout.base import (
+    DEVICE_PROFILES,
+    TRAINING_PROFILES,
+    Attempt,
+    FinishedAttempt,
+    Limits,
+    SlotBoard,
+    SlotState,
+    SlotView,
+    episode_seed,
+    plan_rollouts,
+)
 from trajmill.stages.rollout.worker import run_attempts
 
 
@@ -32,3 +47,50 @@ def test_an_environment_that_hung_is_not_used_again() -> None:
     factory = ToyFactory(kinds=[hung])
     work(factory, attempts=2, concurrency=1, limits=Limits(seconds=0.05))
     assert hung.closed and len(factory.made) == 2
+
+
+def test_a_board_says_what_each_slot_waits_for_and_where_the_time_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(base, "perf_counter", lambda: now)
+    board = SlotBoard()
+    first, second = board.add(), board.add()
+    for slot in (first, second):
+        slot.since = now
+    with first.waiting(SlotState.INSTANCE):
+        now = 1.0
+        with first.waiting(SlotState.ENVIRONMENT):
+            now = 4.0
+        with first.waiting(SlotState.MODEL):
+            first.step = 7
+            now = 6.0
+            assert board.views() == [SlotView(SlotState.MODEL, 7, 2.0), SlotView(SlotState.IDLE, 0, 6.0)]
+            spent = board.spent()
+    assert spent[SlotState.INSTANCE] == 1.0 and spent[SlotState.ENVIRONMENT] == 3.0
+    assert spent[SlotState.MODEL] == 2.0 and spent[SlotState.IDLE] == 6.0
+    assert sum(spent.values()) == 12.0, "two slots, six seconds"
+    assert first.state is SlotState.IDLE
+    with pytest.raises(ValueError, match="lost"), first.waiting(SlotState.MODEL):
+        raise ValueError("lost")
+    assert first.state is SlotState.IDLE
+
+
+QUERIES = [toy_query(f"q{number}") for number in range(10)]
+
+
+def test_every_query_gets_as_many_attempts_as_were_planned_each_with_its_own_seed() -> None:
+    attempts = plan_rollouts(QUERIES, {"q0": 3, "q1": 1}, 0, 1)
+    assert Counter(attempt.query.query_id for attempt in attempts) == {"q0": 3, "q1": 1}
+    assert len({attempt.seed for attempt in attempts}) == 4
+    assert plan_rollouts(QUERIES, {"q0": 3, "q1": 1}, 0, 1) == attempts
+
+
+def test_training_and_evaluation_meet_different_devices() -> None:
+    training = {episode_seed(0, r, f"q{q}", Purpose.TRAIN, 0) % DEVICE_PROFILES for r in range(9) for q in range(40)}
+    measured = {episode_seed(0, r, f"q{q}", Purpose.EVALUATE, 0) % DEVICE_PROFILES for r in range(9) for q in range(40)}
+    assert training == set(range(TRAINING_PROFILES))
+    assert measured == set(range(TRAINING_PROFILES, DEVICE_PROFILES))
+
+
+def test_policies_of_all_rounds_are_measured_on_equal_episodes() -> None:
+    assert episode_seed(0, 1, "q", Purpose.EVALUATE, 0) == episode_seed(0, 5, "q", Purpose.EVALUATE, 0)
+    assert episode_seed(0, 1, "q", Purpose.TRAIN, 0) != episode_seed(0, 5, "q", Purpose.TRAIN, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -68,12 +68,7 @@ class Agent(Protocol):
     def model_version(self) -> str: ...
 
     async def act(self, episode: EpisodeView) -> Decision:
-        """Decide on the next action.
-
-        Raises:
-            ModelFailure: its model did not answer.
-            AgentStopped: it makes no further step.
-        """
+        """Raise ModelFailure if its model did not answer, and AgentStopped if it makes no further step."""
         ...
 
 
@@ -81,15 +76,11 @@ class AgentStopped(Exception):
     """Whoever drives the agent makes no further step: a limit of theirs is reached."""
 
 
-class AgentMaker(Protocol):
-    """Gives the agent for an attempt (the reference agent needs the query's path)."""
-
-    def __call__(self, query: Query) -> Agent: ...
+AgentMaker = Callable[[Query], Agent]
+"""Gives the agent for an attempt (the reference agent needs the query's path)."""
 
 
 class AgentModel(NamedTuple):
-    """The model of agents, and how they ask it."""
-
     model: ChatModel
     family: Family
     """The wire format of the model's actions."""

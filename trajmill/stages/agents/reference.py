@@ -178,14 +178,6 @@ def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
             return Click(x=x, y=y, button=button, count=2 if operation == "double_tap" else 1)
 
 
-class _PartOfPath(NamedTuple):
-    """The steps of a path on one device."""
-
-    begin: int
-    steps: tuple[PathStep, ...]
-    device: Platform
-
-
 def next_pathway_move(
     path: tuple[PathStep, ...], first: Platform, observation: Observation, position: WalkPosition
 ) -> WalkMove:
@@ -194,31 +186,24 @@ def next_pathway_move(
     The path begins at the device `first`; `switch` goes to another one. Raises ValueError if the observation has no
     accessibility tree.
     """
-    part = _part_at(path, first, position.step)
-    if part.begin + len(part.steps) <= position.step < len(path):
-        device = Platform(path[position.step].target)
-        return WalkMove(SwitchDevice(device=device.value), WalkPosition(position.step + 1))
-    here = position.step - part.begin
-    is_last = part.begin + len(part.steps) == len(path)
-    page = part.steps[-1].page if part.steps else ""
-    steps = part.steps if is_last else (*part.steps, PathStep(page=page, operation="finish", target=""))
-    if any(step.page == LAUNCHER and step.operation == "open" for step in part.steps):
-        walked = Walker(steps, part.device).next_action(observation, Position(here, position.upwards))
+    # The part of the path on one device that has the step, or ends right before it.
+    begin, end, device = 0, len(path), first
+    for index, step in enumerate(path):
+        if step.operation == "switch" and index >= position.step:
+            end = index
+            break
+        if step.operation == "switch":
+            begin, device = index + 1, Platform(step.target)
+    if end <= position.step < len(path):
+        return WalkMove(SwitchDevice(device=Platform(path[end].target).value), WalkPosition(position.step + 1))
+    part, is_last = path[begin:end], end == len(path)
+    page = part[-1].page if part else ""
+    steps = part if is_last else (*part, PathStep(page=page, operation="finish", target=""))
+    if any(step.page == LAUNCHER and step.operation == "open" for step in part):
+        walked = Walker(steps, device).next_action(observation, Position(position.step - begin, position.upwards))
         action, after = walked.action, WalkPosition(walked.position.step, 0, walked.position.upwards)
     else:
-        action, after = next_move(steps, observation, position._replace(step=here), part.device)
+        action, after = next_move(steps, observation, position._replace(step=position.step - begin), device)
     if not is_last and action == Terminate(status="success"):
-        return next_pathway_move(path, first, observation, WalkPosition(part.begin + len(part.steps)))
-    return WalkMove(action, after._replace(step=part.begin + after.step))
-
-
-def _part_at(path: tuple[PathStep, ...], first: Platform, step: int) -> _PartOfPath:
-    """The part of a path that has a step, or that ends right before it, if the step goes to another device."""
-    begin, device = 0, first
-    for index, each in enumerate(path):
-        if each.operation != "switch":
-            continue
-        if index >= step:
-            return _PartOfPath(begin, path[begin:index], device)
-        begin, device = index + 1, Platform(each.target)
-    return _PartOfPath(begin, path[begin:], device)
+        return next_pathway_move(path, first, observation, WalkPosition(end))
+    return WalkMove(action, after._replace(step=begin + after.step))

@@ -14,8 +14,7 @@ from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
-    from trajmill.schemas.tables.query import Query
-    from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel
+    from trajmill.stages.agents.base import AgentMaker, AgentModel
 
 
 AGENTS: Final = PartGroup(
@@ -99,18 +98,14 @@ class EndToEndSpec(AgentSpec):
         from trajmill.stages.agents.end_to_end import EndToEndAgent
 
         asked = given_model(model)
-
-        def make(query: Query) -> Agent:
-            return EndToEndAgent(
-                asked.model,
-                query.platform,
-                asked.temperature,
-                family=asked.family,
-                with_tokens=asked.with_tokens,
-                max_tokens=self.max_tokens,
-            )
-
-        return make
+        return lambda query: EndToEndAgent(
+            asked.model,
+            query.platform,
+            asked.temperature,
+            family=asked.family,
+            with_tokens=asked.with_tokens,
+            max_tokens=self.max_tokens,
+        )
 
 
 class ExplorerSpec(AgentSpec):
@@ -130,17 +125,14 @@ class ExplorerSpec(AgentSpec):
 
         asked = given_model(model)
 
-        def make(query: Query) -> Agent:
-            return EndToEndAgent(
-                asked.model,
-                query.platform,
-                role="explorer",
-                name="explorer",
-                family=asked.family,
-                reads_aloud=self.demonstrates,
-            )
-
-        return make
+        return lambda query: EndToEndAgent(
+            asked.model,
+            query.platform,
+            role="explorer",
+            name="explorer",
+            family=asked.family,
+            reads_aloud=self.demonstrates,
+        )
 
 
 class ReferenceSpec(AgentSpec):
@@ -166,11 +158,7 @@ class WalkerSpec(AgentSpec):
 
     def open(self, model: AgentModel | None) -> AgentMaker:
         reference = ReferenceSpec().open(None)
-
-        def make(query: Query) -> Agent:
-            return reference(query) if query.path else ExplorerSpec().open(model)(query)
-
-        return make
+        return lambda query: reference(query) if query.path else ExplorerSpec().open(model)(query)
 
 
 def given_model(model: AgentModel | None) -> AgentModel:

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from trajmill.schemas.actions import Action
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.schemas.tables.query import Query
-from trajmill.stages.agents.base import Agent, AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import NONE, one_line, read_instruction, read_state
 from trajmill.stages.agents.roles import (
@@ -94,7 +93,7 @@ class CesAgent:
 
 
 def executor_output(thought: str, action: Action | None, conclusion: str) -> str:
-    """The Executor's output u for the State Tracker: thought, action without positions, and conclusion."""
+    """Return the Executor's output u for the State Tracker: thought, action without positions, and conclusion."""
     return one_line(f"{thought} {action_without_positions(action)} {conclusion}")
 
 
@@ -143,9 +142,9 @@ class CesSpec(RolesSpec):
         given = given_model(model)
         coordinator = open_role(self, given, "coordinator", _COORDINATOR, self.prompts.coordinator)
         tracker = open_role(self, given, "state_tracker", _STATE_TRACKER, self.prompts.state_tracker)
-
-        def make(query: Query) -> Agent:
-            executor = open_acting_role(self, given, "executor", query.platform, "executor")
-            return CesAgent(executor, coordinator, tracker, given.model.version)
-
-        return make
+        return lambda query: CesAgent(
+            open_acting_role(self, given, "executor", query.platform, "executor"),
+            coordinator,
+            tracker,
+            given.model.version,
+        )

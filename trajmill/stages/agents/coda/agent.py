@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.schemas.tables.query import Query
-from trajmill.stages.agents.base import Agent, AgentMaker, AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.base import AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import numbered, one_line, read_thought
 from trajmill.stages.agents.roles import (
@@ -98,9 +97,6 @@ class CodaSpec(RolesSpec):
     def open(self, model: AgentModel | None) -> AgentMaker:
         given = given_model(model)
         planner = open_role(self, given, "planner", _PLANNER, self.prompts.planner)
-
-        def make(query: Query) -> Agent:
-            executor = open_acting_role(self, given, "executor", query.platform, "executor")
-            return CodaAgent(executor, planner, given.model.version)
-
-        return make
+        return lambda query: CodaAgent(
+            open_acting_role(self, given, "executor", query.platform, "executor"), planner, given.model.version
+        )

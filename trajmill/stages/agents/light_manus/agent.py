@@ -82,7 +82,16 @@ class LightManus:
             if workflow.at_last:
                 return recorded
             workflow = workflow.done(answer, len(episode.history))
-        return _switched(workflow, len(episode.history), calls)
+        device = workflow.task.device
+        # The task begins at the step after this one.
+        there = workflow._replace(device=device, begun=len(episode.history) + 1)
+        return Decision(
+            f"The next atomic task is due on the {device}: {workflow.instruction}",
+            SwitchDevice(device=device.value),
+            f"Went to the {device}.",
+            role_outputs=there.outputs(),
+            calls=calls,
+        )
 
     async def _workflow(self, episode: EpisodeView) -> tuple[Workflow | None, tuple[AgentCall, ...]]:
         known = read_workflow(episode.history[-1].role_outputs) if episode.history else None
@@ -96,19 +105,6 @@ class LightManus:
         if reply.said is None:
             return None, reply.calls
         return Workflow(reply.said, self.first, begun=len(episode.history)), reply.calls
-
-
-def _switched(workflow: Workflow, step: int, calls: tuple[AgentCall, ...]) -> Decision:
-    """The decision to go to the device of the task that is due, which begins at the step after this one."""
-    device = workflow.task.device
-    there = workflow._replace(device=device, begun=step + 1)
-    return Decision(
-        f"The next atomic task is due on the {device}: {workflow.instruction}",
-        SwitchDevice(device=device.value),
-        f"Went to the {device}.",
-        role_outputs=there.outputs(),
-        calls=calls,
-    )
 
 
 def _parsed(asked: EmbeddedQuestion) -> str:

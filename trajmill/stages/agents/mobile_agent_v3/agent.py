@@ -7,7 +7,7 @@ decisions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,7 @@ from pydantic import PositiveInt
 from trajmill.schemas.actions import Terminate
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.schemas.tables.query import Query
-from trajmill.stages.agents.base import Agent, AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import (
     FAILURE,
@@ -91,7 +90,7 @@ class _Turn(NamedTuple):
         return turn._replace(state=state, thought=plan.thought)
 
     def outputs(self) -> dict[str, str]:
-        return {**self.state.outputs(), **({"knowledge": self.knowledge} if self.knowledge else {})}
+        return self.state.outputs() | ({"knowledge": self.knowledge} if self.knowledge else {})
 
     def recorded(self, decision: Decision) -> Decision:
         """The decision with the outputs and the calls of all roles, in the order of the calls."""
@@ -166,13 +165,8 @@ class MobileAgentV3:
         knowledge, instruction = "\n\n".join(map(one_line, found)), one_line(episode.instruction)
         if self.manager is None:
             return _Turn(TaskState((instruction,)), knowledge=knowledge)
-        reply = await self.manager.first.ask(
-            episode,
-            read_first_plan,
-            (episode.observation,),
-            instruction=instruction,
-            knowledge=knowledge or NONE,
-        )
+        given = {"instruction": instruction, "knowledge": knowledge or NONE}
+        reply = await self.manager.first.ask(episode, read_first_plan, (episode.observation,), **given)
         return _Turn(TaskState(None), knowledge=knowledge).revised(reply)
 
     async def _reflected(self, episode: EpisodeView, state: TaskState) -> _Turn:
@@ -253,24 +247,19 @@ def worker_context(state: TaskState) -> str:
 
 
 def with_outcomes(episode: EpisodeView, state: TaskState) -> EpisodeView:
-    """The episode for the Worker: conclusions of failed steps are marked.
+    """Return the episode for the Worker: conclusions of failed steps are marked.
 
     An action that failed twice in a row is not marked, because a Worker that trusts its history then tries something
     else; the feedback still has the failure.
     """
-    return replace(episode, history=tuple(_marked(episode.history, state)))
-
-
-def _marked(history: tuple[Decision, ...], state: TaskState) -> Iterator[Decision]:
-    states = [*(read_state(decision.role_outputs) for decision in history), state]
-    failed_before = ""
-    for decision, after in zip(history, states[1:], strict=True):
+    states = [*(read_state(decision.role_outputs) for decision in episode.history), state]
+    marked, failed_before = list[Decision](), ""
+    for decision, after in zip(episode.history, states[1:], strict=True):
         failed = after.outcome == FAILURE and decision.action is not None
-        if failed and decision.conclusion != failed_before:
-            yield replace(decision, conclusion=f"{WITHOUT_EFFECT}{decision.conclusion}")
-        else:
-            yield decision
+        is_first = failed and decision.conclusion != failed_before
+        marked.append(replace(decision, conclusion=f"{WITHOUT_EFFECT}{decision.conclusion}") if is_first else decision)
         failed_before = decision.conclusion if failed else ""
+    return replace(episode, history=tuple(marked))
 
 
 class MobileAgentV3Prompts(Spec):
@@ -318,22 +307,16 @@ class MobileAgentV3Spec(RolesSpec):
         reflector = open_role(self, given, "reflector", embedded.REFLECTOR, files.reflector)
         notetaker = open_role(self, given, "notetaker", embedded.NOTETAKER, files.notetaker)
         retrieve = self._retriever(given)
-
-        def make(query: Query) -> Agent:
-            worker = open_acting_role(self, given, "worker", query.platform)
-            return MobileAgentV3(worker, manager, reflector, notetaker, retrieve)
-
-        return make
+        return lambda query: MobileAgentV3(
+            open_acting_role(self, given, "worker", query.platform), manager, reflector, notetaker, retrieve
+        )
 
     def _retriever(self, given: AgentModel) -> Retriever | None:
         if self.knowledge is None or self.retriever == OFF_ROLE:
             return None
         from trajmill.stages.agents.knowledge import KeywordIndex, MeaningIndex, read_passages
-
-        passages = read_passages(self.knowledge)
-        if "retriever" not in given.roles:
-            return partial(KeywordIndex(passages).retrieve, most=self.knowledge_passages)
         from trajmill.stages.models.wrapped import embedding_model
 
-        index = MeaningIndex(passages, embedding_model(given.roles["retriever"]))
+        passages, model = read_passages(self.knowledge), given.roles.get("retriever")
+        index = KeywordIndex(passages) if model is None else MeaningIndex(passages, embedding_model(model))
         return partial(index.retrieve, most=self.knowledge_passages)
