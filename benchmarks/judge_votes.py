@@ -28,8 +28,7 @@ from tests.stages.critics.phone import PhoneWalk, notes_on, walk_phone
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
 from tests.vllm.tiny_server import MODEL, tiny_server
 from tests.vllm.valid_votes import ValidVotesModel
-from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import ask_server
+from trajmill.flows.serving.model_server import ModelServer, ask_server, served
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel
@@ -169,13 +168,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         section = tiny_server(PYTHON, build_tiny_vlm(Path(folder) / "model"), free_port())
         section = section.model_copy(update={"environment": section.environment | {"VLLM_SERVER_DEV_MODE": "1"}})
-        with served([ModelServer("tiny", MODEL, section)], Path(folder)) as (running,):
+        server = ModelServer("tiny", MODEL, section)
+        with served([server], Path(folder)):
             numbers = count()
-            asyncio.run(verdict(running.address, walks[0], 2, WAYS[-1]))
+            asyncio.run(verdict(server.address, walks[0], 2, WAYS[-1]))
             print("| k | asked as | requests | MB sent | tokens sent | tokens computed | seconds |")
             print("|---|---|---|---|---|---|---|")
             for votes in arguments.votes:
-                report(running.address, walks, votes, numbers)
+                report(server.address, walks, votes, numbers)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from benchmarks.process_tree import tree_cpu_seconds
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.untrained_policy import make_untrained_policy
+from trajmill.flows.policies.addition import make_untrained_policy
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.policy_version import SplitSuccess
 from trajmill.schemas.tables.round_summary import RoundSummary

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from trajmill.flows.policies.policy import PROMOTE
-from trajmill.flows.tasks.derive import DERIVE, DERIVE_RL
 from trajmill.flows.tasks.judge import JUDGE
-from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE
 from trajmill.pipelines.fan_out import MOST_IN_SHARD
 from trajmill.schemas.record import Origin, content_id
 from trajmill.warehouse.commit import commit_stage

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
 
 import trajmill
-from trajmill.flows.configuration.text import configuration_tables
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.tables import KeyPath, Table, all_tables, one_line, toml_value
+from trajmill.schemas.spec import Spec
+from trajmill.warehouse.store.address import BucketUrl
 from trajmill.warehouse.views import tables_page
 
 HERE = Path(__file__).parent
+_PLAIN_NAMES = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    BucketUrl: "URL",
+    Path: "path",
+}
 
 _CONFIGURATION = """# Configuration
 
@@ -144,6 +159,79 @@ def configuration_page() -> str:
                 lines += [f"### `[{name}]`", "", sections[name].strip(), ""]
         lines += _referring(name_text for name_text in sections.items() if name_text[0].split(".")[0] in tables)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def configuration_tables() -> str:
+    """Return Markdown tables of every key, its type, default and meaning.
+
+    Each table of the file has one section. Kinds share the rows of the keys that they share, and a table whose keys
+    stand in an earlier section refers to it.
+    """
+    lines: list[str] = []
+    places: dict[KeyPath, list[Table]] = {}
+    for table in all_tables(Config):
+        places.setdefault(table.keys, []).append(table)
+    shown: dict[type[Spec], str] = {}
+    for keys, tables in places.items():
+        lines += ["", f"## `[{'.'.join(keys)}]`", "", *_section(tables, shown)]
+        for table in tables:
+            kind = f' with `kind = "{table.kind}"`' if len(tables) > 1 else ""
+            shown.setdefault(table.spec, f"`[{'.'.join(keys)}]`{kind}")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _section(tables: Sequence[Table], shown: Mapping[type[Spec], str]) -> Iterator[str]:
+    first, several = tables[0], len(tables) > 1
+    if several:
+        yield from ("| kind | meaning |", "|---|---|")
+        yield from (f"| `{table.kind}` | {one_line(table.spec.__doc__)} |" for table in tables)
+        yield from ("", "| key | kinds | type | default | meaning |", "|---|---|---|---|---|")
+    else:
+        only = "" if first.kind is None else f' Only with `kind = "{first.kind}"`.'
+        yield from (f"{one_line(first.spec.__doc__)}{only}", "")
+        if first.spec in shown:
+            yield f"Its keys are those of {shown[first.spec]}."
+            return
+        yield from ("| key | type | default | meaning |", "|---|---|---|---|")
+    # By name, type and meaning of a key: its default in each kind that has it.
+    keys: dict[tuple[str, str, str], dict[str, str]] = {}
+    for table in tables:
+        for name, info in table.fields().items():
+            if name != "kind" or not several:
+                key = (f"`{name}`", _type_name(info.annotation), one_line(info.description))
+                keys.setdefault(key, {})[table.kind or ""] = _default_of(info).replace("|", "\\|")
+    for (name, type_name, meaning), by_kind in keys.items():
+        usual, *others = (default for default, _ in Counter(by_kind.values()).most_common())
+        named = ((each, ", ".join(kind for kind, its in by_kind.items() if its == each)) for each in others)
+        default = "; ".join([usual or ("none" if others else ""), *(f"{each or 'none'} ({of})" for each, of in named)])
+        lacking = [table.kind or "" for table in tables if (table.kind or "") not in by_kind]
+        kinds = f"all but {', '.join(lacking)}" if len(lacking) < len(by_kind) else ", ".join(by_kind)
+        cells = [name, *([kinds if lacking else "all"] if several else []), type_name, default, meaning]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _default_of(info: FieldInfo) -> str:
+    if info.is_required():
+        return "must be set"
+    default = info.get_default(call_default_factory=True)
+    return "" if default is None else f"`{toml_value(default)}`"
+
+
+def _type_name(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if origin in (Union, UnionType):
+        return " or ".join(_type_name(each) for each in arguments if each is not NoneType)
+    if origin is Literal:
+        return " or ".join(f"`{toml_value(choice)}`" for choice in arguments)
+    if origin in (tuple, list, frozenset, set):
+        return f"list of {_type_name(arguments[0])}"
+    if origin is dict:
+        return "table"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(f"`{toml_value(choice.value)}`" for choice in annotation)
+    return _PLAIN_NAMES[annotation]
 
 
 def _without_rows_of(other: str, section: str) -> str:

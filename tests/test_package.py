@@ -44,7 +44,7 @@ import socket
 from pathlib import Path
 from tests.flows.serving.stand_in_vllm import stand_in
 from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import served_models
+from trajmill.flows.serving.model_server import served_models
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     port = probe.getsockname()[1]

@@ -24,14 +24,13 @@ from trajmill.flows.policies.policy import (
     choice_stage,
     stale_versions,
 )
-from trajmill.flows.round import STAGES, RoundStage, concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
-from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, report_of, run_once
+from trajmill.flows.round import STAGES, concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
+from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, report_of, run_once
 from trajmill.flows.status.live import ahead_line
-from trajmill.flows.tasks.derive import DERIVE_KIND
 from trajmill.flows.tasks.evaluate import EVALUATE
-from trajmill.flows.tasks.generate import FRESH
+from trajmill.flows.tasks.generate import FRESH, PROPOSE, TRY_PROPOSALS
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED
-from trajmill.flows.tasks.proposals import PROPOSE, TRY_PROPOSALS
+from trajmill.flows.tasks.release import DERIVE_KIND
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.journaled import JournaledAttempt
@@ -60,7 +59,7 @@ class Script:
         self._awaited = awaited
         self._meeting = threading.Barrier(2)
 
-    def __call__(self, stage: RoundStage, context: RoundContext) -> StageReport:
+    def __call__(self, stage: Stage, context: RoundContext) -> StageReport:
         self.events.append(("begin", stage.name, context.round))
         if (stage.name, context.round) in ((TRAIN, 1), (ROLLOUT, 2)):
             self._meeting.wait(SECONDS)
@@ -104,7 +103,7 @@ def test_a_round_that_awaits_a_policy_ends_when_the_next_one_is_rolled_out(tmp_p
 def test_without_the_key_the_stages_are_done_in_their_order(tmp_path: Path) -> None:
     done: list[Event] = []
 
-    def do(stage: RoundStage, context: RoundContext) -> StageReport:
+    def do(stage: Stage, context: RoundContext) -> StageReport:
         done.append(("end", stage.name, context.round))
         return report(stage.name)
 
@@ -178,7 +177,7 @@ def test_versions_count_as_stale_by_the_changes_of_the_policy_since_they_acted(t
 def killed_in_rollout(config: Config) -> None:
     """Run until round 1 is to be derived and round 2 has finished an episode; then end without warning."""
 
-    def do(stage: RoundStage, context: RoundContext) -> StageReport:
+    def do(stage: Stage, context: RoundContext) -> StageReport:
         if (stage.name, context.round) == (CALIBRATE, 1):
             following = context.in_round(2)
             episodes = attempt_counter(context.warehouse, following.at(ROLLOUT))

@@ -15,7 +15,7 @@ import pytest
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, tiny_config
 from tests.pipelines.executors.machines import Cluster, Machine
-from trajmill.flows.configuration.config import BeamSection
+from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.store.address import BucketUrl
 
@@ -70,7 +70,7 @@ def test_a_round_on_other_machines_that_are_cut_off_for_a_while_has_the_tables_o
     def told(words: str) -> bool:
         return any(words in line for line in caplog.messages)
 
-    beam = BeamSection(runner="PortableRunner", options=machines.options, restarts=50, silent_seconds=10)
+    beam = BeamSettings(runner="PortableRunner", options=machines.options, restarts=50, silent_seconds=10)
     warehouse = create_warehouse(bucket_url)
     with cut_off_in_the_middle(machines.pools, warehouse, told), caplog.at_level(logging.WARNING):
         run_stages(tiny_config(BucketUrl(bucket_url), beam))

@@ -13,7 +13,7 @@ import pytest
 
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED, announce_landed
+from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import (
     QUIET_DEFAULTS,
     ScrubbedRecords,
@@ -103,7 +103,7 @@ def test_the_event_says_whether_enough_has_landed(
     monkeypatch.setattr(
         "prefect.events.emit_event", lambda name, resource, payload: sent.append((name, resource, payload))
     )
-    monkeypatch.setattr("trajmill.flows.landed_event.accepted_since_training", lambda config: accepted)
+    monkeypatch.setattr("trajmill.flows.evolve.accepted_since_training", lambda config: accepted)
     config = Config.model_validate({"run": {"root": tmp_path}, "serve": {"retrain_after_accepted": 5}})
     other = config.model_copy(update={"run": config.run.model_copy(update={"seed": 1})})
     assert announce_landed(config) == accepted

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from trajmill.flows.progress import ConsoleWatcher, Unwatched, progress, watched_by
-from trajmill.flows.tasks.watched import StageCounter, watched_work
+from trajmill.flows.progress import ConsoleWatcher, StageCounter, Unwatched, progress, watched_by, watched_work
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.staging import Progress, ShardProgress, plan_items
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from trajmill.flows.configuration.config import (
-    BeamSection,
     Config,
     EvaluateSection,
     JudgeSection,
@@ -15,6 +14,7 @@ from trajmill.flows.configuration.config import (
     RolloutSection,
     RunSection,
 )
+from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
@@ -24,7 +24,7 @@ _COMPARED = ("queries", "trajectories", "steps", "screens", "judgements", "examp
 _TIMES = ("written_at", "wall_ms", "env_ms", "latency_ms", "started_at", "ended_at")
 
 
-def tiny_config(root: Path | BucketUrl, beam: BeamSection | None = None) -> Config:
+def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None) -> Config:
     """One round of a few seconds; its work is in two shards."""
     return Config(
         run=RunSection(root=root, rounds=1, name="tiny"),
@@ -33,7 +33,7 @@ def tiny_config(root: Path | BucketUrl, beam: BeamSection | None = None) -> Conf
         judge=JudgeSection(precision_floor=0.0),
         train=EmbeddedSftSpec(min_updates=2, max_updates=4),
         evaluate=EvaluateSection(episodes=2, train_sample=2, promote_without_evidence=True),
-        beam=beam or BeamSection(),
+        beam=beam or BeamSettings(),
     )
 
 

@@ -10,8 +10,7 @@ from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.test_model_server import free_port, is_deserted
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.vllm.tiny_server import MODEL, tiny_server
-from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import ask_server
+from trajmill.flows.serving.model_server import ModelServer, ask_server, served
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-vllm"
 
@@ -46,10 +45,10 @@ def server(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     port = free_port()
     weights = build_tiny_vlm(folder / "model")
     section = tiny_server(vllm_python, weights, port)
-    with served([ModelServer("tiny", MODEL, section)], folder) as (running,):
-        group = running.process_id
-        assert group is not None
+    server = ModelServer("tiny", MODEL, section)
+    with served([server], folder) as keepers:
+        group = keepers["tiny"]
         assert len(living(group)) > 2
-        yield TinyServer(running.address, weights)
+        yield TinyServer(server.address, weights)
     assert is_gone(group)
     assert is_deserted(port)

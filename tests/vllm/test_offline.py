@@ -47,7 +47,7 @@ def told(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A worker that has answered; in the end it is killed, and nothing may be left of its engine."""
     folder = tmp_path_factory.mktemp("offline")
     model = build_tiny_vlm(folder / "tiny")
-    adapter = tiny_adapter(folder, "adapter", seed=3).folder
+    adapter = tiny_adapter(folder, "adapter", seed=3)
     environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(REPOSITORY)}
     command = [str(vllm_python), "-m", "tests.vllm.offline_worker", str(model), str(adapter)]
     with (folder / "log.txt").open("wb") as log:

@@ -19,7 +19,7 @@ from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies
 from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_of
-from trajmill.flows.serving.server_requests import served_models, unload_adapter
+from trajmill.flows.serving.model_server import served_models, unload_adapter
 from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import TRAIN, Training
@@ -137,13 +137,13 @@ def test_an_adapter_of_somebody_else_is_added_or_refused(server: TinyServer, tmp
     context = start(whole)
     waiting = first_waiting(context)
     assert waiting is not None and "trajmill policy add --model NAME" in waiting.waiting
-    too_large = tiny_adapter(tmp_path, "too-large", seed=1, rank=64).folder
+    too_large = tiny_adapter(tmp_path, "too-large", seed=1, rank=64)
     with pytest.raises(BadInputError, match=r"\A[^\n]*did not load the LoRA adapter too-large-[^\n]+\Z"):
         add_and_evaluate(whole, Addition(adapter=too_large))
     with pytest.raises(BadInputError, match=r"\A[^\n]*does not serve nobody, but tiny-vlm\Z"):
         add_and_evaluate(whole, Addition(model="nobody"))
     assert list_policies(whole)[0].in_force
-    decided = add_and_evaluate(whole, Addition(adapter=tiny_adapter(tmp_path, "mine", seed=2).folder))
+    decided = add_and_evaluate(whole, Addition(adapter=tiny_adapter(tmp_path, "mine", seed=2)))
     assert decided.result["promoted"], decided.result["reason"]
     (added,) = [each for each in list_policies(whole) if each.in_force]
     assert added.row.adapter == f"models/{added.row.model_version}" and added.row.parent == MODEL

@@ -20,8 +20,14 @@ from tests.stages.models.transformers_local.tiny_vlm import FACTOR, MAX_PIXELS, 
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
-from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import ask_server, load_adapter, served_models, unload_adapter
+from trajmill.flows.serving.model_server import (
+    ModelServer,
+    ask_server,
+    load_adapter,
+    served,
+    served_models,
+    unload_adapter,
+)
 from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Size
@@ -205,9 +211,9 @@ def test_adapters_are_loaded_and_swapped_in_the_running_server(server: TinyServe
         return use(OpenAiModel(settings(server, name)), lambda model: model.complete(asked)).text
 
     base = says(MODEL)
-    load_adapter(server.address, tiny_adapter(tmp_path, "policy-1", seed=1))
+    load_adapter(server.address, "policy-1", tiny_adapter(tmp_path, "policy-1", seed=1))
     first = says("policy-1")
-    load_adapter(server.address, tiny_adapter(tmp_path, "policy-2", seed=2))
+    load_adapter(server.address, "policy-2", tiny_adapter(tmp_path, "policy-2", seed=2))
     unload_adapter(server.address, "policy-1")
     assert served_models(server.address) == frozenset({MODEL, "policy-2"})
     second = says("policy-2")
@@ -216,7 +222,7 @@ def test_adapters_are_loaded_and_swapped_in_the_running_server(server: TinyServe
     with pytest.raises(ModelFailure, match=r"^[^\n]*policy-1[^\n]*$"):
         says("policy-1")
     with pytest.raises(BadInputError, match=r"^[^\n]*did not load the LoRA adapter policy-3: [^\n]+$"):
-        load_adapter(server.address, tiny_adapter(tmp_path, "policy-3", seed=3, rank=64))
+        load_adapter(server.address, "policy-3", tiny_adapter(tmp_path, "policy-3", seed=3, rank=64))
     assert says("policy-2") == second
     unload_adapter(server.address, "policy-2")
     assert served_models(server.address) == frozenset({MODEL})

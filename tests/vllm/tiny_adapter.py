@@ -8,15 +8,13 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from trajmill.flows.serving.server_requests import Adapter
-
 _RANK = 4
 _WIDTH = 128
 _LAYERS = 2
 _MODULE = "base_model.model.model.language_model.layers.{layer}.self_attn.o_proj.lora_{side}.weight"
 
 
-def tiny_adapter(folder: Path, name: str, seed: int, rank: int = _RANK) -> Adapter:
+def tiny_adapter(folder: Path, name: str, seed: int, rank: int = _RANK) -> Path:
     """An adapter of random weights, large enough to change what the model says."""
     path = folder / name
     path.mkdir(parents=True)
@@ -37,4 +35,4 @@ def tiny_adapter(folder: Path, name: str, seed: int, rank: int = _RANK) -> Adapt
         weights[_MODULE.format(layer=layer, side="A")] = torch.randn(rank, _WIDTH, generator=random)
         weights[_MODULE.format(layer=layer, side="B")] = torch.randn(_WIDTH, rank, generator=random)
     save_file(weights, path / "adapter_model.safetensors")
-    return Adapter(name, path)
+    return path

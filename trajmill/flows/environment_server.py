@@ -8,11 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from socket import socket
 
-from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.judges import NamedJudge, judge_named
-from trajmill.flows.configuration.model_specs import policy_family
+from trajmill.flows.configuration.config import Config, policy_family
+from trajmill.flows.configuration.judges import judge_named
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import RoundContext
@@ -20,7 +18,7 @@ from trajmill.flows.tasks.generate import generate
 from trajmill.pipelines.drawing import drawing_processes
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import OnlineRecorder
-from trajmill.schemas.dialects.families import Family, family_named
+from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.observation import Observation
@@ -29,7 +27,6 @@ from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.online.host import EpisodeHost, HostSettings, ServedQueries, draw_in_thread
 from trajmill.stages.rollout.base import Limits
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.views import refresh_views
 
@@ -54,17 +51,10 @@ class ServeOptions:
 
 
 def serve_environment(config: Config, options: ServeOptions, ready: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; finished episodes are stored.
+    """Serve until Ctrl-C or SIGTERM; finished episodes are stored. `ready` gets the address when the server is ready.
 
-    Args:
-        config: has the environment, the warehouse and the run.
-        options: options of the server.
-        ready: called with the address when the server is ready.
-
-    Raises:
-        BadInputError: an option is wrong, the port is taken, or a package is missing.
-        EnvironmentFailure: the environment cannot be prepared.
-        RunInUseError: another server stores episodes of the run.
+    Raises BadInputError (an option is wrong, the port is taken, or a package is missing), EnvironmentFailure (the
+    environment cannot be prepared), RunInUseError (another server stores episodes of the run).
     """
     if find_spec("openenv") is None:
         raise BadInputError("openenv is not installed; run `pip install 'trajmill[openenv]'`")
@@ -78,41 +68,13 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
         if name not in set(Split):
             raise BadInputError(f"there is no split {name!r:.40}; {instead_of(name, Split)}")
     judge = judge_named(config, options.judge) if options.judge else None
-    warehouse = create_warehouse(config.run.root)
-    context = RoundContext(config, warehouse, _OUTSIDE_ROUNDS)
-    with (
-        listening(options.host, options.port) as listener,
-        sole_worker(warehouse, f"{context.run_id}-online"),
-        models_ready(config, warehouse.run(context.run_id), judge.endpoints if judge else ()),
-    ):
-        if not context.queries:
-            # As in the run's first stage.
-            with sole_worker(warehouse, context.run_id):
-                generate(context)
-        queries = ServedQueries(context.queries.values(), tuple(map(Split, options.splits)))
-        asyncio.run(_serve(context, queries, family, judge, options.slots, token, listener, ready))
-    refresh_views(warehouse)
-
-
-async def _serve(
-    context: RoundContext,
-    queries: ServedQueries,
-    family: Family,
-    judge: NamedJudge | None,
-    slots: int,
-    token: str,
-    listener: socket,
-    ready: Callable[[str], None],
-) -> None:
-    from trajmill.stages.online.openenv_server import environment_app
-
-    rollout = context.config.rollout
-    recorder = OnlineRecorder(context.warehouse, context.origin, context.environment.kind)
+    context, rollout = RoundContext.of(config, _OUTSIDE_ROUNDS), config.rollout
+    warehouse, environment, origin = context.warehouse, context.environment, context.origin
     settings = HostSettings(
-        origin=context.origin,
-        run_seed=context.config.run.seed,
+        origin=origin,
+        run_seed=config.run.seed,
         family=family,
-        slots=slots,
+        slots=options.slots,
         limits=Limits(
             seconds=_LONGEST_EPISODE_SECONDS,
             environment_tries=rollout.environment_tries,
@@ -123,20 +85,38 @@ async def _serve(
             ),
         ),
     )
-    async with AsyncExitStack() as stack:
-        judged = None
-        if judge is not None:
-            judged = await stack.enter_async_context(judging(judge.spec, judge.critics, context.origin))
-        draw = _draw_elsewhere if context.environment.draws_screens else draw_in_thread
-        host = EpisodeHost(
-            context.environment, queries, settings, recorder.record, judged, draw, numbers=recorder.numbers()
-        )
-        await stack.enter_async_context(_committing(recorder))
-        stack.push_async_callback(host.close)
-        address, port = listener.getsockname()[:2]
-        ready(f"http://{address}:{port}")
-        app = environment_app(host, slots, token, trouble=lambda: recorder.trouble)
-        await serve_app(app, listener)
+
+    async def serve() -> None:
+        from trajmill.stages.online.openenv_server import environment_app
+
+        recorder = OnlineRecorder(warehouse, origin, environment.kind)
+        async with AsyncExitStack() as stack:
+            judged = None
+            if judge is not None:
+                judged = await stack.enter_async_context(judging(judge.spec, judge.critics, origin))
+            draw = _draw_elsewhere if environment.draws_screens else draw_in_thread
+            queries = ServedQueries(context.queries.values(), tuple(map(Split, options.splits)))
+            host = EpisodeHost(
+                environment, queries, settings, recorder.record, judged, draw, numbers=recorder.numbers()
+            )
+            await stack.enter_async_context(_committing(recorder))
+            stack.push_async_callback(host.close)
+            address, port = listener.getsockname()[:2]
+            ready(f"http://{address}:{port}")
+            app = environment_app(host, options.slots, token, trouble=lambda: recorder.trouble)
+            await serve_app(app, listener)
+
+    with (
+        listening(options.host, options.port) as listener,
+        sole_worker(warehouse, f"{context.run_id}-online"),
+        models_ready(config, warehouse.run(context.run_id), judge.endpoints if judge else ()),
+    ):
+        if not context.queries:
+            # As in the run's first stage.
+            with sole_worker(warehouse, context.run_id):
+                generate(context)
+        asyncio.run(serve())
+    refresh_views(warehouse)
 
 
 async def _draw_elsewhere(observation: Observation) -> bytes:

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.compute as pc
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
@@ -16,20 +17,20 @@ from prefect.tasks import Task
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop, still_noticing_interrupts
-from trajmill.flows.landed_event import announce_landed
-from trajmill.flows.policies.choice import adopt_configured
-from trajmill.flows.policies.policy import PROMOTE
+from trajmill.flows.new_run import run_resource
+from trajmill.flows.policies.policy import CHOICE, PROMOTE
 from trajmill.flows.prefect_settings import scrub_logs, short_lived_server
 from trajmill.flows.progress import progress
 from trajmill.flows.report.page import write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
-from trajmill.flows.round import RoundStage, current_round, do_stage, do_stages, rolled_out_ahead, summary_of
+from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import RoundContext, StageReport, Waiting, report_of
+from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of, tuples
+from trajmill.flows.tasks.evaluate import adopt_configured
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import release_name
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import sole_worker
@@ -51,20 +52,19 @@ def evolve(config: Config) -> EvolveReport:
 
     If another program trains the policy, the run stops in each round until the new version is added.
 
-    Raises:
-        TrajmillError: a stage failed after all retries, or another process works on the run. Finished stages are kept,
-            and the next call continues after them.
+    Raises TrajmillError: a stage failed after all retries, or another process works on the run. Finished stages are
+    kept, and the next call continues after them.
     """
-    warehouse = create_warehouse(config.run.root)
-    with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
-        first, logs = RoundContext(config, warehouse, 1), warehouse.run(config.run_id)
+    first = RoundContext.of(config)
+    warehouse, logs = first.warehouse, first.warehouse.run(first.run_id)
+    with sole_worker(warehouse, first.run_id), disk_full_as_error(warehouse.root):
         rounds = map(first.in_round, range(1, config.run.rounds + 1))
         unfinished = [context for context in rounds if report_of(context, PROMOTE) is None]
         with models_ready(config, logs) if unfinished else nullcontext(), short_lived_server(logs / "prefect.log"):
             scrub_logs(config.secrets(os.environ))
             waiting = evolve_flow(unfinished)
         refresh_views(warehouse)
-        report = write_report(warehouse, config.run_id)
+        report = write_report(warehouse, first.run_id)
     last = current_round(config) if waiting else first.in_round(config.run.rounds)
     release = warehouse.store.uri(warehouse.name(warehouse.release(release_name(last))))
     return EvolveReport(report, release, warehouse.database, config.run.rounds, waiting)
@@ -74,9 +74,8 @@ def evolve(config: Config) -> EvolveReport:
 def evolve_flow(unfinished: Sequence[RoundContext]) -> str:
     """Run the rounds one after the other; returns what a round waits for, empty if all are finished."""
     for context in unfinished:
-        ended = round_flow(context)
-        if isinstance(ended, Waiting):
-            return ended.line
+        if waiting := round_flow(context):
+            return waiting
     return ""
 
 
@@ -97,11 +96,11 @@ def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> b
     retry_condition_fn=_worth_retrying,
     cache_policy=NO_CACHE,
 )
-def stage_task(stage: RoundStage, context: RoundContext) -> StageReport:
+def stage_task(stage: Stage, context: RoundContext) -> StageReport:
     return do_stage(stage, context)
 
 
-def _do_in_flow(stage: RoundStage, context: RoundContext) -> StageReport:
+def _do_in_flow(stage: Stage, context: RoundContext) -> StageReport:
     is_new = report_of(stage.in_its_round(context), stage.name) is None
     report = stage_task(stage, context)
     if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
@@ -110,14 +109,14 @@ def _do_in_flow(stage: RoundStage, context: RoundContext) -> StageReport:
 
 
 @flow(name="round", flow_run_name="{context.config.run.name} round {context.round}", validate_parameters=False)
-def round_flow(context: RoundContext) -> RoundSummary | Waiting:
-    """Do all stages of one round; returns its figures, or what a stage waits for."""
+def round_flow(context: RoundContext) -> str:
+    """Do all stages of one round; returns what a stage waits for, empty if the round is finished."""
     with still_noticing_interrupts():
         adopt_configured(context)
         waiting = do_stages(context, _do_in_flow, rolled_out_ahead(context))
         refresh_views(context.warehouse)
     if waiting:
-        return Waiting(waiting)
+        return waiting
     summary = summary_of(context)
     create_markdown_artifact(
         round_markdown(summary),
@@ -125,4 +124,42 @@ def round_flow(context: RoundContext) -> RoundSummary | Waiting:
         description="The round's figures",
     )
     progress().show(round_table(summary))
-    return summary
+    return ""
+
+
+LANDED = "trajmill.trajectories.landed"
+"""Name of the event."""
+ENOUGH_LABEL = "trajmill.enough"
+"""Label of the event's resource: `yes` if there is enough to retrain, else `no`; triggers cannot compare numbers."""
+
+
+def announce_landed(config: Config) -> int:
+    """Emit the event for a commit of judged trajectories; return how many were accepted since the last training."""
+    from prefect.events import emit_event
+
+    accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
+    warehouse = create_warehouse(config.run.root)
+    emit_event(
+        LANDED,
+        resource={
+            "prefect.resource.id": run_resource(warehouse, config.run_id),
+            "prefect.resource.name": f"{config.run_id} in {warehouse.address}",
+            ENOUGH_LABEL: "yes" if accepted >= enough else "no",
+        },
+        payload={"accepted_since_training": accepted, "enough": enough},
+    )
+    return accepted
+
+
+def accepted_since_training(config: Config) -> int:
+    """Count the trajectories that were judged correct in the rounds after the last training."""
+    context = RoundContext.of(config, 0)
+    models = tuples(context.read("models", ["round", "release", "made_by"]))
+    trainings = (
+        number for number, release, made_by in models if release is not None and not made_by.startswith(CHOICE)
+    )
+    judged = context.read_judgements("trajectory_id", "correct", "round")
+    new = pc.and_(judged["correct"], pc.greater(judged["round"], max(trainings, default=0)))
+    attempts = context.read("trajectories", ["trajectory_id", "purpose"])
+    trials = attempts["trajectory_id"].filter(pc.equal(attempts["purpose"], Purpose.TRIAL.value))
+    return len(set(judged["trajectory_id"].filter(new).to_pylist()).difference(trials.to_pylist()))

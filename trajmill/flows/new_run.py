@@ -34,12 +34,7 @@ class NewRunError(BadInputError):
 def begin_or_continue(config: Config, new_run: bool = False) -> None:
     """Store what identifies the run; call it before any of its stages.
 
-    Args:
-        config: the configuration.
-        new_run: whether it may begin a run beside another one of its name.
-
-    Raises:
-        NewRunError: it would begin one, and may not.
+    Raises NewRunError if it would begin a run beside another one of its name without `new_run`.
     """
     warehouse, run_id, identity = create_warehouse(config.run.root), config.run_id, config.identity()
     if not new_run and not has_begun(warehouse, warehouse.staging(run_id)):
@@ -76,8 +71,7 @@ def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | Non
 
     A run of a named warehouse has the configuration with which it was last continued.
 
-    Raises:
-        BadInputError: no run has begun in the named warehouse.
+    Raises BadInputError: no run has begun in the named warehouse.
     """
     if root is None or config_file is not None:
         config = load_config(config_file)

@@ -3,9 +3,7 @@
 A server that the user names (PREFECT_API_URL, a Prefect profile) is used. Otherwise one is started, which ends with the
 command. Import this before `prefect`: the settings are environment variables that Prefect reads on import.
 
-`python -m trajmill.flows.prefect_settings PORT` is that server. Prefect's own temporary server keeps running when its
-owner is killed. This one reads its standard input, a pipe without a writer, and ends when the pipe closes, which it
-does however the owner ends.
+Prefect's own temporary server keeps running when its owner is killed; ours runs under `server_keeper`, which ends it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -42,6 +39,7 @@ QUIET_DEFAULTS = {
     "PREFECT_TASKS_DEFAULT_NO_CACHE": "true",
 }
 SECONDS_TO_START = 240.0
+_SECONDS_TO_END = 3.0
 
 
 def set_quiet_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -89,8 +87,7 @@ def scrub_logs(secrets: Secrets) -> None:
 def short_lived_server(log: Path) -> Iterator[None]:
     """Inside, flows use a server of this process without schedules and user interface, or the user's server.
 
-    Raises:
-        TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
+    Raises TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
     """
     set_quiet_defaults()
     if names_a_server():
@@ -128,8 +125,7 @@ def short_lived_server(log: Path) -> Iterator[None]:
 def long_lived_server(log: Path, port: int) -> Iterator[str]:
     """A server with schedules, triggers and user interface on a local port, or the user's; gives its API address.
 
-    Raises:
-        TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
+    Raises TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
     """
     if names_a_server():
         yield named_server()
@@ -154,8 +150,7 @@ def names_a_server() -> bool:
 def named_server() -> str:
     """Return the API address of the server that the user has named.
 
-    Raises:
-        TrajmillError: none is named, or it does not answer.
+    Raises TrajmillError: none is named, or it does not answer.
     """
     from prefect.settings import get_current_settings
 
@@ -207,7 +202,12 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as log_file:
         server = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(port)],
+            [
+                *(sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", str(_SECONDS_TO_END)),
+                *(sys.executable, "-P", "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"),
+                *("--host", "127.0.0.1", "--port", str(port), "--lifespan", "on"),
+                *("--log-level", "error", "--timeout-graceful-shutdown", "2"),
+            ],
             stdin=subprocess.PIPE,
             stdout=log_file,
             stderr=log_file,
@@ -227,7 +227,7 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
         try:
             server.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            server.kill()
+            os.killpg(server.pid, signal.SIGKILL)
             server.wait()
 
 
@@ -240,28 +240,3 @@ def _await_health(server: subprocess.Popen[bytes], address: str, log: Path) -> N
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
     raise TrajmillError(f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours")
-
-
-def _serve_until_input_closes(port: int) -> None:
-    import uvicorn
-
-    def end_with_owner() -> None:
-        sys.stdin.buffer.read()
-        os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(3.0)
-        os._exit(0)
-
-    threading.Thread(target=end_with_owner, daemon=True).start()
-    uvicorn.run(
-        "prefect.server.api.server:create_app",
-        factory=True,
-        host="127.0.0.1",
-        port=port,
-        log_level="error",
-        lifespan="on",
-        timeout_graceful_shutdown=2,
-    )
-
-
-if __name__ == "__main__":
-    _serve_until_input_closes(int(sys.argv[1]))

@@ -1,6 +1,7 @@
 """Shows the progress of long work: bars on a terminal, one line per stage elsewhere, nothing in tests.
 
-A stage reports to `progress()`; the command line sets a display with `watched_by`.
+A stage reports to `progress()`; the command line sets a display with `watched_by`. `watched_work` shows the counts in a
+staging folder, which all workers write to.
 """
 
 from __future__ import annotations
@@ -23,11 +24,18 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from trajmill.pipelines.rollout import attempt_counter
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.staging import Progress as StageProgress
+from trajmill.warehouse.staging import progress_of
+
+_POLL_SECONDS = 0.5
+
 
 class Advance(Protocol):
-    def __call__(self, more: int, *, total: int | None = None) -> None:
-        """Count `more` rows as done; `total` is their number, once that is known."""
-        ...
+    """Counts `more` rows as done; `total` is their number, once that is known."""
+
+    def __call__(self, more: int, *, total: int | None = None) -> None: ...
 
 
 class Unwatched:
@@ -95,7 +103,7 @@ class ConsoleWatcher(Unwatched):
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, content: RenderableType) -> None:
-        """Show a finished piece of text; lines that do not wrap are not cut."""
+        # Lines that do not wrap are not cut.
         self._console.print(content, crop=False)
 
 
@@ -114,3 +122,47 @@ def watched_by(watcher: Unwatched) -> Iterator[None]:
         yield
     finally:
         _WATCHER.reset(token)
+
+
+class StageCounter:
+    """Counts what a stage has done, in all processes: attempts if their number is planned, else its shards' counts."""
+
+    def __init__(self, warehouse: Warehouse, at: StageRun, planned: int | None) -> None:
+        self._folder = at.staging(warehouse)
+        self._attempts = None if planned is None else attempt_counter(warehouse, at)
+        self._last = StageProgress(0, planned)
+
+    def progress(self) -> StageProgress:
+        """Return the count; a stage that has removed its files is finished and has done all."""
+        now = progress_of(self._folder)
+        total = self._last.total if now.total is None or self._attempts else now.total
+        done = self._attempts.count() if self._attempts else now.done
+        if now.total is None and not self._attempts:
+            done = total or done
+        self._last = StageProgress(max(done, self._last.done), total)
+        return self._last
+
+
+@contextmanager
+def watched_work(
+    warehouse: Warehouse, at: StageRun, name: str, planned: int | None = None, unit: str = "rows"
+) -> Iterator[None]:
+    """Show the progress of some work inside; `planned` is its number of attempts, if it makes attempts."""
+    counter, stop = StageCounter(warehouse, at, planned), threading.Event()
+    with progress().stage(at.round, name, planned, unit) as advance:
+
+        def poll() -> None:
+            shown, ended = 0, False
+            while not ended:
+                ended = stop.wait(_POLL_SECONDS)
+                now = counter.progress()
+                advance(now.done - shown, total=now.total)
+                shown = now.done
+
+        watcher = threading.Thread(target=poll, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
@@ -13,113 +13,132 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
-from trajmill.flows.policies.choice import adopt_configured, names_another_policy
-from trajmill.flows.policies.policy import BASELINE, PROMOTE
-from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import RoundContext, StageReport, has_begun, report_of
-from trajmill.flows.tasks.derive import DERIVE, DERIVE_KIND, DERIVE_RL, derive, derive_for_training, derive_rl
-from trajmill.flows.tasks.evaluate import EVALUATE, baseline, evaluate, measured_queries, promote
-from trajmill.flows.tasks.generate import FRESH, GENERATE, fresh, generate
-from trajmill.flows.tasks.guide import GUIDE, GUIDED, REFERENCE, guide, reference, rollout_guided
-from trajmill.flows.tasks.judge import CALIBRATE, JUDGE, JUDGE_GUIDED, calibrate_judge, judge, judge_guided
-from trajmill.flows.tasks.proposals import (
-    PROPOSE,
-    TRY_PROPOSALS,
-    asks_for_tasks,
-    propose,
-    tries_proposals,
-    try_proposals,
+from trajmill.flows.policies.policy import (
+    BASELINE,
+    PROMOTE,
+    PolicyInForce,
+    policy_before,
+    policy_in,
+    policy_in_force,
+    release_unused,
 )
-from trajmill.flows.tasks.release import RELEASE, release
+from trajmill.flows.progress import StageCounter, watched_work
+from trajmill.flows.serving.models_ready import working_on
+from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, has_begun, report_of, stage
+from trajmill.flows.tasks.evaluate import (
+    EVALUATE,
+    Evaluation,
+    adopt_configured,
+    baseline,
+    compared,
+    evaluate,
+    measured_queries,
+    names_another_policy,
+    version_row,
+)
+from trajmill.flows.tasks.generate import GENERATE, fresh, generate, propose, try_proposals
+from trajmill.flows.tasks.guide import GUIDED, guide, reference, reference_paths_used, rollout_guided
+from trajmill.flows.tasks.judge import CALIBRATE, JUDGE, calibrate_judge, judge, judge_guided, judge_quality
+from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE, derive, derive_for_training, derive_rl, release
 from trajmill.flows.tasks.rollout import ROLLOUT, rollout
-from trajmill.flows.tasks.train import TRAIN, train
-from trajmill.flows.tasks.watched import StageCounter, watched_work
+from trajmill.flows.tasks.train import TRAIN, Training, train
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
+from trajmill.schemas.record import Row
 from trajmill.schemas.tables.round_summary import RoundSummary
-from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.lock import sole_worker
+from trajmill.stages.training.promotion import Promotion
+from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.views import refresh_views
+from trajmill.warehouse.shards import write_tables
 
 
-class RoundStage(NamedTuple):
-    name: str
-    command: str
-    """The command that runs it, alone or with its neighbours."""
-    needs: tuple[str, ...]
-    """The stages that must be finished before it."""
-    work: Callable[[RoundContext], StageReport]
-    asks_models: bool = False
-    """Whether it calls models of `[models]`, so that their servers must run."""
-    may_overlap: bool = False
-    """Whether the rollout of the next round may run at the same time."""
-    fixed_round: int | None = None
-    """The round of its rows if the stage is done once for all rounds; None: the round that runs it."""
-    is_wanted: Callable[[Config], bool] = lambda config: True
-    """Whether a configuration requires it."""
+@stage(PROMOTE, "evaluate")
+def promote(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Promote the new policy unless it is significantly worse on the validation queries; write the round's figures."""
+    before, in_force = policy_before(context), policy_in_force(context)
+    trained = Training.of(finished(context, TRAIN))
+    evaluated = Evaluation.of(finished(context, EVALUATE))
+    reason = trained.reason or evaluated.refused
+    promotion = Promotion(False, reason) if reason else compared(context, before, evaluated.validation)
+    new, after = trained.new_policy, in_force
+    rows: dict[str, Sequence[Row]] = {}
+    if new is not None:
+        updates = in_force.updates + trained.updates
+        if promotion.promoted:
+            after = PolicyInForce(policy_row=new, updates=updates, success=evaluated.success)
+        release_unused(context, before if promotion.promoted else policy_in(context.warehouse, new))
+        origins = trained.model_dump(include={"parent", "release", "recipe", "metrics"})
+        rows["models"] = [version_row(context, new, evaluated, promotion, PROMOTE, updates=updates, **origins)]
+    reports = (report_of(context, each.name) for each in STAGES)
+    summary = RoundSummary(
+        policy_before=before.version,
+        policy_after=after.policy_row.model_version,
+        stages=tuple(report.count for report in reports if report is not None),
+        success_before=in_force.success,
+        success_after=after.success,
+        judge=judge_quality(context),
+        trained=trained.trained,
+        reference_paths_used=reference_paths_used(context),
+        release=finished(context, RELEASE).result["release"],
+        reason=promotion.reason,
+        **context.origin.common(made_by=PROMOTE),
+    )
+    files = write_tables(context.warehouse, at, {"rounds": [summary], **rows})
+    return StageOutcome(1, int(promotion.promoted), files, after.model_copy(update=promotion._asdict()).as_json())
 
-    def in_its_round(self, context: RoundContext) -> RoundContext:
-        return context if self.fixed_round is None else context.in_round(self.fixed_round)
 
-
-def _promote(context: RoundContext) -> StageReport:
-    return promote(context, [stage.name for stage in STAGES])
-
-
-STAGES = (
-    RoundStage(GENERATE, "generate", (), generate, asks_models=True, fixed_round=1),
-    RoundStage(BASELINE, "generate", (GENERATE,), baseline, asks_models=True, fixed_round=0),
-    RoundStage(PROPOSE, "rollout", (GENERATE, BASELINE), propose, asks_models=True, is_wanted=asks_for_tasks),
-    RoundStage(
-        TRY_PROPOSALS, "rollout", (GENERATE, BASELINE), try_proposals, asks_models=True, is_wanted=tries_proposals
-    ),
-    RoundStage(FRESH, "rollout", (GENERATE, BASELINE), fresh, is_wanted=lambda config: config.queries.fresh > 0),
-    RoundStage(ROLLOUT, "rollout", (GENERATE, BASELINE), rollout, asks_models=True),
-    RoundStage(JUDGE, "judge", (ROLLOUT,), judge, asks_models=True),
-    RoundStage(REFERENCE, "guide", (JUDGE,), reference),
-    RoundStage(GUIDE, "guide", (REFERENCE,), guide, asks_models=True),
-    RoundStage(GUIDED, "guide", (GUIDE,), rollout_guided, asks_models=True),
-    RoundStage(JUDGE_GUIDED, "guide", (GUIDED,), judge_guided, asks_models=True),
-    RoundStage(CALIBRATE, "derive", (JUDGE,), calibrate_judge, may_overlap=True),
-    RoundStage(DERIVE, "derive", (JUDGE,), derive, may_overlap=True),
-    RoundStage(DERIVE_RL, "derive", (JUDGE,), derive_rl, may_overlap=True),
-    RoundStage(
-        DERIVE_KIND,
-        "derive",
-        (DERIVE,),
-        derive_for_training,
-        may_overlap=True,
-        is_wanted=lambda config: bool(config.train.learns_kind),
-    ),
-    RoundStage(RELEASE, "release", (DERIVE, DERIVE_RL), release, may_overlap=True),
-    RoundStage(TRAIN, "train", (RELEASE,), train, may_overlap=True),
-    RoundStage(EVALUATE, "evaluate", (TRAIN,), evaluate, asks_models=True),
-    RoundStage(PROMOTE, "evaluate", (EVALUATE,), _promote),
+STAGES: tuple[Stage, ...] = (
+    generate,
+    baseline,
+    propose,
+    try_proposals,
+    fresh,
+    rollout,
+    judge,
+    reference,
+    guide,
+    rollout_guided,
+    judge_guided,
+    calibrate_judge,
+    derive,
+    derive_rl,
+    derive_for_training,
+    release,
+    train,
+    evaluate,
+    promote,
 )
 
-DoStage = Callable[[RoundStage, RoundContext], StageReport]
-COMMANDS = tuple(dict.fromkeys(stage.command for stage in STAGES))
+
+class Command(NamedTuple):
+    """A command of one or several stages."""
+
+    needs: tuple[str, ...]
+    """The stages of other commands that must be finished before it, in their order."""
+    acts: bool = True
+    """Whether its stages call models of `[models]`, whose servers must run; the others may overlap the next rollout."""
 
 
-def stages_of(config: Config) -> tuple[RoundStage, ...]:
-    return tuple(stage for stage in STAGES if stage.is_wanted(config))
+COMMANDS = {
+    "generate": Command(()),
+    "rollout": Command((GENERATE, BASELINE)),
+    "judge": Command((ROLLOUT,)),
+    "guide": Command((JUDGE,)),
+    "derive": Command((JUDGE,), acts=False),
+    "release": Command((DERIVE, DERIVE_RL), acts=False),
+    "train": Command((RELEASE,), acts=False),
+    "evaluate": Command((TRAIN,)),
+}
 
 
-def collecting_stages(config: Config) -> tuple[RoundStage, ...]:
+def stages_of(config: Config) -> tuple[Stage, ...]:
+    return tuple(each for each in STAGES if each.is_wanted(config))
+
+
+def collecting_stages(config: Config) -> tuple[Stage, ...]:
     """The stages that make trajectories and judge them: those before the training data."""
     stages = stages_of(config)
-    return stages[: [stage.name for stage in stages].index(CALIBRATE)]
-
-
-def needed_before(command: str) -> tuple[RoundStage, ...]:
-    """The stages of other commands that must be finished before a command, in their order."""
-    needed = {name for stage in STAGES if stage.command == command for name in stage.needs}
-    return tuple(stage for stage in STAGES if stage.name in needed and stage.command != command)
-
-
-def asks_models(command: str) -> bool:
-    return any(stage.asks_models for stage in STAGES if stage.command == command)
+    return stages[: [each.name for each in stages].index(CALIBRATE)]
 
 
 @contextmanager
@@ -149,25 +168,24 @@ def concurrently(work: Callable[[], object]) -> Iterator[None]:
     done.result()
 
 
-def do_stages(context: RoundContext, do: DoStage, ahead: RoundContext | None = None) -> str:
+def do_stages(
+    context: RoundContext, do: Callable[[Stage, RoundContext], StageReport], ahead: RoundContext | None = None
+) -> str:
     """Do the stages of a round in order; returns what a stage waits for, empty if all are finished.
 
-    Args:
-        context: the round.
-        do: does one stage.
-        ahead: a round that is rolled out at the same time as the stages that may overlap; None for none.
+    The round `ahead` is rolled out at the same time as the stages that may overlap.
     """
-    for may_overlap, stages in groupby(stages_of(context.config), lambda stage: stage.may_overlap):
-        beside: AbstractContextManager[None] = nullcontext()
-        if may_overlap and ahead is not None:
+    for acts, stages in groupby(stages_of(context.config), lambda each: COMMANDS[each.command].acts):
+        overlap: AbstractContextManager[None] = nullcontext()
+        if not acts and ahead is not None:
             # The stages before the rollout, which add queries, are done first.
-            *first, last = (stage for stage in stages_of(ahead.config) if stage.command == "rollout")
-            for stage in first:
-                do(stage, ahead)
-            beside = concurrently(partial(do, last, ahead))
-        with beside:
-            for stage in stages:
-                report = do(stage, context)
+            *first, last = (each for each in stages_of(ahead.config) if each.command == "rollout")
+            for each in first:
+                do(each, ahead)
+            overlap = concurrently(partial(do, last, ahead))
+        with overlap:
+            for each in stages:
+                report = do(each, context)
                 if report.waiting:
                     return report.waiting
     return ""
@@ -186,7 +204,7 @@ def rolled_out_ahead(context: RoundContext) -> RoundContext | None:
     return following if wanted else None
 
 
-def do_stage(stage: RoundStage, context: RoundContext) -> StageReport:
+def do_stage(stage: Stage, context: RoundContext) -> StageReport:
     """Do one stage and show its progress; a stage that is done already, or not wanted, only returns its report."""
     within = stage.in_its_round(context)
     done = report_of(within, stage.name)
@@ -195,70 +213,62 @@ def do_stage(stage: RoundStage, context: RoundContext) -> StageReport:
     if not stage.is_wanted(context.config):
         return StageReport.without_work(stage.name)
     with watched(within, stage.name):
-        return stage.work(context)
+        return stage(context)
 
 
-def watched(context: RoundContext, stage: str) -> AbstractContextManager[None]:
-    """Show how far a stage of a round is."""
-    unit = "updates" if stage == TRAIN else "rows"
-    return watched_work(context.warehouse, context.at(stage), stage, _planned_attempts(context, stage), unit)
+def watched(context: RoundContext, name: str) -> AbstractContextManager[None]:
+    """Show the progress of a stage of a round."""
+    unit = "updates" if name == TRAIN else "rows"
+    return watched_work(context.warehouse, context.at(name), name, _planned_attempts(context, name), unit)
 
 
-def stage_counter(context: RoundContext, stage: str) -> StageCounter:
-    """Count how far a stage of a round is."""
-    return StageCounter(context.warehouse, context.at(stage), _planned_attempts(context, stage))
+def stage_counter(context: RoundContext, name: str) -> StageCounter:
+    """Count the progress of a stage of a round."""
+    return StageCounter(context.warehouse, context.at(name), _planned_attempts(context, name))
 
 
-def _planned_attempts(context: RoundContext, stage: str) -> int | None:
+def _planned_attempts(context: RoundContext, name: str) -> int | None:
     """Attempts that a stage makes, at most, so that its progress has a total at once; None for other stages."""
-    config = context.config
-    if stage == ROLLOUT:
-        return config.unguided_episodes
-    if stage == GUIDED:
-        return config.rollout.episodes_per_round - config.unguided_episodes
-    return len(measured_queries(context)) if stage in (BASELINE, EVALUATE) else None
+    if name in (ROLLOUT, GUIDED):
+        return context.config.unguided_episodes if name == ROLLOUT else context.config.guided_episodes
+    return len(measured_queries(context)) if name in (BASELINE, EVALUATE) else None
 
 
 def run_stage(name: str, config: Config) -> StageReport:
     """Do the stages of one command in the current round, i.e. the first unfinished one.
 
-    Raises:
-        BadInputError: there is no such command, or a stage that it needs is not finished.
-        RunInUseError: another process works on the run.
+    Raises BadInputError (there is no such command, or a stage that it needs is not finished), RunInUseError (another
+    process works on the run).
     """
     if name not in COMMANDS:
-        raise BadInputError(f"there is no stage {name!r}; {instead_of(name, COMMANDS)}")
-    warehouse = create_warehouse(config.run.root)
-    models = models_ready(config, warehouse.run(config.run_id)) if asks_models(name) else nullcontext()
-    with sole_worker(warehouse, config.run_id), models:
+        raise BadInputError(f"there is no stage {name!r}; {instead_of(name, list(COMMANDS))}")
+    with working_on(RoundContext.of(config), models=None if COMMANDS[name].acts else ()):
         return run_command(name, current_round(config))
 
 
 def run_command(name: str, context: RoundContext) -> StageReport:
     """Do the stages of one command in a round; returns the report of the last one, or of the one that waits.
 
-    Raises:
-        BadInputError: a stage that it needs is not finished.
+    Raises BadInputError: a stage that it needs is not finished.
     """
-    for needed in needed_before(name):
-        if report_of(needed.in_its_round(context), needed.name) is None:
+    for needed in STAGES:
+        if needed.name in COMMANDS[name].needs and report_of(needed.in_its_round(context), needed.name) is None:
             raise BadInputError(
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
             )
     adopt_configured(context)
-    for stage in stages_of(context.config):
-        if stage.command == name:
-            report = do_stage(stage, context)
+    for each in stages_of(context.config):
+        if each.command == name:
+            report = do_stage(each, context)
             if report.waiting:
                 break
-    refresh_views(context.warehouse)
     return report
 
 
 def current_round(config: Config) -> RoundContext:
     """The first round of the run that is not finished."""
-    return first_unfinished(RoundContext(config, create_warehouse(config.run.root), 1))
+    return first_unfinished(RoundContext.of(config))
 
 
 def first_unfinished(context: RoundContext) -> RoundContext:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import partial
 from importlib.metadata import version
 from time import perf_counter
 from typing import Any, Self
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 from pydantic import ConfigDict
 
 from trajmill.flows.configuration.config import Config
-from trajmill.pipelines.fan_out import BeamSettings, P, ShardWork, WrittenFiles, fan_out
+from trajmill.flows.progress import watched_work
+from trajmill.pipelines.fan_out import P, ShardWork, WrittenFiles, fan_out
 from trajmill.pipelines.reading.episodes import attemptable, queries_of
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import TrajmillError
@@ -24,11 +26,13 @@ from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_shards, read_table
 from trajmill.warehouse.shards import DataFile
 from trajmill.warehouse.staging import has_begun as stage_has_begun
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
+
+_BATCH = "batch.json"
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class RoundContext:
         if not self.run_id:
             object.__setattr__(self, "run_id", self.config.run_id)
 
+    @classmethod
+    def of(cls, config: Config, number: int = 1) -> RoundContext:
+        """Open a round of a run in the configured warehouse, which is created if it does not exist."""
+        return cls(config, create_warehouse(config.run.root), number)
+
     @property
     def origin(self) -> Origin:
         """Common columns of the rows made in this round."""
@@ -55,17 +64,12 @@ class RoundContext:
         return range(self.round + 1)
 
     @property
-    def beam(self) -> BeamSettings:
-        section = self.config.beam
-        return BeamSettings(section.runner, section.options, section.restarts, section.silent_seconds)
-
-    @property
     def environment(self) -> EnvironmentSpec:
         return self.config.environment
 
     @property
     def queries(self) -> Mapping[str, Query]:
-        """The run's queries that agents may attempt, by id, once they are generated."""
+        """The run's queries that agents may attempt, by id."""
         return attemptable(self.all_queries)
 
     @property
@@ -89,7 +93,7 @@ class RoundContext:
 
     def fan_out(self, at: StageRun, payloads: Sequence[P], work: ShardWork[P]) -> WrittenFiles:
         """Do the work of a stage on each payload, with the configured runner and workers."""
-        return fan_out(self.warehouse, at, payloads, work, self.beam, self.config.rollout.workers)
+        return fan_out(self.warehouse, at, payloads, work, self.config.beam, self.config.rollout.workers)
 
 
 def tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
@@ -106,14 +110,6 @@ class StageOutcome:
     """Shards to commit, by table."""
     result: Mapping[str, Any] = field(default_factory=dict)
     """Small JSON values for later stages."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A stage that needs something from outside before it can be done."""
-
-    line: str
-    """What it waits for, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,6 @@ class StageResult(Record):
 
     @classmethod
     def of(cls, report: StageReport) -> Self:
-        """Read the result of a finished stage from its report."""
         return cls.model_validate(report.result)
 
     def as_json(self) -> dict[str, Any]:
@@ -148,17 +143,44 @@ class StageResult(Record):
 
 
 class AwaitedError(TrajmillError):
-    """A stage needs something from outside before it can be done; the message says what, and what to do."""
+    """A stage needs something from outside before it can be done; the message names it, and what to do."""
 
 
-Work = Callable[[StageRun], StageOutcome | Waiting]
-"""The work of a stage, given its run, round and name."""
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a round; calling it does its work once per round, or once per run in its fixed round."""
+
+    name: str
+    command: str
+    """The command that runs it, alone or with its neighbours; empty for a stage outside the loop."""
+    work: Callable[[RoundContext, StageRun], StageOutcome]
+    fixed_round: int | None = None
+    """The round of its rows if the stage is done once for all rounds; None: the round that runs it."""
+    is_wanted: Callable[[Config], bool] = lambda config: True
+    """Whether a configuration requires it."""
+
+    def in_its_round(self, context: RoundContext) -> RoundContext:
+        return context if self.fixed_round is None else context.in_round(self.fixed_round)
+
+    def __call__(self, context: RoundContext) -> StageReport:
+        within = self.in_its_round(context)
+        return run_once(within, self.name, partial(self.work, within))
 
 
-def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
+def stage(
+    name: str,
+    command: str = "",
+    fixed_round: int | None = None,
+    is_wanted: Callable[[Config], bool] = lambda config: True,
+) -> Callable[[Callable[[RoundContext, StageRun], StageOutcome]], Stage]:
+    """Make a stage of the function that does its work."""
+    return lambda work: Stage(name, command, work, fixed_round, is_wanted)
+
+
+def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], StageOutcome]) -> StageReport:
     """Do a stage, commit its rows and write its marker; if it has a marker already, return its report.
 
-    A stage that waits gets no marker: the next call tries it again.
+    A stage that raises `AwaitedError` gets no marker: the next call tries it again.
     """
     at, marked = context.at(stage), _marked(context, stage)
     folder = at.staging(context.warehouse)
@@ -168,9 +190,7 @@ def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
             try:
                 outcome = work(at)
             except AwaitedError as error:
-                outcome = Waiting(str(error))
-            if isinstance(outcome, Waiting):
-                return StageReport.without_work(stage, outcome.line)
+                return StageReport.without_work(stage, str(error))
             commit_start = perf_counter()
             commit_stage(context.warehouse, at, outcome.files)
             end = perf_counter()
@@ -183,27 +203,9 @@ def run_once(context: RoundContext, stage: str, work: Work) -> StageReport:
                 "cost": float(sum(pc.sum(table.column(0)).as_py() or 0.0 for table in calls)),
                 "result": dict(outcome.result),
             }
-        mark_done(context.warehouse, folder, _key(context, stage), marked)
+        mark_done(context.warehouse, folder, stage_key(stage, context.run_id, context.round), marked)
     sweep(context.warehouse, folder)
     return _report(stage, marked)
-
-
-def once(
-    stage: str, fixed_round: int | None = None
-) -> Callable[[Callable[[RoundContext, StageRun], StageOutcome | Waiting]], Callable[[RoundContext], StageReport]]:
-    """Decorate the work of a stage: it runs once per round, or once per run in a fixed round."""
-
-    def decorate(
-        work: Callable[[RoundContext, StageRun], StageOutcome | Waiting],
-    ) -> Callable[[RoundContext], StageReport]:
-        @wraps(work)
-        def do(context: RoundContext) -> StageReport:
-            within = context if fixed_round is None else context.in_round(fixed_round)
-            return run_once(within, stage, partial(work, within))
-
-        return do
-
-    return decorate
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
@@ -227,15 +229,62 @@ def finished(context: RoundContext, stage: str) -> StageReport:
     return report
 
 
-def _key(context: RoundContext, stage: str) -> str:
-    return stage_key(stage, context.run_id, context.round)
-
-
 def _marked(context: RoundContext, stage: str) -> dict[str, Any] | None:
     folder = context.at(stage).staging(context.warehouse)
-    return read_marker(context.warehouse, folder, _key(context, stage))
+    return read_marker(context.warehouse, folder, stage_key(stage, context.run_id, context.round))
 
 
 def _report(stage: str, marked: Mapping[str, Any]) -> StageReport:
     counts = {name: marked[name] for name in ("rows_in", "rows_out", "seconds", "cost")}
     return StageReport(StageCount(stage=stage, **counts), marked["result"])
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Does work on stored trajectories in batches, each once; a later call does only what is new.
+
+    A batch has its list stored before its work starts, and its marker after its commit: a killed batch is finished by
+    the next call, with the same list.
+    """
+
+    context: RoundContext
+    stage: str
+    identity: str
+    """Identifies the work in the keys of its markers."""
+    shown_as: str
+    """Name of the work in the progress display."""
+
+    def do(
+        self,
+        remaining: Callable[[Sequence[Mapping[str, Any]]], Any],
+        work: Callable[[StageRun, Any], WrittenFiles],
+        result: Callable[[Any], Mapping[str, Any]],
+    ) -> None:
+        """Finish a batch that was begun before, if there is one, then do the remaining work.
+
+        Args:
+            remaining: returns the items that remain, as JSON values, given the results of the finished batches.
+            work: does the items of a batch and writes its files; they are committed afterwards.
+            result: returns the result of a batch after its commit, for its marker.
+        """
+        warehouse, run_id, number = self.context.warehouse, self.context.run_id, self.context.round
+        results = list[Mapping[str, Any]]()
+        stored: bytes | None = None
+        while True:
+            at = StageRun(run_id, number, self.stage, len(results))
+            folder, key = at.staging(warehouse), stage_key(self.identity, run_id, [number, len(results)])
+            if (marked := read_marker(warehouse, folder, key)) is not None:
+                results.append(marked)
+                continue
+            begun = warehouse.store.get(warehouse.name(folder / _BATCH))
+            if begun is None:
+                if stored is not None or not (items := remaining(results)):
+                    return
+                begun = stored = json.dumps(items).encode()
+                warehouse.store.put(warehouse.name(folder / _BATCH), stored)
+            items = json.loads(begun)
+            with disk_full_as_error(warehouse.root), watched_work(warehouse, at, self.shown_as):
+                commit_stage(warehouse, at, work(at, items).files)
+            results.append(result(items))
+            mark_done(warehouse, folder, key, results[-1])
+            sweep(warehouse, folder)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +13,18 @@ from trajmill.flows.policies.policy import endpoint_of
 from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import watched
-from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.generate import GENERATE, generate, pathway_source, queries_of, untrained_policy
-from trajmill.flows.tasks.pathways import PATHWAYS, pathways, programs_of
+from trajmill.flows.tasks.generate import (
+    GENERATE,
+    PATHWAYS,
+    generate,
+    pathway_source,
+    pathways,
+    programs_of,
+    queries_of,
+    untrained_policy,
+)
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.models import ActingAgent
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -29,9 +35,7 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import WalkerSpec
 from trajmill.stages.queries.pathways.source import PathwaySettings
 from trajmill.stages.rollout.base import plan_once
-from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import StageRun, create_warehouse
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
 
@@ -49,24 +53,18 @@ class WalkReport(NamedTuple):
 def walk(config: Config, queries: int, source: str = "") -> WalkReport:
     """Try some queries, of one source if it is named, and write a report with pictures of the steps.
 
-    Raises:
-        TrajmillError: there is no such source, no query can be made, or another process works on the run.
+    Raises TrajmillError: there is no such source, no query can be made, or another process works on the run.
     """
     if source and source not in set(Source):
         raise BadInputError(f"there is no source {source!r}; {instead_of(source, Source)}")
     context = _trial(config, f"walk-{source}{queries}")
-    with _working(context):
+    with working_on(context):
         with watched(context, GENERATE):
             generate(context)
         with watched(context, WALK):
             walk_queries(context, queries, Source(source) if source else None)
         report = write_report(context.warehouse, context.run_id)
     tried = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
-    reached = (row.reward == 1.0 or (row.reward is None and row.failure_class is None) for row in tried)
-    return WalkReport(_table(context, tried), report, not any(reached))
-
-
-def _table(context: RoundContext, tried: Sequence[Trajectory]) -> Table:
     passed = sum(trajectory.reward == 1.0 for trajectory in tried)
     table = Table("task", "instruction", "steps", "seconds", "outcome", title=f"{passed} of {len(tried)} done")
     for trajectory in tried:
@@ -76,7 +74,8 @@ def _table(context: RoundContext, tried: Sequence[Trajectory]) -> Table:
     failures = read_rows(context.warehouse, Failure, rounds=[1], run_id=context.run_id)
     refused = sorted(failure.message for failure in failures if failure.stage == GENERATE)
     table.caption = f"{len(refused)} refused, the first: {refused[0]}" if refused else None
-    return table
+    reached = (row.reward == 1.0 or (row.reward is None and row.failure_class is None) for row in tried)
+    return WalkReport(table, report, not any(reached))
 
 
 def _outcome(trajectory: Trajectory, query: Query) -> str:
@@ -90,8 +89,7 @@ def _outcome(trajectory: Trajectory, query: Query) -> str:
 def walk_queries(context: RoundContext, queries: int, source: Source | None = None) -> StageReport:
     """Make one attempt at each of the first queries; those with an annotated path come first, then by id.
 
-    Raises:
-        TrajmillError: there are no queries of that source.
+    Raises TrajmillError: there are no queries of that source.
     """
 
     def work(at: StageRun) -> StageOutcome:
@@ -119,8 +117,7 @@ class PathwaysReport(NamedTuple):
 def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysReport:
     """Walk programs, by default those of the configuration; a program is walked only once.
 
-    Raises:
-        TrajmillError: a program is unknown, nothing was found, or another process works on the run.
+    Raises TrajmillError: a program is unknown, nothing was found, or another process works on the run.
     """
     settings = config.pathways
     changes = {"programs": programs or settings.programs, "queries": settings.queries or PathwaySettings().most}
@@ -134,7 +131,7 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
         return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files)
 
     models = [settings.second_opinion] if settings.second_opinion else []
-    with _working(context), models_ready(context.config, context.warehouse.run(context.run_id), models):
+    with working_on(context, models):
         with watched(context, PATHWAYS):
             pathways(context)
         with watched(context, PATHWAY_QUERIES):
@@ -156,10 +153,4 @@ def _trial(config: Config, what: str) -> RoundContext:
     """Return the only round of a run of its own, with the same settings."""
     name = f"{config.run.name}-{what}"[-40:].lstrip("-_")
     trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
-    return RoundContext(trial, create_warehouse(trial.run.root), 1)
-
-
-@contextmanager
-def _working(context: RoundContext) -> Iterator[None]:
-    with sole_worker(context.warehouse, context.run_id), disk_full_as_error(context.warehouse.root):
-        yield
+    return RoundContext.of(trial)

@@ -14,9 +14,12 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from pydantic import NonNegativeFloat, NonNegativeInt
+
 from trajmill.pipelines.executors.processes import side_by_side
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin, Row, content_id
+from trajmill.schemas.spec import Spec
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import DataFile, write_tables
 from trajmill.warehouse.staged_screens import write_screens
@@ -30,17 +33,19 @@ MOST_IN_SHARD = 1000
 _LOCAL_RUNNERS = frozenset({"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner"})
 
 
-@dataclass(frozen=True)
-class BeamSettings:
-    """Where shards are done: on this machine, or by a Beam runner on others."""
+class BeamSettings(Spec):
+    """Where the Apache Beam pipelines run."""
 
     runner: str = "FnApiRunner"
+    """Name of a Beam runner: `FnApiRunner` runs on this machine; `PortableRunner`, `FlinkRunner`, `SparkRunner` and
+    `DataflowRunner` on others (see engines.md)."""
     options: tuple[str, ...] = ()
-    """Further Beam options, e.g. `--flink_master=...`."""
-    restarts: int = 5
-    """How often a stage is started again after its workers were lost."""
-    silent_seconds: float = 300.0
-    """Seconds without a heartbeat after which workers are taken for lost; 0 waits for ever."""
+    """Options of the runner, as on a Beam command line."""
+    restarts: NonNegativeInt = 5
+    """How often a stage restarts after its workers on other machines were lost; finished work is kept."""
+    silent_seconds: NonNegativeFloat = 300.0
+    """Seconds without a heartbeat after which all workers count as lost; 0 waits forever, for engines that detect
+    lost machines."""
 
     @property
     def on_this_machine(self) -> bool:
@@ -50,15 +55,13 @@ class BeamSettings:
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """The files that a shard, or all shards of a stage, have written."""
+    """The files that a shard, or all shards of a stage, have written, by table."""
 
     files: Mapping[str, Sequence[DataFile]]
-    """The files, by table."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By reason, how much gave no row."""
 
     def rows(self, table: str) -> int:
-        """Rows written for a table."""
         return sum(file.rows for file in self.files.get(table, ()))
 
 
@@ -85,7 +88,6 @@ class StageWork:
     def written(
         self, shard: str, rows: Mapping[str, Sequence[Row]], dropped: Mapping[str, int] | None = None
     ) -> WrittenFiles:
-        """Write the rows of a shard, by table."""
         return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped or {})
 
     def progress(self, shard: str) -> ShardProgress:

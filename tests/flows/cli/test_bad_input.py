@@ -80,7 +80,8 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
     untrained = Generated.of(generate(unmeasured)).first_policy
     policy = policy_in(context.warehouse, untrained)
-    assert measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True).success == ()
+    _, measured = measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True)
+    assert measured.success == ()
 
 
 def test_a_disk_that_is_full_again_and_again_costs_nothing(tiny_run: Warehouse, tmp_path: Path) -> None:

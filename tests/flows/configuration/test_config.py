@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
-from trajmill.flows.configuration.check import tasks_unknown_to_judge
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.tables import key_paths
-from trajmill.flows.configuration.text import config_as_toml, configuration_tables
+from trajmill.flows.configuration.file import load_config, tasks_unknown_to_judge
+from trajmill.flows.configuration.tables import config_as_toml, key_paths
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.kinds import SimulatedSpec
 
@@ -267,7 +266,8 @@ def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[s
 
 
 def test_the_documentation_lists_every_key_once() -> None:
-    sections = dict(re.findall(r"^## `(\[[^`]+\])`\n\n(.+?)(?=\n## |\Z)", configuration_tables(), re.M | re.S))
+    tables = runpy.run_path(str(DOCUMENT.parent / "reference.py"))["configuration_tables"]()
+    sections = dict(re.findall(r"^## `(\[[^`]+\])`\n\n(.+?)(?=\n## |\Z)", tables, re.M | re.S))
     for *table, key in key_paths(Config):
         section = sections[f"[{'.'.join(table)}]"]
         if referred := re.search(r"Its keys are those of `(.+?)`", section):

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.configuration.config import Config, JudgeSection
+from trajmill.flows.configuration.config import Config, JudgeSection, model_of
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.judges import own_judge
-from trajmill.flows.configuration.model_specs import model_of
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.critics.base import Ask
 

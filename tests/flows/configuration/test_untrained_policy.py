@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ModelsSection
-from trajmill.flows.configuration.untrained_policy import make_untrained_policy
+from trajmill.flows.policies.addition import make_untrained_policy
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.models.local.folder import TransformersSpec

@@ -8,7 +8,7 @@ import pytest
 from tests.built_once import built_once
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.deriving.derive_kind import derive_kind
+from trajmill.flows.deriving import derive_kind
 from trajmill.flows.tasks.release import release_again
 from trajmill.warehouse.layout import Warehouse
 

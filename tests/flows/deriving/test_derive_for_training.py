@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.deriving.derive_kind import derive_in_round
+from trajmill.flows.deriving import derive_in_round
 from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.derive import DERIVE_KIND
-from trajmill.flows.tasks.release import release_again
+from trajmill.flows.tasks.release import DERIVE_KIND, release_again
 from trajmill.schemas.tables.example import Example
 from trajmill.stages.export.exporter import SftExporter
 from trajmill.stages.export.release import released_rows

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.deriving.derive_kind import derive_kind
+from trajmill.flows.deriving import derive_kind
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Refusal
@@ -52,7 +52,7 @@ def test_a_batch_that_was_interrupted_before_its_commit_is_finished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("trajmill.flows.batches.commit_stage", killed)
+        patched.setattr("trajmill.flows.stage.commit_stage", killed)
         with pytest.raises(KeyboardInterrupt):
             derive_kind(copied, "step")
     assert derived(copied) == []

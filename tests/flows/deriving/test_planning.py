@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from trajmill.flows import deriving
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.deriving import manual_trials
-from trajmill.flows.deriving.derive_kind import derive_kind
-from trajmill.flows.deriving.sources import Attempted, lifts_by_task
+from trajmill.flows.deriving import Attempted, derive_kind, lifts_by_task
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
@@ -73,7 +72,7 @@ def test_manuals_that_all_help_or_none_of_which_helps_are_written(
     copied: Config, monkeypatch: pytest.MonkeyPatch, helped: bool
 ) -> None:
     lift = TriedManual(1, 0.0, 1.0) if helped else TriedManual(1, 0.0, 0.0)
-    monkeypatch.setattr(manual_trials, "tried_manual", lambda *_: lift)
+    monkeypatch.setattr(deriving, "tried_manual", lambda *_: lift)
     planning = copied.derive.planning.model_copy(update={"trials": 1})
     config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
     made = derive_kind(config, "planning")

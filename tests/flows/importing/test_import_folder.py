@@ -20,8 +20,8 @@ from trajmill.flows.importing.import_folder import import_folder
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.live import now_line, working_stage
-from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.generate import GENERATE
+from trajmill.flows.tasks.release import DERIVE
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure

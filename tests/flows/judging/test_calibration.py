@@ -16,8 +16,8 @@ from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, run
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import JudgeSection
-from trajmill.flows.configuration.text import config_as_toml
-from trajmill.flows.judging.calibrate import Calibrated, calibrate
+from trajmill.flows.configuration.tables import config_as_toml
+from trajmill.flows.judging import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_once

@@ -13,12 +13,12 @@ from tests.flows.served_judge import config_with_judges, opinion, tiny_config
 from tests.stages.models.fault_server import Fault, FaultReply, running_server
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.text import config_as_toml
-from trajmill.flows.judging.rejudge import RejudgeReport, rejudge
-from trajmill.flows.landed_event import accepted_since_training
+from trajmill.flows.configuration.tables import config_as_toml
+from trajmill.flows.evolve import accepted_since_training
+from trajmill.flows.judging import RejudgeReport, rejudge
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.derive import DERIVE_RL
+from trajmill.flows.tasks.release import DERIVE_RL
 from trajmill.flows.terminal.show import find_trajectory
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -131,7 +131,7 @@ def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyP
             raise TrajmillError("killed")
         staging.mark_done(warehouse, folder, key, result)
 
-    monkeypatch.setattr("trajmill.flows.batches.mark_done", mark_done)
+    monkeypatch.setattr("trajmill.flows.stage.mark_done", mark_done)
     with pytest.raises(TrajmillError, match="killed"):
         rejudge(config, "plain", round_number=1)
     rejudge(config, "plain")

@@ -24,7 +24,7 @@ from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.landed_event import LANDED, accepted_since_training
+from trajmill.flows.evolve import LANDED, accepted_since_training
 from trajmill.flows.new_run import begun_runs
 from trajmill.flows.nights.deployments import deployments
 from trajmill.flows.nights.log import remember_server

@@ -17,7 +17,7 @@ from tests.flows.tasks.test_train import tiny_config
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ServeSection
-from trajmill.flows.landed_event import accepted_since_training
+from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.nights.log import Ending, FlowEnd
 from trajmill.flows.nights.nightly import Landed, collect_night, landed_in
 from trajmill.flows.nights.retrain import retrain_if_enough, working_alone

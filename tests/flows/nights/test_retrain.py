@@ -14,7 +14,7 @@ from tests.flows.small_run import small_config
 from tests.flows.synthetic_run import policy_version
 from tests.warehouse.samples import commit_rows, stage_run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.landed_event import accepted_since_training
+from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.nights.log import Ending
 from trajmill.flows.nights.retrain import retrain, retrain_if_enough, validation_fall
 from trajmill.flows.policies.policy import PROMOTE

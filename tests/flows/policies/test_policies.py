@@ -12,11 +12,11 @@ from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_conf
 from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies, promote_policy, roll_back_policy
-from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.round import STAGES, current_round, do_stage, run_stage, summary_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
+from trajmill.flows.tasks.evaluate import adopt_configured
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.schemas.errors import BadInputError

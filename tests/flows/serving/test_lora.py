@@ -7,8 +7,13 @@ import pytest
 
 from tests.flows.serving.stand_in_vllm import stand_in
 from tests.flows.serving.test_model_server import free_port
-from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import Adapter, load_adapter, served_models, unload_adapter
+from trajmill.flows.serving.model_server import (
+    ModelServer,
+    load_adapter,
+    served,
+    served_models,
+    unload_adapter,
+)
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 pytestmark = pytest.mark.slow
@@ -23,22 +28,26 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield policy.address
 
 
-def adapter(folder: Path, name: str) -> Adapter:
+def adapter(folder: Path, name: str) -> Path:
     path = folder / name
     path.mkdir()
     (path / "adapter_config.json").write_text("{}")
-    return Adapter(name, path)
+    return path
+
+
+def load(address: str, adapter: Path) -> None:
+    load_adapter(address, adapter.name, adapter)
 
 
 def test_an_adapter_takes_the_place_of_its_predecessor(address: str, tmp_path: Path) -> None:
     first, second = adapter(tmp_path, "v1"), adapter(tmp_path, "v2")
-    load_adapter(address, first)
+    load(address, first)
     assert served_models(address) == frozenset({"policy-7b", "v1"})
-    load_adapter(address, second)
+    load(address, second)
     assert served_models(address) == frozenset({"policy-7b", "v1", "v2"}), "the old one answers until the new one does"
     unload_adapter(address, "v1")
     assert served_models(address) == frozenset({"policy-7b", "v2"})
-    load_adapter(address, second)  # the same again, as after a restart
+    load(address, second)  # the same again, as after a restart
     assert served_models(address) == frozenset({"policy-7b", "v2"})
     unload_adapter(address, "v2")
     unload_adapter(address, "v2")
@@ -46,10 +55,10 @@ def test_an_adapter_takes_the_place_of_its_predecessor(address: str, tmp_path: P
 
 
 def test_the_predecessor_stays_when_the_successor_cannot_be_loaded(address: str, tmp_path: Path) -> None:
-    load_adapter(address, adapter(tmp_path, "v3"))
+    load(address, adapter(tmp_path, "v3"))
     message = "did not load the LoRA adapter broken: the rank 64 is greater than max_lora_rank 8$"
     with pytest.raises(BadInputError, match=message):
-        load_adapter(address, adapter(tmp_path, "broken"))
+        load(address, adapter(tmp_path, "broken"))
     assert served_models(address) == frozenset({"policy-7b", "v3"})
     unload_adapter(address, "v3")
 
@@ -60,12 +69,12 @@ def test_a_server_that_takes_no_adapter(tmp_path: Path) -> None:
         served([policy], tmp_path),
         pytest.raises(BadInputError, match="cannot load the LoRA adapter v1: start it with --enable-lora"),
     ):
-        load_adapter(policy.address, adapter(tmp_path, "v1"))
+        load(policy.address, adapter(tmp_path, "v1"))
 
 
 def test_without_an_adapter_or_a_server_one_line_says_so(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}/v1"
     with pytest.raises(BadInputError, match=r"is no LoRA adapter: it has no adapter_config.json"):
-        load_adapter(nobody, Adapter("v1", tmp_path))
+        load(nobody, tmp_path)
     with pytest.raises(TrajmillError, match="does not answer"):
-        load_adapter(nobody, adapter(tmp_path, "v1"))
+        load(nobody, adapter(tmp_path, "v1"))

@@ -13,8 +13,7 @@ import pytest
 
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.stand_in_vllm import stand_in
-from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import ServerAnswer, served_models
+from trajmill.flows.serving.model_server import ModelServer, ServerAnswer, served, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 pytestmark = pytest.mark.slow
@@ -38,11 +37,9 @@ def is_deserted(port: int) -> bool:
 
 def test_a_server_answers_inside_and_is_gone_outside(tmp_path: Path, port: int) -> None:
     critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port))
-    with served([critic], tmp_path / "logs") as (running,):
-        assert (running.endpoint, running.address) == ("critic", f"http://127.0.0.1:{port}/v1")
-        assert served_models(running.address) == frozenset({"judge-7b"})
-        group = running.process_id
-        assert group is not None
+    with served([critic], tmp_path / "logs") as keepers:
+        assert served_models(f"http://127.0.0.1:{port}/v1") == frozenset({"judge-7b"})
+        group = keepers["critic"]
         assert len(living(group)) == 3  # its keeper, itself, and what it has started
     assert living(group) == []
     assert is_deserted(port)
@@ -53,9 +50,9 @@ def test_an_error_inside_leaves_no_server(tmp_path: Path, port: int) -> None:
     group = 0
     with (
         pytest.raises(KeyboardInterrupt),
-        served([ModelServer("a", "m", stand_in(tmp_path, port))], tmp_path) as running,
+        served([ModelServer("a", "m", stand_in(tmp_path, port))], tmp_path) as keepers,
     ):
-        group = running[0].process_id or 0
+        group = keepers["a"]
         raise KeyboardInterrupt
     assert group
     assert living(group) == []
@@ -63,15 +60,15 @@ def test_an_error_inside_leaves_no_server(tmp_path: Path, port: int) -> None:
 
 def test_several_servers_at_once(tmp_path: Path) -> None:
     servers = [ModelServer(name, name, stand_in(tmp_path, free_port())) for name in ("critic", "writer")]
-    with served(servers, tmp_path) as running:
-        assert [served_models(each.address) for each in running] == [frozenset({"critic"}), frozenset({"writer"})]
+    with served(servers, tmp_path):
+        assert [served_models(each.address) for each in servers] == [frozenset({"critic"}), frozenset({"writer"})]
 
 
 def test_a_server_that_is_there_is_used_and_stays(tmp_path: Path, port: int) -> None:
     critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port))
     with served([critic], tmp_path):
-        with served([critic], tmp_path) as (running,):
-            assert running.process_id is None
+        with served([critic], tmp_path) as keepers:
+            assert keepers == {}
         assert served_models(critic.address) == frozenset({"judge-7b"})
 
 
@@ -122,6 +119,12 @@ def test_a_server_that_falls_silent_before_it_is_ready(tmp_path: Path, port: int
         pass
 
 
+def test_a_server_that_writes_is_waited_for(tmp_path: Path, port: int) -> None:
+    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--slow", ready_seconds=6.0))
+    with served([critic], tmp_path):
+        assert served_models(critic.address) == frozenset({"judge-7b"})
+
+
 def test_arguments_that_rename_the_action(tmp_path: Path, port: int) -> None:
     critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--served-model-name", "other"))
     message = "serves other, not judge-7b; leave --served-model-name out"
@@ -139,10 +142,11 @@ def test_a_python_that_does_not_exist_is_named(tmp_path: Path, port: int) -> Non
 
 def test_the_server_asks_for_the_key_and_no_command_line_has_it(tmp_path: Path, port: int) -> None:
     section = stand_in(tmp_path, port)
-    with served([ModelServer("critic", "judge-7b", section, "s3cret")], tmp_path) as (running,):
-        assert served_models(running.address, "s3cret") == frozenset({"judge-7b"})
-        assert isinstance(served_models(running.address), ServerAnswer)
-        for process in living(running.process_id or 0):
+    critic = ModelServer("critic", "judge-7b", section, "s3cret")
+    with served([critic], tmp_path) as keepers:
+        assert served_models(critic.address, "s3cret") == frozenset({"judge-7b"})
+        assert isinstance(served_models(critic.address), ServerAnswer)
+        for process in living(keepers["critic"]):
             assert b"s3cret" not in Path(f"/proc/{process}/cmdline").read_bytes()
         stranger = ModelServer("critic", "judge-7b", section, "guessed")
         message = "has a server that does not tell its models .status 401."
@@ -157,8 +161,8 @@ from trajmill.stages.models.openai_api.spec import ModelServerSpec
 from trajmill.flows.serving.model_server import ModelServer, served
 
 section = ModelServerSpec.model_validate_json(sys.argv[1])
-with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as (running,):
-    print(running.process_id, flush=True)
+with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as keepers:
+    print(keepers["critic"], flush=True)
     time.sleep(600)
 """
 
@@ -178,9 +182,9 @@ def test_nothing_is_left_of_it_when_its_owner_is_killed(tmp_path: Path, port: in
 
 
 def test_nothing_is_left_of_it_when_its_keeper_is_killed(tmp_path: Path, port: int) -> None:
-    with served([ModelServer("critic", "judge-7b", stand_in(tmp_path, port))], tmp_path) as (running,):
-        group = running.process_id
-        assert group is not None
+    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port))
+    with served([critic], tmp_path) as keepers:
+        group = keepers["critic"]
         os.kill(group, signal.SIGKILL)
-        assert served_models(running.address) == frozenset({"judge-7b"})
+        assert served_models(critic.address) == frozenset({"judge-7b"})
     assert is_gone(group)

@@ -9,8 +9,8 @@ import pytest
 from tests.flows.serving.stand_in_vllm import stand_in
 from tests.flows.serving.test_lora import adapter
 from tests.flows.serving.test_model_server import free_port
-from trajmill.flows.serving.policy_servers import RefusedPolicyError, policy_server, release_adapter, serve_policy
-from trajmill.flows.serving.server_requests import served_models
+from trajmill.flows.serving.model_server import served_models, unload_adapter
+from trajmill.flows.serving.policy_servers import RefusedPolicyError, policy_server, serve_policy
 from trajmill.flows.stage import AwaitedError
 from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -31,11 +31,11 @@ def test_a_new_version_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
         assert served_models(address) == frozenset({"policy-7b"})
         new = adapter(tmp_path, "v1")
         for _ in range(2):
-            serve_policy(spec, "v1", None, new.folder)
+            serve_policy(spec, "v1", None, new)
             assert served_models(address) == frozenset({"policy-7b", "v1"})
-        release_adapter(spec, "v1")
+        unload_adapter(address, "v1")
         with pytest.raises(RefusedPolicyError, match=r"\A[^\n]*the rank 64 is greater than max_lora_rank 8\Z"):
-            serve_policy(spec, "broken", None, adapter(tmp_path, "broken").folder)
+            serve_policy(spec, "broken", None, adapter(tmp_path, "broken"))
 
         weights = tmp_path / "weights"
         weights.mkdir()

@@ -9,14 +9,13 @@ from tests.flows.serving.process_groups import is_gone, living
 
 pytestmark = pytest.mark.slow
 
-_KEEPER = "from trajmill.flows.serving import server_keeper; server_keeper.SECONDS_TO_END = 0.2; server_keeper.main()"
 _CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
 _DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 
 
 def keeper(program: str, start_new_session: bool = True) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", _KEEPER, sys.executable, "-c", program],
+        [sys.executable, "-m", "trajmill.flows.serving.server_keeper", "0.2", sys.executable, "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

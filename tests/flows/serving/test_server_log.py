@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.serving.model_server import LogSilence, error_in_log
+from trajmill.flows.serving.model_server import error_in_log
 
 pytestmark = pytest.mark.slow
 
@@ -47,14 +47,3 @@ def test_words_of_an_earlier_start_do_not_count_and_of_a_long_log_the_end_is_rea
     assert error_in_log(log, log.stat().st_size) == "it wrote nothing"
     log.write_bytes(b"ValueError: long ago\n" + b"line\n" * 100_000 + b"\xff\xfe\x00 the end\n")
     assert error_in_log(log).endswith(" the end")
-
-
-def test_silence_begins_anew_whenever_the_log_grows(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("of an earlier start\n")
-    silence = LogSilence(log, now=100.0)
-    assert silence.seconds(now=160.0) == 60.0
-    with log.open("a") as file:
-        file.write("loading weights\n")
-    assert silence.seconds(now=170.0) == 0.0
-    assert silence.seconds(now=171.0) == 1.0

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
+from trajmill.flows.serving.model_server import ServerAnswer, ask_server, served_models
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,7 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.generate import generate
-from trajmill.flows.tasks.pathways import pathways
+from trajmill.flows.tasks.generate import generate, pathways
 from trajmill.flows.walk import walk_for_pathways
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.pathways import WalkPrograms

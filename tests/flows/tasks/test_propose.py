@@ -19,8 +19,8 @@ from trajmill.flows.configuration.sections import ModelsSection, PromptsSection
 from trajmill.flows.round import STAGES, do_stage, stages_of
 from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.evaluate import measured_queries
+from trajmill.flows.tasks.generate import PROPOSE, asks_for_tasks, task_successes
 from trajmill.flows.tasks.judge import JUDGE
-from trajmill.flows.tasks.proposals import PROPOSE, asks_for_tasks, task_successes
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure

@@ -23,8 +23,7 @@ from trajmill.flows.policies.policy import (
 )
 from trajmill.flows.round import STAGES, current_round, do_stage, summary_of
 from trajmill.flows.stage import RoundContext, StageReport, finished, report_of
-from trajmill.flows.tasks.derive import derived_from
-from trajmill.flows.tasks.release import RELEASE, release_again
+from trajmill.flows.tasks.release import RELEASE, derived_from, release_again
 from trajmill.flows.tasks.train import TRAIN, Training, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.spec import OPERATIONAL

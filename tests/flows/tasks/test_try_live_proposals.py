@@ -16,7 +16,7 @@ from tests.stages.models.fault_server import running_server
 from trajmill.flows.configuration.config import EvaluateSection, JudgeSection, QueriesSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.proposals import PROPOSE, TRY_PROPOSALS
+from trajmill.flows.tasks.generate import PROPOSE, TRY_PROPOSALS
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory

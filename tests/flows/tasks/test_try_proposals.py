@@ -15,10 +15,10 @@ from tests.stages.models.fault_server import FaultServer, running_server
 from trajmill.flows.configuration.config import JudgeSection, QueriesSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
-from trajmill.flows.landed_event import accepted_since_training
+from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.proposals import PROPOSE, TRY_PROPOSALS
+from trajmill.flows.tasks.generate import PROPOSE, TRY_PROPOSALS
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure

@@ -12,8 +12,8 @@ from tests.flows.served_judge import tiny_config
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.derive import DERIVE
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, unjudged_of_earlier_rounds
+from trajmill.flows.tasks.release import DERIVE
 from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure

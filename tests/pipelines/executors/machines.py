@@ -162,7 +162,9 @@ class Cluster:
 
     def settings(self, restarts: int = 5, silent_seconds: float = 300.0) -> BeamSettings:
         """What leads a pipeline here."""
-        return BeamSettings("PortableRunner", self.options, restarts, silent_seconds)
+        return BeamSettings(
+            runner="PortableRunner", options=self.options, restarts=restarts, silent_seconds=silent_seconds
+        )
 
 
 @contextmanager

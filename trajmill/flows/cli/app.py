@@ -21,7 +21,7 @@ import typer
 from typer import Option
 
 from trajmill.flows.cli import data, loop, operations, results, worlds
-from trajmill.flows.cli.options import ConfigFile
+from trajmill.flows.cli.options import ConfigFile, load
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
@@ -71,10 +71,9 @@ def options(
 @app.command("config", epilog="Example: trajmill config > trajmill.toml")
 def show_config(config: ConfigFile = None) -> None:
     """Print the configuration in force, with what each key means."""
-    from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.configuration.text import config_as_toml
+    from trajmill.flows.configuration.tables import config_as_toml
 
-    print(config_as_toml(load_config(config)), end="")
+    print(config_as_toml(load(config)), end="")
 
 
 def main() -> None:

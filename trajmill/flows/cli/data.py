@@ -15,6 +15,7 @@ from trajmill.flows.cli.options import (
     ReleaseName,
     Root,
     begin,
+    load,
     print_lines,
     progress_shown,
     warehouse_of,
@@ -39,12 +40,11 @@ def vacuum(
     root: Root = None,
 ) -> None:
     """Delete unreferenced files: leftovers of killed processes, and table versions that no release uses."""
-    from trajmill.flows.configuration.file import load_config
     from trajmill.warehouse.upkeep import unused_files
     from trajmill.warehouse.upkeep import vacuum as vacuum_warehouse
 
     warehouse = warehouse_of(config, root)
-    age = load_config(config).retention.unused_days if days is None else days
+    age = load(config).retention.unused_days if days is None else days
     files = (unused_files if dry_run else vacuum_warehouse)(warehouse, older_than_days=age, now=time.time())
     for file in files:
         print(file.name)
@@ -80,11 +80,10 @@ def list_releases(config: ConfigFile = None, root: Root = None) -> None:
 @releases.command(epilog="Example: trajmill derive grounding; trajmill releases make")
 def make(config: ConfigFile = None) -> None:
     """Release the newest round again, with the kinds derived since; its first release stays."""
-    from trajmill.flows.configuration.file import load_config
     from trajmill.flows.tasks.release import release_again
     from trajmill.warehouse.releases import read_release
 
-    name = release_again(load_config(config))
+    name = release_again(load(config))
     warehouse = warehouse_of(config, None)
     print(f"{name}  round {read_release(warehouse, name).round}  {warehouse.store.uri(f'releases/{name}')}")
 
@@ -199,11 +198,11 @@ def import_(
 
     spec = layout_spec(layout)
     settings = begin(config, new_run)
+    from trajmill.flows.evolve import announce_landed
     from trajmill.flows.importing.import_folder import import_folder
-    from trajmill.flows.landed_event import announce_landed
     from trajmill.flows.prefect_settings import names_a_server
 
-    with progress_shown() as console:
+    with progress_shown():
         done = import_folder(settings, spec, folder)
     lines = [f"left out  {bad.name}: {bad.reason}" for bad in done.bad[:_MOST_NAMED]]
     if len(done.bad) > _MOST_NAMED:
@@ -211,7 +210,6 @@ def import_(
     unjudged = max(done.trajectories - done.judged, 0)
     not_judged = f"; {unjudged:,} could not be judged, table failures says why" if unjudged else ""
     print_lines(
-        console,
         *lines,
         f"imported  {done.trajectories:,} trajectories, {done.steps:,} steps, into round {done.round}; "
         f"{done.known:,} were there already, {len(done.bad):,} left out",

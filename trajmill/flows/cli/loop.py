@@ -34,28 +34,26 @@ STAGE_COMMANDS = {
 @app.command(epilog="Example: trajmill evolve --config trajmill.toml --workers 2")
 def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers = None) -> None:
     """Run the loop, round after round; a second call continues where the first stopped."""
-    from trajmill.flows.configuration.check import tasks_unknown_to_judge
-
     settings = begin(config, new_run)
     if workers is not None:
         rollout = settings.rollout.model_copy(update={"workers": workers})
         settings = settings.model_copy(update={"rollout": rollout})
+    from trajmill.flows.configuration.file import tasks_unknown_to_judge
     from trajmill.flows.evolve import evolve as run_rounds
 
     warning = tasks_unknown_to_judge(settings)
-    with progress_shown() as console:
-        print_lines(console, *([warning] if warning else []), style="yellow")
+    with progress_shown():
+        print_lines(*([warning] if warning else []), style="yellow")
         report = run_rounds(settings)
     query = f"SELECT round, split, success_rate, low, high FROM success_by_round WHERE run_id = '{settings.run_id}'"
     at = "" if config is None else f" --config {config}"
     print_lines(
-        console,
         f"\nreport    {report.report_path}",
         f"release   {report.release}",
         f'ask       trajmill sql "{query}"{at}',
     )
     if report.waiting:
-        print_lines(console, f"\n{report.waiting}", style="yellow")
+        print_lines(f"\n{report.waiting}", style="yellow")
 
 
 @app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
@@ -71,7 +69,7 @@ def walk(
     with progress_shown() as console:
         walked = walk_queries(settings, queries, source)
     console.print(walked.table)
-    print_lines(console, f"report    {walked.report_path}")
+    print_lines(f"report    {walked.report_path}")
     if walked.all_failed:
         raise TrajmillError("every walk failed; the table and the report say why")
 
@@ -89,7 +87,7 @@ def pathways(
         found = walk_for_pathways(settings, tuple(programs or ()))
     console.print(found.table)
     made = ", ".join(f"{count} {split}" for split, count in found.queries.items())
-    print_lines(console, f"queries   {made}", f"failures  {found.failures}", f"report    {found.report_path}")
+    print_lines(f"queries   {made}", f"failures  {found.failures}", f"report    {found.report_path}")
 
 
 def _stage_command(stage: str, purpose: str) -> Callable[[Path | None, bool], None]:
@@ -107,18 +105,19 @@ for _stage, _purpose in STAGE_COMMANDS.items():
 def _run_alone(stage: str, config: Path | None, new_run: bool = False) -> None:
     """Run one stage of the current round and print its counts."""
     settings = begin(config, new_run)
-    from trajmill.flows.landed_event import announce_landed
     from trajmill.flows.prefect_settings import names_a_server
     from trajmill.flows.round import run_stage
 
-    with progress_shown() as console:
+    with progress_shown():
         done = run_stage(stage, settings)
     if done.waiting:
-        print_lines(console, done.waiting, style="yellow")
+        print_lines(done.waiting, style="yellow")
         return
     count = done.count
-    print_lines(console, f"{count.stage}: {count.rows_in:,} in, {count.rows_out:,} out, {count.seconds:.1f} s")
+    print_lines(f"{count.stage}: {count.rows_in:,} in, {count.rows_out:,} out, {count.seconds:.1f} s")
     if stage in ("judge", "guide") and names_a_server():
+        from trajmill.flows.evolve import announce_landed
+
         announce_landed(settings)
 
 
@@ -144,13 +143,13 @@ def judge(
         _run_alone("judge", config)
         return
     settings = load(config)
-    from trajmill.flows.judging.rejudge import rejudge
+    from trajmill.flows.judging import rejudge
 
-    with progress_shown() as console:
+    with progress_shown():
         made = rejudge(settings, name, round_number)
     apart = f", {made.unjudged:,} could not be judged (see failures)" if made.unjudged else ""
     counts = f"{made.trajectories:,} trajectories: {made.judged:,} judged, {made.before:,} judged before{apart}"
-    print_lines(console, counts)
+    print_lines(counts)
 
 
 @app.command(epilog="Example: trajmill calibrate --judge NAME --labels trajectories")
@@ -166,7 +165,7 @@ def calibrate(
     The labels are the programmatic rewards of the run's stored trajectories, or those of a labelled set.
     """
     settings = load(config)
-    from trajmill.flows.judging.calibrate import calibrate as measure
+    from trajmill.flows.judging import calibrate as measure
     from trajmill.flows.terminal.calibration_table import calibration_table
 
     with progress_shown(_FILE_WIDTH) as console:
@@ -194,12 +193,12 @@ def derive(
         _run_alone("derive", config, new_run)
         return
     settings = load(config)
-    from trajmill.flows.deriving.derive_kind import derive_kind
+    from trajmill.flows.deriving import derive_kind
 
-    with progress_shown() as console:
+    with progress_shown():
         made = derive_kind(settings, kind)
     lines = [f"{kind}: {made.examples:,} examples from {made.trajectories:,} trajectories"]
     most_first = sorted(made.refused.items(), key=lambda entry: (-entry[1], entry[0]))
     lines += [f"refused   {count:,} {reason}" for reason, count in most_first]
     lines += [f"failed    {made.failures:,} (see failures)"] if made.failures else []
-    print_lines(console, *lines)
+    print_lines(*lines)

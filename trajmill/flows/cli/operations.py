@@ -31,8 +31,6 @@ def serve(
 
     Uses the Prefect server that PREFECT_API_URL names; without one, it starts one here.
     """
-    from rich.console import Console
-
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import long_lived_server, names_a_server, set_talkative_defaults
     from trajmill.warehouse.layout import create_warehouse
@@ -51,7 +49,7 @@ def serve(
             refuse_to_replace(settings)
         remember_server(warehouse, settings.run_id, address, datetime.now(UTC))
         export = f"Let other commands report to it: export PREFECT_API_URL={address}"
-        print_lines(Console(), f"Prefect server: {address}", export)
+        print_lines(f"Prefect server: {address}", export)
         if is_own:
             end_lost_runs(run_resource(warehouse, settings.run_id))
         # With Python's default handling of the signal, Prefect's event loop ends cleanly on Ctrl-C.

@@ -31,12 +31,13 @@ Root = Annotated[
 ReleaseName = Annotated[str | None, Option("--release", metavar="NAME", help="The newest release if none.")]
 
 
-def load(config_file: Path | None) -> Config:
+def load(config_file: Path | None, before_exploring: bool = False) -> Config:
     """Read the configuration and quieten Prefect; call before importing modules that import Prefect."""
+    # All specs take a quarter of a second to import.
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import set_quiet_defaults
 
-    config = load_config(config_file)
+    config = load_config(config_file, before_exploring)
     set_quiet_defaults()
     return config
 
@@ -64,12 +65,7 @@ def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:
     """Open the warehouse at `root`, or the configured one."""
     from trajmill.warehouse.layout import open_warehouse
 
-    if root is not None:
-        return open_warehouse(root)
-    # All specs take a quarter of a second to import.
-    from trajmill.flows.configuration.file import load_config
-
-    return open_warehouse(load_config(config_file).run.root)
+    return open_warehouse(load(config_file).run.root if root is None else root)
 
 
 @contextmanager
@@ -85,7 +81,9 @@ def progress_shown(width_of_file: int | None = None) -> Iterator[Console]:
         yield console
 
 
-def print_lines(console: Console, *lines: str, style: str = "") -> None:
+def print_lines(*lines: str, style: str = "") -> None:
     """Print lines as they are: no wrapping, markup or highlighting."""
+    from rich.console import Console
+
     if lines:
-        console.print(*lines, sep="\n", style=style, soft_wrap=True, highlight=False, markup=False)
+        Console().print(*lines, sep="\n", style=style, soft_wrap=True, highlight=False, markup=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from typer import Argument, Option
 
-from trajmill.flows.cli.options import ConfigFile, Root, warehouse_of
+from trajmill.flows.cli.options import ConfigFile, Root, load, warehouse_of
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 app = typer.Typer()
@@ -48,12 +48,11 @@ def report(
     out: Path | None = Option(None, metavar="FILE", help="HTML file; in the warehouse by default."),
 ) -> None:
     """Write the report of a run as one HTML file, and print its path; with --root, of each run of that warehouse."""
-    from trajmill.flows.configuration.file import load_config
     from trajmill.flows.report.page import runs_to_report, write_report
     from trajmill.warehouse.views import fresh_views
 
     with fresh_views(warehouse_of(config, root)) as warehouse:
-        configured = load_config(config).run_id if root is None or config is not None else None
+        configured = load(config).run_id if root is None or config is not None else None
         runs = runs_to_report(warehouse, run, configured)
         if out is not None and len(runs) > 1:
             raise BadInputError(f"--out takes the report of one run: name it with --run: {', '.join(runs)}")
@@ -125,11 +124,10 @@ def status(
 @app.command(epilog="Example: trajmill doctor --config trajmill.toml")
 def doctor(config: ConfigFile = None) -> None:
     """Check installation, disk, permissions, servers and the warehouse, and print how to fix what is wrong."""
-    from trajmill.flows.configuration.file import load_config
     from trajmill.flows.doctor import examine
 
     wrong = 0
-    for finding in examine(load_config(config)):
+    for finding in examine(load(config)):
         print(finding.line(), flush=True)
         wrong += finding.is_wrong
     if wrong:

@@ -92,10 +92,9 @@ def untrained(
     blind: bool = Option(False, help="Make a control whose pictures are always black."),
 ) -> None:
     """Make the small untrained vision-language model of the policy's endpoint, if it does not exist."""
-    from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.configuration.untrained_policy import make_untrained_policy
+    from trajmill.flows.policies.addition import make_untrained_policy
 
-    made = make_untrained_policy(load_config(config), blind)
+    made = make_untrained_policy(load(config), blind)
     print(f"{made.folder.resolve()}: {made.version}" + ("" if made.is_new else " was there already"))
 
 
@@ -108,24 +107,22 @@ def explore_graph(
     """Explore a running app and write its graph; a second call continues and keeps your edits."""
     from rich.console import Console
 
-    from trajmill.flows.configuration.file import load_config
     from trajmill.flows.graphs.explore import explore_app
 
     console = Console()
-    settings = load_config(config, before_exploring=True)
+    settings = load(config, before_exploring=True)
     with console.status(f"exploring {name}") as status:
         report = explore_app(
             settings, name, out, lambda pages, trials: status.update(f"{name}: {pages} pages, {trials} trials")
         )
     found = report.explored
     print_lines(
-        console,
         f"pages     {len(report.graph.pages)}",
         f"trials    {len(found.trials)}, {found.actions} actions in this call",
         f"graph     {report.path}",
     )
     unfinished = [] if found.complete else ["not all was tried; the same command goes on"]
-    print_lines(console, *(f"failure   {failure}" for failure in found.failures), *unfinished, style="yellow")
+    print_lines(*(f"failure   {failure}" for failure in found.failures), *unfinished, style="yellow")
 
 
 @graph.command("annotate", epilog="Example: trajmill graph annotate graphs/galculator.yaml --config models.toml")
@@ -137,26 +134,24 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
     """
     from rich.console import Console
 
-    from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.graphs.annotate import annotate_file
+    from trajmill.flows.graphs.explore import annotate_file
 
     console = Console()
     with console.status(f"annotating {file}") as status:
         report = annotate_file(
-            load_config(config), file, lambda done, pages: status.update(f"{file}: {done} of {pages} pages")
+            load(config), file, lambda done, pages: status.update(f"{file}: {done} of {pages} pages")
         )
-    annotated, use = report.annotated, report.use
-    left = annotated.unfilled
+    annotated, calls, left = report.annotated, report.calls, report.annotated.unfilled
+    read, written = sum(call.input_tokens for call in calls), sum(call.output_tokens for call in calls)
     print_lines(
-        console,
         f"written   {annotated.filled}",
         f"left      {len(left)}",
-        f"models    {use.calls} calls, {use.input_tokens} + {use.output_tokens} tokens, price {use.price:.4f}",
+        f"models    {len(calls)} calls, {read} + {written} tokens, price {sum(call.price for call in calls):.4f}",
     )
     notes = [f"models.{role} is embedded: what it would write is left" for role in report.embedded]
     notes += [f"left      {each}" for each in left[:_MOST_LISTED]]
     notes += [f"left      and {len(left) - _MOST_LISTED} more"] if len(left) > _MOST_LISTED else []
-    print_lines(console, *notes, style="yellow")
+    print_lines(*notes, style="yellow")
     if left and not annotated.filled:
         raise TrajmillError("the models wrote nothing that can be used; the file is as it was")
 
@@ -205,12 +200,11 @@ def verify_graph_of_app(
 
     from rich.console import Console
 
-    from trajmill.flows.configuration.file import load_config
-    from trajmill.flows.graphs.verify import verify_app
+    from trajmill.flows.graphs.explore import verify_app
     from trajmill.stages.graphs.verify import EdgeState
 
     console, walked = Console(), count(1)
-    settings = load_config(config)
+    settings = load(config)
     with console.status(f"walking {name}") as status:
         report = verify_app(
             settings,
@@ -218,6 +212,6 @@ def verify_graph_of_app(
             lambda edge: status.update(f"{name}: {next(walked)} transitions walked"),
         )
     states = ", ".join(f"{report.count(state)} {state}" for state in EdgeState)
-    print_lines(console, *map(str, report.notes), states)
+    print_lines(*map(str, report.notes), states)
     if report.count(EdgeState.CHANGED) or report.count(EdgeState.LOST):
         raise TrajmillError("the app is not as the graph says; correct the graph, or explore again")

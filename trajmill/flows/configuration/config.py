@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trajmill.flows.configuration.sections import (
+    EMBEDDED,
     POLICY_ROLE,
     AtomicSection,
     ModelsSection,
@@ -18,6 +19,9 @@ from trajmill.flows.configuration.sections import (
     ServeSection,
 )
 from trajmill.flows.configuration.tables import ByKind, KeyPath
+from trajmill.pipelines.fan_out import BeamSettings
+from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.names import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.secrets import Secrets
@@ -41,12 +45,14 @@ from trajmill.stages.queries.spec import (
 )
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RECIPES, RecipeSpec
-from trajmill.warehouse.store.address import Root
+from trajmill.warehouse.store.address import Root, local_folder
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"
 """Name of the judge of the run itself, beside those of `[judges.NAME]`."""
 
+REQUEST_CACHE = "request-cache"
+"""Folder of the request cache within a warehouse; it may be deleted at any time."""
 _MOST_ROUNDS = 9999
 """The names of a round's files have four digits."""
 
@@ -183,21 +189,6 @@ class EvaluateSection(Spec):
     """Whether a new policy is promoted if neither policy achieves a validation query; for trials with weak models."""
 
 
-class BeamSection(Spec):
-    """Where the Apache Beam pipelines run."""
-
-    runner: str = "FnApiRunner"
-    """Name of a Beam runner: `FnApiRunner` runs on this machine; `PortableRunner`, `FlinkRunner`, `SparkRunner` and
-    `DataflowRunner` on others (see engines.md)."""
-    options: tuple[str, ...] = ()
-    """Options of the runner, as on a Beam command line."""
-    restarts: NonNegativeInt = 5
-    """How often a stage restarts after its workers on other machines were lost; finished work is kept."""
-    silent_seconds: NonNegativeFloat = 300.0
-    """Seconds without a heartbeat after which all workers count as lost; 0 waits forever, for engines that detect
-    lost machines."""
-
-
 class RetentionSection(Spec):
     """What to keep in an old warehouse."""
 
@@ -236,7 +227,7 @@ class Config(Spec):
     """Sources of queries from other packages, by name."""
     derive: Annotated[DeriveSpec, OPERATIONAL] = DeriveSpec()
     explore: Annotated[ExploreSpec, OPERATIONAL] = ExploreSpec()
-    beam: Annotated[BeamSection, OPERATIONAL] = BeamSection()
+    beam: Annotated[BeamSettings, OPERATIONAL] = BeamSettings()
     serve: Annotated[ServeSection, OPERATIONAL] = ServeSection()
     retention: Annotated[RetentionSection, OPERATIONAL] = RetentionSection()
     notify: Annotated[NotifySection, OPERATIONAL] = NotifySection()
@@ -277,10 +268,13 @@ class Config(Spec):
         return self.endpoints[endpoint].identity() if endpoint in self.endpoints else endpoint
 
     @property
+    def guided_episodes(self) -> int:
+        """Episodes of a round with guidance."""
+        return int(self.rollout.episodes_per_round * (self.guidance.share if self.guidance.enabled else 0.0))
+
+    @property
     def unguided_episodes(self) -> int:
-        """Episodes of a round without guidance."""
-        episodes = self.rollout.episodes_per_round
-        return episodes - int(episodes * (self.guidance.share if self.guidance.enabled else 0.0))
+        return self.rollout.episodes_per_round - self.guided_episodes
 
     @property
     def run_id(self) -> str:
@@ -301,3 +295,24 @@ class Config(Spec):
                 yield ("derive", role), getattr(self.derive, role)
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
+
+
+def model_of(config: Config, name: str) -> Endpoint:
+    return Endpoint(config.endpoints[name], local_folder(config.run.root) / REQUEST_CACHE)
+
+
+def models_of(config: Config, names: Iterable[str]) -> tuple[Endpoint, ...]:
+    """The models of some endpoints, without the embedded one."""
+    return tuple(model_of(config, name) for name in names if name != EMBEDDED)
+
+
+def policy_family(config: Config) -> Family:
+    """The prompt and reply format of the policy."""
+    policy = config.models.policy
+    return ANY if policy == EMBEDDED else config.endpoints[policy].vision_family
+
+
+def policy_gives_tokens(config: Config) -> bool:
+    """Whether the policy returns the tokens of its replies."""
+    policy = config.models.policy
+    return config.rl.tokens and policy != EMBEDDED and config.endpoints[policy].gives_tokens

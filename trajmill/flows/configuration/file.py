@@ -1,4 +1,4 @@
-"""Reads the TOML file of a run; each mistake in it is reported in one line."""
+"""Reads the TOML file of a run; each mistake in it, and each missing file or endpoint, is reported in one line."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trajmill.flows.configuration.check import missing_in
-from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at
+from trajmill.flows.configuration.config import OWN_JUDGE, Config
+from trajmill.flows.configuration.sections import EMBEDDED
+from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at, tables_in
+from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.names import UNKNOWN_KIND, nearest
-from trajmill.schemas.spec import Spec
+from trajmill.schemas.names import UNKNOWN_KIND, instead_of, nearest
+from trajmill.schemas.spec import Spec, decisive_fields
+from trajmill.stages.environments.kinds import AppFilesSpec, DesktopSpec
+from trajmill.stages.environments.spec import FixedTasksSpec
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.proposals.starts import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
@@ -33,10 +38,8 @@ def load_config(path: Path | str | None = None, before_exploring: bool = False) 
     Args:
         path: the file; without one, `trajmill.toml` of the working folder if there is one. Paths in a file are relative
             to the file's folder.
-        before_exploring: whether the graphs that it names need not exist yet.
-
-    Raises:
-        BadInputError: the file cannot be read or has mistakes; one line for each mistake.
+        before_exploring: whether the graphs that it names need not exist yet. Raises BadInputError: the file cannot be
+            read or has mistakes; one line for each mistake.
     """
     if path is None:
         if not DEFAULT_FILE.exists():
@@ -62,7 +65,7 @@ def load_config(path: Path | str | None = None, before_exploring: bool = False) 
     except ValidationError as error:
         raise BadInputError("\n".join(written.mistakes(error.errors()))) from None
     missing = missing_in(config, path.parent)
-    written.refuse(each for each in missing if not (before_exploring and each.keys == _GRAPHS))
+    written.refuse(each for each in missing if not (before_exploring and each[0] == _GRAPHS))
     config = _with_paths_in(config, path.parent)
     if config.queries.example_tasks is not None:
         read_human_tasks(config.queries.example_tasks)
@@ -180,3 +183,133 @@ def _with_paths_in(spec: S, folder: Path) -> S:
                 return value
 
     return spec.model_copy(update={name: moved(getattr(spec, name)) for name in type(spec).model_fields})
+
+
+def missing_in(config: Config, folder: Path) -> Iterator[tuple[KeyPath, str]]:
+    """Find every missing file, endpoint and key; paths are relative to the folder of the configuration file."""
+    for find in (partial(_files, folder), _endpoints, _queries, _training, _runner):
+        for place, problem in find(config):
+            yield tuple(place.split(".")), f"{place}{problem}"
+
+
+def _files(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
+    for keys, spec in tables_in(config, only_decisive=True):
+        for name in decisive_fields(type(spec)):
+            value = getattr(spec, name)
+            values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
+            for path in values:
+                if isinstance(path, Path) and not (folder / path).exists():
+                    yield ".".join((*keys, name)), f": there is no {path}"
+    files = (config.pathways.file, config.graphs.files, config.explore.apps)
+    other_queries = any((config.pathways.queries, config.pathways.written, config.causal.any_wanted, *files))
+    for key, message in config.environment.missing(other_queries):
+        yield f"environment.{key}", f" {message}"
+
+
+def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
+    """Roles and judges whose endpoint is not defined, endpoints without an address, and names that are taken."""
+    named = list(config.asked_endpoints())
+    for name, judge in config.judges.items():
+        by_key = {"step": (judge.step or EMBEDDED,), "text": judge.text, "multimodal": judge.multimodal}
+        named += [(("judges", name, key), endpoint) for key, endpoints in by_key.items() for endpoint in endpoints]
+    known = [EMBEDDED, *config.endpoints]
+    for keys, name in named:
+        if name not in known:
+            yield ".".join(keys), f": there is no [endpoints.{name}]; {instead_of(name, known)}"
+    for name, spec in config.endpoints.items():
+        if name == EMBEDDED:
+            yield f"endpoints.{name}", f': "{EMBEDDED}" is the name of what comes with trajmill'
+        elif isinstance(spec, OpenAiSpec) and not spec.addresses:
+            yield f"endpoints.{name}", ".urls is missing: the base address of its server"
+    if OWN_JUDGE in config.judges:
+        yield f"judges.{OWN_JUDGE}", f': "{OWN_JUDGE}" is taken by the judge of the run; choose another name'
+
+
+def _queries(config: Config) -> Iterator[tuple[str, str]]:
+    """Keys that proposed, new, atomic, graph and written queries need."""
+    for key in ("curriculum", "screenshot"):
+        if getattr(config.queries, key):
+            for reason in _against_proposals(config):
+                yield f"queries.{key}", f": {reason}"
+    if config.queries.try_proposals and not config.queries.curriculum + config.queries.screenshot:
+        yield "queries.try_proposals", ": nothing is proposed; set queries.curriculum or queries.screenshot"
+    kind, has_graphs = config.environment.kind, config.graphs.any_wanted or config.causal.any_wanted
+    if config.queries.fresh and not isinstance(config.environment, AppFilesSpec) and not has_graphs:
+        yield "queries.fresh", f": environment.kind = {kind!r} has no navigation graphs"
+    if config.atomic.wanted and not isinstance(config.environment, DesktopSpec):
+        yield "atomic", f': its programs are those of environment.kind = "desktop", not {kind}'
+    if config.graphs.any_wanted and not config.graphs.files:
+        yield "graphs.files", " is missing: the files of the apps' graphs (see graphs.md)"
+    for section, count in (("atomic", config.atomic.written), ("pathways", config.pathways.written)):
+        if count and config.models.writer == EMBEDDED:
+            yield f"{section}.written", ": a model writes them; map models.writer to an [endpoints.NAME]"
+
+
+def _against_proposals(config: Config) -> Iterator[str]:
+    """Reasons why tasks cannot be proposed, or the attempts at them not judged."""
+    if config.queries.example_tasks is None:
+        yield "it needs queries.example_tasks, a file of tasks that people wrote"
+    if config.models.writer == EMBEDDED:
+        yield "tasks are proposed by a model; map models.writer to an [endpoints.NAME]"
+    if isinstance(config.environment, FixedTasksSpec):
+        yield f"{config.environment.kind} has no start states for other tasks than its own; set it to 0"
+    for channel in config.judge.channels:
+        if channel == "programmatic":
+            yield "no check knows a proposed task; leave programmatic out of judge.channels"
+        elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
+            yield f"only a model can judge a proposed task; map models.critic.{channel} to one"
+
+
+def _training(config: Config) -> Iterator[tuple[str, str]]:
+    """Wrong sizes of groups, roles without a model of weights, and models that the trained kind needs."""
+    size, unguided = config.rollout.group_size, config.unguided_episodes
+    if size > max(1, unguided):
+        problem = f": a round makes {unguided} attempts without hints, fewer than a group of {size}"
+        yield "rollout.group_size", problem
+    if size == 1 and config.train.learns_from == "rl_steps":
+        yield "rollout.group_size", ": the recipe of [train] compares attempts at one query; set 2 or more"
+    kind = config.train.learns_kind
+    for role in config.derive.kind(kind).needs if kind else ():
+        if (getattr(config.derive, role) or getattr(config.models, role)) == EMBEDDED:
+            advice = f"set derive.{role} to the NAME of an [endpoints.NAME]"
+            yield "train", f".kind {config.train.kind!r} derives {kind}, which asks a model: {advice}"
+    for role, name in config.train.roles().items():
+        if name == EMBEDDED or getattr(config.endpoints.get(name), "kind", "") == EMBEDDED:
+            yield f"train.{role}", f": the frozen {role} must read images; name an [endpoints.NAME]"
+
+
+def _runner(config: Config) -> Iterator[tuple[str, str]]:
+    """A Beam runner that does not exist, whose packages are not installed, or whose options are wrong."""
+    beam, usual = config.beam, BeamSettings()
+    if (beam.runner, beam.options) == (usual.runner, usual.options):
+        return
+    from trajmill.pipelines.executors.beam import options_mistake, runner_mistake
+
+    if mistake := runner_mistake(beam.runner):
+        yield "beam.runner", f": {mistake}"
+    elif mistake := options_mistake(beam):
+        yield "beam.options", f": {mistake}"
+
+
+def tasks_unknown_to_judge(config: Config) -> str | None:
+    """Return a one-line warning if the embedded critics cannot judge the tasks of the environment.
+
+    Their annotations are those of simulated apps. In other environments they judge nothing, so nothing is learned.
+    """
+    if isinstance(config.environment, AppFilesSpec):
+        return None
+    embedded = [
+        channel
+        for channel in config.judge.channels
+        if channel != "programmatic"
+        and EMBEDDED in getattr(config.models.critic, channel)
+        and getattr(config.judge, f"{channel}_critic").startswith("annotated_")
+    ]
+    if not embedded:
+        return None
+    roles = " and ".join(f"models.critic.{channel}" for channel in embedded)
+    return (
+        f"the embedded critics know no task of environment {config.environment.kind!r}: trajectories stay unjudged and "
+        f'teach nothing; map {roles} to a model, set judge.channels = ["programmatic"], or judge by graphs of the apps '
+        '(judge.text_critic = "graph_way", judge.multimodal_critic = "graph_end")'
+    )

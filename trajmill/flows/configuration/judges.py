@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trajmill.flows.configuration.config import OWN_JUDGE, Config
-from trajmill.flows.configuration.model_specs import models_of
+from trajmill.flows.configuration.config import OWN_JUDGE, Config, models_of
 from trajmill.flows.configuration.sections import CriticRoles
 from trajmill.pipelines.judge import RejudgeIdentity
 from trajmill.pipelines.models import Endpoint
@@ -42,8 +41,7 @@ class RolePrompts(NamedTuple):
 def prompts_of(config: Config) -> RolePrompts:
     """Read all prompts; workers get their texts, not the files.
 
-    Raises:
-        BadInputError: a file cannot be read, or misses a section or a field.
+    Raises BadInputError: a file cannot be read, or misses a section or a field.
     """
     files = config.prompts
     return RolePrompts(
@@ -92,8 +90,7 @@ def own_judge(config: Config) -> NamedJudge:
 def judge_named(config: Config, name: str) -> NamedJudge:
     """Return the judge of `[judges.NAME]`, or the run's own if `name` is `judge`.
 
-    Raises:
-        BadInputError: there is none of that name.
+    Raises BadInputError: there is none of that name.
     """
     if name == OWN_JUDGE:
         return own_judge(config)

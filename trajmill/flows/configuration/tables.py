@@ -1,10 +1,12 @@
-"""The tables of a configuration file, some of which hold one of several specs, chosen by their key `kind`."""
+"""The tables of a configuration file, some of which hold one of several specs, chosen by their key `kind`; as TOML."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
@@ -117,11 +119,8 @@ def spec_at(root: type[Spec], keys: Iterable[str], written: object) -> type[Spec
     Args:
         root: the spec of the whole file.
         keys: names of tables, including names that the user chose.
-        written: the content of the file; its `kind` keys choose the specs.
-
-    Raises:
-        KeyError: there is no such table.
-        BadInputError: a table has an unknown kind.
+        written: the content of the file; its `kind` keys choose the specs. Raises KeyError (there is no such table),
+            BadInputError (a table has an unknown kind).
     """
     spec, names = root, iter(keys)
     for name in names:
@@ -145,3 +144,36 @@ def tables_in(spec: Spec, keys: KeyPath = (), only_decisive: bool = False) -> It
             case dict() as inner if table_field(fields[name]) is not None:
                 for given, each in inner.items():
                     yield from tables_in(each, (*keys, name, given), only_decisive)
+
+
+def config_as_toml(config: Spec) -> str:
+    """Write the effective configuration with a comment for each key; it reads back the same."""
+    lines: list[str] = []
+    for keys, spec in tables_in(config):
+        fields = Table(keys, type(spec), None).fields()
+        given = {name: value for name in fields if (value := getattr(spec, name)) is not None}
+        if given:
+            lines += ["", f"# {one_line(spec.__doc__)}", f"[{'.'.join(keys)}]"]
+        for name, value in given.items():
+            lines += [f"# {one_line(fields[name].description)}", f"{name} = {toml_value(value)}"]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def toml_value(value: object) -> str:
+    match value:
+        case tuple() | list():
+            return f"[{', '.join(map(toml_value, value))}]"
+        case frozenset() | set():
+            return f"[{', '.join(sorted(map(toml_value, value)))}]"
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items()) + "}"
+        case Path():
+            return json.dumps(str(value))
+        case Enum():
+            return toml_value(value.value)
+        case _:
+            return json.dumps(value, ensure_ascii=False)

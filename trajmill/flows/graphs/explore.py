@@ -1,26 +1,43 @@
-"""Explores an app of the configuration, and writes its graph with the pictures of its pages."""
+"""Explores an app of the configuration, writes its graph with pictures of its pages, and walks the graph again."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.config import Config, model_of
+from trajmill.flows.configuration.judges import prompts_of
+from trajmill.flows.configuration.sections import EMBEDDED
+from trajmill.flows.serving.models_ready import models_ready
+from trajmill.pipelines.models import OpenEndpoints
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.annotation.annotate import AnnotatedGraph, Annotation, Annotators
+from trajmill.stages.annotation.base import explored_words
+from trajmill.stages.annotation.describer import PageDescriber
+from trajmill.stages.annotation.namer import SlotNamer
 from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.simulated.app_files.loader import Mistake
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.explore.base import ExploredApp
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration, Explored
 from trajmill.stages.graphs.explore.journal import ExploreJournal
-from trajmill.stages.graphs.file import read_graph, write_graph
+from trajmill.stages.graphs.explore.walker import Budget
+from trajmill.stages.graphs.file import GraphFile, parse_graph, read_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 from trajmill.stages.graphs.plain_does import with_plain_does
+from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
+from trajmill.warehouse.store.address import local_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,17 +69,10 @@ def explore_app(
 ) -> ExploreReport:
     """Explore an app within the bounds of `[explore]`; a second call continues.
 
-    What people wrote in the file of the graph stays.
+    What people wrote in the file of the graph (`out`, by default in the folder of `[explore]`) stays. `progress` gets
+    the numbers of pages and trials so far.
 
-    Args:
-        config: the configuration.
-        name: an app of `[explore.apps]`.
-        out: the YAML file; in the folder of `[explore]` if None.
-        progress: called with the numbers of pages and trials so far.
-
-    Raises:
-        BadInputError: the app is unknown, or its files are wrong.
-        TrajmillError: the app does not start.
+    Raises BadInputError (the app is unknown, or its files are wrong), TrajmillError (the app does not start).
     """
     app = config.explore.app(name, config.environment.kind)
     files = GraphFiles(out or config.explore.file(name))
@@ -88,11 +98,17 @@ async def _explore(
             picture.parent.mkdir(parents=True, exist_ok=True)
             picture.write_bytes(seen.screen.encode())
 
-    pool = EnvironmentPool(config.environment.factory(app.platform), config.explore.instances)
     journal = ExploreJournal(files.journal, app)
-    try:
+    async with _pool(config, app.platform) as pool:
         exploration = Exploration(pool, app, config.explore, packaged_deny_list(), journal, keep)
         return await exploration.run(config.explore.instances, progress)
+
+
+@asynccontextmanager
+async def _pool(config: Config, platform: Platform) -> AsyncIterator[EnvironmentPool]:
+    pool = EnvironmentPool(config.environment.factory(platform), config.explore.instances)
+    try:
+        yield pool
     finally:
         await pool.close()
 
@@ -116,3 +132,99 @@ def open_picture(file: Path) -> Iterator[Image]:
             yield image
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise BadInputError(f"{file}: it is no picture; explore again, or remove `screenshot`") from error
+
+
+class VerifyReport(NamedTuple):
+    edges: list[VerifiedEdge]
+    notes: list[Mistake]
+    """Each transition that does not hold, with its line; then those that were not walked."""
+
+    def count(self, state: EdgeState) -> int:
+        return sum(edge.state is state for edge in self.edges)
+
+
+def verify_app(config: Config, path: Path, progress: Callable[[VerifiedEdge], None]) -> VerifyReport:
+    """Walk each transition of a graph from its own start state. Raises BadInputError if the file is no graph."""
+    reading = parse_graph(path)
+    if reading.file is None:
+        raise BadInputError("\n".join(map(str, reading.mistakes)))
+    edges = asyncio.run(_verify(config, reading.file, progress))
+    notes = []
+    for edge in edges:
+        if edge.state is not EdgeState.HOLDS:
+            transition = reading.file.graph.pages[edge.page].transitions[edge.number]
+            what = f"{edge.page}: {transition.by or transition.keys} -> {transition.to}"
+            place = ("pages", edge.page, "transitions", edge.number)
+            notes.append(reading.file.source.mistake(place, f"{edge.state}: {what}: {edge.reason}"))
+    return VerifyReport(edges, notes)
+
+
+async def _verify(config: Config, file: GraphFile, progress: Callable[[VerifiedEdge], None]) -> list[VerifiedEdge]:
+    settings = config.explore
+    async with _pool(config, file.graph.platform) as pool:
+        budget = Budget(settings.actions, settings.seconds)
+        return await verify_graph(file.graph, pool, budget, settings.instances, progress)
+
+
+class AnnotateReport(NamedTuple):
+    annotated: AnnotatedGraph
+    calls: list[ModelCall]
+    embedded: tuple[str, ...]
+    """The roles without a model; what they would fill stays empty."""
+
+
+def annotate_file(
+    config: Config, path: Path, progress: Callable[[int, int], None] = lambda done, pages: None
+) -> AnnotateReport:
+    """Fill what is missing in a graph; its file is written after each page, so that a second call continues.
+
+    Pictures and the journal of exploring lie beside it. `progress` gets the number of pages that are done, and of all
+    that miss something.
+
+    Raises BadInputError: the file is no graph, no role has a model, or a model cannot be reached.
+    """
+    graph = read_graph(path)
+    roles = {"describer": config.models.describer, "writer": config.models.writer}
+    asked = [name for name in roles.values() if name != EMBEDDED]
+    if not asked:
+        raise BadInputError(
+            "models.describer, models.writer: a graph is annotated by models; map one of them to an [endpoints.NAME]"
+        )
+    with models_ready(config, local_folder(config.run.root) / "annotate", asked):
+        annotated, calls = asyncio.run(_annotate(config, graph, path, progress))
+    return AnnotateReport(annotated, calls, tuple(role for role, name in roles.items() if name == EMBEDDED))
+
+
+async def _annotate(
+    config: Config, graph: AppGraph, path: Path, progress: Callable[[int, int], None]
+) -> tuple[AnnotatedGraph, list[ModelCall]]:
+    calls, pages_done, models = list[ModelCall](), 0, config.models
+
+    def keep(so_far: AppGraph) -> None:
+        nonlocal pages_done
+        pages_done += 1
+        write_graph(so_far, path)
+        progress(pages_done, len(waiting))
+
+    origin = Origin(round=0, run_id=f"annotate-{graph.app}", code_version=version("trajmill"))
+    async with OpenEndpoints(origin, calls.append) as endpoints:
+        prompts, annotators = prompts_of(config).annotation, Annotators(None, None)
+        if models.describer != EMBEDDED:
+            model = endpoints.model(model_of(config, models.describer))
+            annotators = annotators._replace(describer=PageDescriber(model, prompts.describer_page))
+        if models.writer != EMBEDDED:
+            model = endpoints.model(model_of(config, models.writer))
+            annotators = annotators._replace(namer=SlotNamer(model, prompts.writer_slots))
+        annotation = Annotation(graph, explored_words(GraphFiles(path).journal), annotators)
+        waiting = annotation.waiting
+        progress(0, len(waiting))
+        pictures = {}
+        for name, file in picture_files(graph, path.parent).items():
+            if name in waiting:
+                with open_picture(file) as image:
+                    size = Size(*image.size)
+                # The picture is read again when a model needs it.
+                pictures[name] = ScreenHandle(content_id("picture", file.read_bytes().hex()), size, file.read_bytes)
+        asked = (name for name in (models.describer, models.writer) if name != EMBEDDED)
+        in_flight = min(config.endpoints[name].max_in_flight for name in asked)
+        return await annotation.run(pictures, in_flight, keep), calls

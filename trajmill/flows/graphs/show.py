@@ -53,15 +53,7 @@ class Drawing(NamedTuple):
 
 
 def write_graph_page(path: Path, out: Path) -> None:
-    """Write the page of a graph.
-
-    Args:
-        path: file of the graph.
-        out: the HTML file.
-
-    Raises:
-        BadInputError: the file is no graph, or a picture is none.
-    """
+    """Write the HTML page of a graph. Raises BadInputError if the file is no graph, or a picture is none."""
     graph = read_graph(path)
     pictures = {}
     for name, file in picture_files(graph, path.parent).items():

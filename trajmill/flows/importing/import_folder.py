@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -10,28 +9,22 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.landed_event import accepted_since_training
-from trajmill.flows.progress import Advance, progress
+from trajmill.flows.evolve import accepted_since_training
+from trajmill.flows.progress import Advance, progress, watched_work
 from trajmill.flows.round import current_round
-from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import RoundContext, StageOutcome, has_begun, report_of, run_once
-from trajmill.flows.tasks.derive import DERIVE
+from trajmill.flows.serving.models_ready import models_ready, working_on
+from trajmill.flows.stage import RoundContext, StageOutcome, has_begun, report_of, run_once, tuples
 from trajmill.flows.tasks.generate import GENERATE
-from trajmill.flows.tasks.judge import judge_all
-from trajmill.flows.tasks.watched import watched_work
+from trajmill.flows.tasks.judge import judge_all, trajectories_of_round
+from trajmill.flows.tasks.release import DERIVE
 from trajmill.pipelines.importing import write_recordings
-from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.stages.importing.base import BadRecording, LayoutSpec
 from trajmill.stages.importing.rows import HeldOut
-from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import ONLY_SHARD, StageRun, create_warehouse
-from trajmill.warehouse.lock import sole_worker
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.layout import ONLY_SHARD, StageRun
 from trajmill.warehouse.staging import ShardProgress, plan_items
-from trajmill.warehouse.views import refresh_views
 
 IMPORT = "import"
 _JUDGE = "judge_import"
@@ -56,16 +49,14 @@ class ImportReport(NamedTuple):
 def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportReport:
     """Import a folder; what was imported before is left out, and an import that was stopped is ended first.
 
-    Raises:
-        BadInputError: the folder has another layout, or the run has no queries yet.
-        RunInUseError: another process works on the run.
+    Raises BadInputError (the folder has another layout, or the run has no queries yet), RunInUseError (another process
+    works on the run).
     """
-    files = layout.checked_lists(folder)
-    warehouse = create_warehouse(config.run.root)
-    bad: list[BadRecording] = []
-    with sole_worker(warehouse, config.run_id), disk_full_as_error(warehouse.root):
+    files, run = layout.checked_lists(folder), RoundContext.of(config)
+    warehouse, bad = run.warehouse, list[BadRecording]()
+    with working_on(run):
         context = _landing_round(config)
-        with models_ready(config, warehouse.run(config.run_id)):
+        with models_ready(config, warehouse.run(run.run_id)):
             number = _finish_stopped(context)
             kilobytes = sum(file.stat().st_size for file in files) // _KB
             staged = context.at(_name(IMPORT, number)).staging(warehouse)
@@ -77,7 +68,9 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
                     found = (each for file in files for each in layout.read(file, folder))
                     held_out = HeldOut.of(context.all_queries.values(), config.queries.unseen_app_names)
                     kind = str(layout.model_dump()["kind"])
-                    known = {*context.all_queries, *_imported(context, None)}
+                    rows = context.read("trajectories", ["trajectory_id", "purpose"])
+                    imported = rows["trajectory_id"].filter(pc.equal(rows["purpose"], Purpose.IMPORTED.value))
+                    known = {*context.all_queries, *imported.to_pylist()}
                     written, counts = write_recordings(
                         warehouse, at, context.origin, kind, found, held_out, known, counter
                     )
@@ -86,19 +79,11 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
                     rows_in = counts.trajectories + counts.known + len(counts.bad)
                     return StageOutcome(rows_in, counts.trajectories, written.files, result)
 
-                landed = run_once(context, _name(IMPORT, number), work)
+                landed = run_once(context, _name(IMPORT, number), work).result
             verdicts = _judge(context, number)
-            refresh_views(warehouse)
-    return ImportReport(
-        context.round,
-        landed.result["trajectories"],
-        landed.result["steps"],
-        landed.result["known"],
-        tuple(bad),
-        len(verdicts),
-        sum(verdicts),
-        accepted_since_training(config),
-    )
+    counts = (landed["trajectories"], landed["steps"], landed["known"])
+    accepted = accepted_since_training(config)
+    return ImportReport(context.round, *counts, tuple(bad), len(verdicts), sum(verdicts), accepted)
 
 
 def _in_kilobytes(counted: ShardProgress, advance_bar: Advance) -> Advance:
@@ -147,30 +132,20 @@ def _finish_stopped(context: RoundContext) -> int:
     return number
 
 
-def _imported(context: RoundContext, rounds: Collection[int] | None) -> list[str]:
-    """Return the sorted ids of the imported trajectories of the run, or of some of its rounds."""
-    columns = ["trajectory_id", "purpose"]
-    rows = read_table(context.warehouse, "trajectories", columns, rounds=rounds, run_id=context.run_id)
-    return sorted(rows["trajectory_id"].filter(pc.equal(rows["purpose"], Purpose.IMPORTED.value)).to_pylist())
-
-
 def _judge(context: RoundContext, number: int) -> list[bool]:
     """Judge the imported trajectories of the round that no judge has seen; returns their verdicts."""
-    rounds, before = [context.round], _judgements(context)
-    failures = read_table(context.warehouse, "failures", ["stage", "input_id"], rounds=rounds, run_id=context.run_id)
-    tried = {*before, *failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist()}
-    new = [name for name in _imported(context, rounds) if name not in tried]
-    with watched_work(context.warehouse, context.at(_name(_JUDGE, number)), _JUDGE):
-        judge_all(context, _name(_JUDGE, number), new)
-    after = _judgements(context)
-    return [after[name] for name in new if name in after]
+    rounds, name = [context.round], _name(_JUDGE, number)
 
+    def verdicts() -> dict[str, bool]:
+        return dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=rounds)))
 
-def _judgements(context: RoundContext) -> dict[str, bool]:
-    """Return the verdicts of the run's own judge in this round, by trajectory."""
-    columns = ["trajectory_id", "correct"]
-    rows = read_verdicts(context.warehouse, "judgements", columns, rounds=[context.round], run_id=context.run_id)
-    return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    failures = context.read("failures", ["stage", "input_id"], rounds)
+    tried = {*verdicts(), *failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist()}
+    new = [each for each in trajectories_of_round(context, Purpose.IMPORTED) if each not in tried]
+    with watched_work(context.warehouse, context.at(name), _JUDGE):
+        run_once(context, name, lambda at: judge_all(context, at, new))
+    after = verdicts()
+    return [after[each] for each in new if each in after]
 
 
 def _name(stage: str, number: int) -> str:

@@ -22,7 +22,7 @@ from prefect.schedules import Cron
 from prefect.types.entrypoint import EntrypointType
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.landed_event import ENOUGH_LABEL, LANDED
+from trajmill.flows.evolve import ENOUGH_LABEL, LANDED
 from trajmill.flows.new_run import run_resource
 from trajmill.flows.nights.maintain import maintain
 from trajmill.flows.nights.nightly import nightly

@@ -12,14 +12,13 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.evolve import artifact_key, round_flow, stage_task
-from trajmill.flows.landed_event import accepted_since_training, announce_landed
+from trajmill.flows.evolve import accepted_since_training, announce_landed, artifact_key, round_flow, stage_task
 from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
 from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
 from trajmill.flows.nights.retrain import train_round, working_alone
-from trajmill.flows.policies.choice import adopt_configured
 from trajmill.flows.round import collecting_stages, current_round, stages_of
 from trajmill.flows.stage import RoundContext, report_of, tuples
+from trajmill.flows.tasks.evaluate import adopt_configured
 from trajmill.flows.tasks.train import TRAIN, leave_untrained
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE

@@ -12,16 +12,15 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.evolve import round_flow
+from trajmill.flows.evolve import accepted_since_training, round_flow
 from trajmill.flows.importing.import_folder import has_imports
-from trajmill.flows.landed_event import accepted_since_training
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.log import Ending, FlowEnd
 from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
 from trajmill.flows.policies.policy import PROMOTE, PolicyInForce
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.flows.stage import RoundContext, Waiting, finished, report_of
+from trajmill.flows.stage import RoundContext, finished, report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.tables.policy_version import PolicyVersion
@@ -72,9 +71,8 @@ def train_round(context: RoundContext) -> FlowEnd:
         line = f"did not train: round {context.round} is not judged yet; it trains on what has landed at its end"
         return FlowEnd(Ending.NOT_ENOUGH, line)
     accepted = accepted_since_training(context.config)
-    ended = round_flow(context)
-    if isinstance(ended, Waiting):
-        return FlowEnd(Ending.AWAITING_POLICY, f"did not train: {ended.line}")
+    if waiting := round_flow(context):
+        return FlowEnd(Ending.AWAITING_POLICY, f"did not train: {waiting}")
     trained, decided = Training.of(finished(context, TRAIN)), PolicyInForce.of(finished(context, PROMOTE))
     if not trained.trained:
         low = trained.judge_precision is Precision.TOO_LOW

@@ -6,13 +6,12 @@ A version is added to the round that waits for one, or between two rounds.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.policies.choice import promote_by_hand, roll_back
 from trajmill.flows.policies.policy import (
     BASELINE,
     Policy,
@@ -25,27 +24,32 @@ from trajmill.flows.policies.policy import (
     policy_in_force,
     policy_row,
     policy_versions,
+    release_unused,
 )
 from trajmill.flows.round import current_round, run_command
-from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.serving.model_server import ADAPTER_FILE
+from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, has_begun, report_of, run_once
-from trajmill.flows.tasks.evaluate import compared, measure, release_unused
+from trajmill.flows.tasks.evaluate import chosen, compared, measure, version_row
+from trajmill.flows.tasks.guide import GUIDED
 from trajmill.flows.tasks.judge import judge_precision
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import ADAPTER_FILE, TRAIN, Training
+from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Split
+from trajmill.stages.environments.kinds import AppFilesSpec
+from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
-from trajmill.stages.models.local.folder import folder_version, model_folder
-from trajmill.stages.training.admission import admit
+from trajmill.stages.models.local.folder import TransformersSpec, folder_version, model_folder
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.training.admission import NOT_ADMITTED, admit
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
-from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import read_release
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.views import refresh_views
 from trajmill.warehouse.weights import publish_weights, seal_folder
 
 
@@ -72,8 +76,7 @@ class ListedPolicy(NamedTuple):
 def list_policies(config: Config) -> list[ListedPolicy]:
     """List all versions of the run, oldest first, each with the newest decision about it.
 
-    Raises:
-        BadInputError: there is no warehouse, or the run has measured no policy yet.
+    Raises BadInputError: there is no warehouse, or the run has measured no policy yet.
     """
     context = _measured_run(config)
     in_force = policy_before(context).version
@@ -81,31 +84,55 @@ def list_policies(config: Config) -> list[ListedPolicy]:
 
 
 def promote_policy(config: Config, version: str) -> StageReport:
-    """Put a version in force.
+    """Put a version in force, whatever its measured success.
 
-    Raises:
-        BadInputError: the run has no such version, it is in force already, or a rollout has begun and is not finished.
-        RunInUseError: another process works on the run.
+    Raises BadInputError (the run has no such version, it is in force already, or a rollout has begun and is not
+    finished), RunInUseError (another process works on the run).
     """
-    return _chosen_alone(config, lambda context: promote_by_hand(context, version))
+    context = _measured_run(config)
+    with working_on(context):
+        in_force, known = policy_before(context).version, _known(context, version)
+        if known.reason.startswith(NOT_ADMITTED):
+            raise BadInputError(f"{version} is {known.reason}")
+        return _choose(context, known, f"promoted by hand in place of {in_force}")
 
 
 def roll_back_policy(config: Config) -> StageReport:
     """Replace the policy in force by its parent.
 
-    Raises:
-        BadInputError: it has no parent, or a rollout has begun and is not finished.
-        RunInUseError: another process works on the run.
+    Raises BadInputError (it has no parent, or a rollout has begun and is not finished), RunInUseError (another process
+    works on the run).
     """
-    return _chosen_alone(config, roll_back)
-
-
-def _chosen_alone(config: Config, choose: Callable[[RoundContext], StageReport]) -> StageReport:
     context = _measured_run(config)
-    with sole_worker(context.warehouse, context.run_id):
-        report = choose(context)
-    refresh_views(context.warehouse)
-    return report
+    with working_on(context):
+        old = _known(context, policy_before(context).version)
+        if old.parent is None:
+            raise BadInputError(f"{old.model_version} has no parent to roll back to; `trajmill policy list` shows all")
+        refused = old.model_copy(update={"promoted": False, "reason": f"rolled back to {old.parent} by hand"})
+        reason = f"rolled back from {old.model_version} by hand"
+        return _choose(context, _known(context, old.parent), reason, [refused])
+
+
+def _known(context: RoundContext, version: str) -> PolicyVersion:
+    versions = policy_versions(context)
+    if version not in versions:
+        raise BadInputError(f"run {context.run_id} has no policy {version!r}; {instead_of(version, list(versions))}")
+    return versions[version]
+
+
+def _choose(
+    context: RoundContext, version: PolicyVersion, reason: str, replaced: Sequence[PolicyVersion] = ()
+) -> StageReport:
+    if version.model_version == policy_before(context).version:
+        raise BadInputError(f"{version.model_version} is in force already")
+    for rolled_out, stage in ((context, ROLLOUT), (context, GUIDED), (context.in_round(context.round + 1), ROLLOUT)):
+        if has_begun(rolled_out, stage) and report_of(rolled_out, stage) is None:
+            raise BadInputError(
+                f"round {rolled_out.round} of run {context.run_id} is rolling out its policy; let `trajmill evolve` "
+                "finish that first"
+            )
+    stage = choice_stage(len(choices(context)))
+    return run_once(context, stage, lambda at: chosen(context, at, version, reason, replaced))
 
 
 def _measured_run(config: Config) -> RoundContext:
@@ -121,10 +148,9 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
     Returns:
         That decision, or what its evaluation waits for.
 
-    Raises:
-        BadInputError: the policy is the embedded one; not exactly one version is named; a round is under way; the
-            model, the adapter or the release does not exist; or the version has been measured before.
-        RunInUseError: another process works on the run.
+    Raises BadInputError (the policy is the embedded one; not exactly one version is named; a round is under way; the
+    model, the adapter or the release does not exist; or the version has been measured before), RunInUseError (another
+    process works on the run).
     """
     context = _measured_run(config)
     # A model server takes minutes to start, so everything that can be checked is checked first.
@@ -139,23 +165,21 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
         if not kind.takes_adapters:
             line = f"a model of kind {kind.kind!r} takes no adapter; add a folder of merged weights (--model)"
             raise BadInputError(line)
-    with sole_worker(context.warehouse, context.run_id), models_ready(config, context.warehouse.run(context.run_id)):
+    with working_on(context, models=None):
         if report_of(context, RELEASE) is not None and report_of(context, TRAIN) is None:
             _add_to_round(context, added)
             return run_command("evaluate", context)
-        report = _add_between_rounds(context, added)
-        refresh_views(context.warehouse)
-        return report
+        return _add_between_rounds(context, added)
 
 
 def _add_to_round(context: RoundContext, added: Addition) -> None:
     """Record a version as the result of the round's training; the policy in force ends the round without a new one."""
     release = added.release or str(finished(context, RELEASE).result["release"])
     policy, in_force = _candidate(context, added, release), policy_before(context)
+    is_new = policy.version != in_force.version
 
     def work(at: StageRun) -> StageOutcome:
-        is_new = policy.version != in_force.version
-        added_version = Training(
+        trained = Training(
             trained=is_new,
             reason="" if is_new else f"{policy.version} stays: no other policy was added",
             judge_precision=judge_precision(context),
@@ -165,14 +189,14 @@ def _add_to_round(context: RoundContext, added: Addition) -> None:
             policy_row=policy_row(context.warehouse, policy),
             metrics=None,
         )
-        return StageOutcome(1, int(is_new), result=added_version.as_json())
+        return StageOutcome(1, int(is_new), result=trained.as_json())
 
     run_once(context, TRAIN, work)
 
 
 def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
     """Measure a version before its round begins, and put it in force unless it is significantly worse."""
-    before = policy_before(context)
+    before, in_force = policy_before(context), policy_in_force(context)
     if has_begun(context, ROLLOUT):
         raise BadInputError(
             f"round {context.round} of run {context.run_id} is under way with {before.version}; `trajmill evolve` goes "
@@ -181,31 +205,27 @@ def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
     policy = _candidate(context, added, added.release)
     if policy.version == before.version:
         raise BadInputError(f"{policy.version} is in force already")
-    in_force = policy_in_force(context)
 
     def work(at: StageRun) -> StageOutcome:
-        measured = measure(context, at, policy, untrained=False)
+        outcome, measured = measure(context, at, policy, untrained=False)
         decided = compared(context, before, measured.validation)
-        columns = policy_row(context.warehouse, policy)
-        row = PolicyVersion(
-            **columns.model_dump(),
+        columns, updates = policy_row(context.warehouse, policy), in_force.updates
+        row = version_row(
+            context,
+            columns,
+            measured,
+            decided,
+            at.stage,
             parent=before.version,
             release=added.release,
-            recipe="{}",
-            updates=in_force.updates,
-            success=measured.success,
-            validation=measured.validation,
-            promoted=decided.promoted,
-            reason=decided.reason,
-            **context.origin.common(made_by=at.stage),
+            updates=updates,
         )
         release_unused(context, before if decided.promoted else policy)
         acts = in_force
         if decided.promoted:
-            acts = PolicyInForce(policy_row=columns, updates=in_force.updates, success=measured.success)
-        files = {**measured.outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
-        result = acts.model_copy(update=decided._asdict())
-        return StageOutcome(1, int(decided.promoted), files, result.as_json())
+            acts = PolicyInForce(policy_row=columns, updates=updates, success=measured.success)
+        files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
+        return StageOutcome(1, int(decided.promoted), files, acts.model_copy(update=decided._asdict()).as_json())
 
     return run_once(context, choice_stage(len(choices(context))), work)
 
@@ -248,3 +268,40 @@ def _stored(warehouse: Warehouse, folder: Path, version: str) -> Path:
             seal_folder(copy)
     publish_weights(warehouse, stored)
     return stored
+
+
+class UntrainedPolicy(NamedTuple):
+    folder: Path
+    version: str
+    is_new: bool
+
+
+def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolicy:
+    """Make the model in the folder of the policy's endpoint; an existing model is kept.
+
+    Equal configurations give equal files: the seed is the run's seed, and the words are those of the environment's
+    apps.
+
+    Raises BadInputError: the policy is not a model of the family `read-aloud` whose folder is named, or its environment
+    has no app files.
+    """
+    match config.endpoints.get(config.models.policy):
+        case TransformersSpec(family="read-aloud", model=folder) | OpenAiSpec(family="read-aloud", weights=folder):
+            pass
+        case _:
+            folder = None
+    if folder is None:
+        policy = "is embedded" if config.models.policy == EMBEDDED else f"is {config.models.policy!r}"
+        raise BadInputError(
+            f"models.policy {policy}; name an endpoint with family = 'read-aloud' and a folder of weights"
+        )
+    if not isinstance(config.environment, AppFilesSpec):
+        raise BadInputError("the words of an untrained model come from app files; use environment.kind = 'simulated'")
+    is_new = not (folder / "config.json").is_file()
+    if is_new:
+        from trajmill.stages.models.untrained import make_untrained
+
+        world = config.environment.navigation_graph()
+        texts = texts_of(world.apps.values(), [task.spec for task in world.tasks()])
+        make_untrained(folder, texts, config.run.seed, blind)
+    return UntrainedPolicy(folder, folder_version(folder), is_new)

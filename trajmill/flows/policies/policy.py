@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
@@ -12,14 +13,14 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.serving.policy_servers import RefusedPolicyError, serve_policy
+from trajmill.flows.serving.model_server import unload_adapter
+from trajmill.flows.serving.policy_servers import RefusedPolicyError, api_key, serve_policy
 from trajmill.flows.stage import RoundContext, StageResult, finished, report_of
 from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.schemas.dialects.user_text import compose
-from trajmill.schemas.errors import ModelFailure
+from trajmill.schemas.errors import ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Record
@@ -78,8 +79,6 @@ class PolicyInForce(StageResult):
 
 
 def policy_row(warehouse: Warehouse, policy: Policy) -> PolicyRow:
-    """Return the columns of a policy, for table `models` and for the results of stages."""
-
     def text(folder: Path | None) -> str | None:
         if folder is None:
             return None
@@ -97,11 +96,7 @@ def policy_in(warehouse: Warehouse, row: PolicyRow) -> Policy:
 
 
 def policy_before(context: RoundContext) -> Policy:
-    """Return the policy in force in a round: the last one chosen in it, else the one that it starts with.
-
-    Raises:
-        TrajmillError: the previous round is not finished.
-    """
+    """Return the policy in force in a round. Raises TrajmillError if the previous round is not finished."""
     return policy_in(context.warehouse, policy_in_force(context).policy_row)
 
 
@@ -112,12 +107,9 @@ def acting_round(context: RoundContext) -> RoundContext:
 
 
 def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: int) -> frozenset[str]:
-    """Return the versions too far behind the policy in force; each change of the policy is one step.
+    """Return the versions more than `max_staleness` changes behind the policy in force, of the rounds of attempts.
 
-    Args:
-        context: the round that is trained on.
-        rounds: rounds of the attempts; the policies of these rounds and of the round before them count.
-        max_staleness: the most steps that are not too many.
+    The policies of these rounds and of the round before them count.
     """
     first = max(1, min([*rounds, context.round]) - 1)
     decided = [
@@ -130,11 +122,7 @@ def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: 
 
 
 def policy_in_force(context: RoundContext) -> PolicyInForce:
-    """Return the last decision about the round's policy, in the round or before it.
-
-    Raises:
-        TrajmillError: the previous round is not finished.
-    """
+    """Return the last decision about the round's policy: the last choice in it, else that with which it starts."""
     chosen = choices(context)
     return chosen[-1] if chosen else _starting_policy(context)
 
@@ -175,14 +163,9 @@ def configured_policy(config: Config) -> Policy:
 def acting(
     context: RoundContext, policy: Policy, temperature: float, untrained: bool, with_tokens: bool = False
 ) -> ActingAgent:
-    """Return the agent of a policy; the untrained embedded policy acts as an explorer.
+    """Return the agent of a policy; the embedded policy that the run starts with (`untrained`) acts as an explorer.
 
-    Args:
-        context: the round.
-        policy: the policy version.
-        temperature: sampling temperature; 0 acts greedily.
-        untrained: whether the run starts with this policy.
-        with_tokens: whether a served policy returns the tokens of its replies.
+    Temperature 0 acts greedily. `with_tokens` lets a served policy return the tokens of its replies.
     """
     agent = context.config.agent
     starts_untrained = untrained and policy.kind == EMBEDDED and is_embedded(context.config)
@@ -192,11 +175,7 @@ def acting(
 
 
 def check_weights(warehouse: Warehouse, policy: Policy) -> None:
-    """Check the files of a policy in the warehouse; folders of the user are not checked.
-
-    Raises:
-        BadInputError: a file is missing or changed.
-    """
+    """Check the files of a policy in the warehouse. Raises BadInputError if one is missing or changed."""
     for folder in (policy.folder, policy.adapter):
         if folder is not None and folder.is_relative_to(warehouse.root):
             checked_weights(warehouse, folder)
@@ -205,11 +184,9 @@ def check_weights(warehouse: Warehouse, policy: Policy) -> None:
 def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
     """Return the model of a policy for the workers, after its servers serve it.
 
-    Raises:
-        BadInputError: a file of its weights is missing or changed.
-        RefusedPolicyError: a server refuses the version, or the endpoint cannot take it.
-        AwaitedError: somebody has to load its weights into a server.
-        TrajmillError: a server does not answer.
+    Raises BadInputError (a file of its weights is missing or changed), RefusedPolicyError (a server refuses the
+    version, or the endpoint cannot take it), AwaitedError (somebody has to load its weights into a server),
+    TrajmillError (a server does not answer).
     """
     check_weights(context.warehouse, policy)
     if policy.kind == EMBEDDED:
@@ -225,13 +202,21 @@ def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
     return Endpoint(exchanged, configured.request_cache, policy.version)
 
 
+def release_unused(context: RoundContext, unused: Policy) -> None:
+    """Unload the adapter of a version that no longer acts from the servers of the policy, where they can."""
+    spec = context.config.endpoints.get(context.config.models.policy)
+    if unused.adapter is not None and isinstance(spec, OpenAiSpec):
+        for address in spec.addresses:
+            with suppress(TrajmillError):
+                unload_adapter(address, unused.version, api_key(spec))
+
+
 def score_prompt(endpoint: Endpoint) -> None:
     """Have a version score one prompt before it is measured, if that loads no weights: a network, or a server.
 
     A model in a worker's process scores its prompt when the worker loads it.
 
-    Raises:
-        RefusedPolicyError: it gives no answer, or log probabilities that are no numbers.
+    Raises RefusedPolicyError: it gives no answer, or log probabilities that are no numbers.
     """
     if isinstance(endpoint.spec, EmbeddedSpec | OpenAiSpec):
         try:
@@ -241,12 +226,10 @@ def score_prompt(endpoint: Endpoint) -> None:
 
 
 async def _score(endpoint: Endpoint) -> None:
-    def blank() -> bytes:
-        file = BytesIO()
-        Image.new("RGB", _SCREEN, "white").save(file, "PNG")
-        return file.getvalue()
-
-    screen = Observation(ScreenHandle("admission", _SCREEN, blank), (UIElement("button", "Go", Box(8, 8, 48, 32)),), "")
+    file = BytesIO()
+    Image.new("RGB", _SCREEN, "white").save(file, "PNG")
+    handle = ScreenHandle("admission", _SCREEN, file.getvalue)
+    screen = Observation(handle, (UIElement("button", "Go", Box(8, 8, 48, 32)),), "")
     system = ChatMessage("system", ("You use a phone.",))
     messages = (system, ChatMessage("user", (compose("Press Go", None, []), screen)))
     model = Endpoint(endpoint.spec, None, endpoint.version).connect()
@@ -263,5 +246,4 @@ async def _score(endpoint: Endpoint) -> None:
 
 
 def is_embedded(config: Config) -> bool:
-    """Whether the policy is the network that comes with trajmill."""
     return config.models.policy == EMBEDDED

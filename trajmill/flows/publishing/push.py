@@ -35,8 +35,7 @@ def plan_push(warehouse: Warehouse, release: str, repository: str) -> PushPlan:
 
     The repository has the release's files at its top and the shards under `shards/`, and the card names them there.
 
-    Raises:
-        BadInputError: there is no such release, or a file of it is missing or damaged.
+    Raises BadInputError: there is no such release, or a file of it is missing or damaged.
     """
     verify_release(warehouse, release)
     found, folder = read_release(warehouse, release), warehouse.release(release)
@@ -52,9 +51,8 @@ def push(plan: PushPlan, private: bool) -> str:
 
     The hub is the one that HF_ENDPOINT names, and the token that of HF_TOKEN or of `hf auth login`.
 
-    Raises:
-        BadInputError: the repository's name is wrong, or the hub refuses the token.
-        TrajmillError: the hub does not answer, or refuses the files.
+    Raises BadInputError (the repository's name is wrong, or the hub refuses the token), TrajmillError (the hub does not
+    answer, or refuses the files).
     """
     # Sends the hub nothing about this machine but what the push needs.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -1,30 +1,40 @@
-"""Starts the model servers that the configuration asks for, waits until they are ready, and stops them.
+"""Starts the model servers that the configuration asks for and stops them; sends them short requests.
 
 Each runs under a keeper (`server_keeper.py`) in its own process group, so that all its processes end with trajmill.
-Servers are identified by process id and port, never by name.
+A vLLM server takes adapters if it was started with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, which is set
+for servers that are started here with `--enable-lora`. The server reads the adapter's folder itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from trajmill.flows.prefect_settings import is_free
-from trajmill.flows.serving.server_keeper import SECONDS_TO_END
-from trajmill.flows.serving.server_requests import ServerAnswer, ask_server, served_models
 from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
+ADAPTER_FILE = "adapter_config.json"
+"""The configuration file in the folder of a LoRA adapter, in PEFT's layout."""
+_MOST_BYTES = 1_000_000
 _POLL_SECONDS = 0.2
+_LOAD_SECONDS = 300.0
 _SECONDS_TO_BE_GONE = 5.0
+_SECONDS_TO_END = 15.0
 _HOST = "127.0.0.1"
 _LOOK_BACK_BYTES = 262_144
 _LONGEST = 400
@@ -52,23 +62,15 @@ class ModelServer(NamedTuple):
         return f"http://{_HOST}:{self.section.port}/health"
 
 
-class RunningServer(NamedTuple):
-    endpoint: str
-    address: str
-    """Base address of its API, e.g. `http://127.0.0.1:8000/v1`."""
-    process_id: int | None
-    """Process id of its keeper, the leader of its process group; None if the server ran before."""
-
-
 @contextmanager
-def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[tuple[RunningServer, ...]]:
+def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int]]:
     """Start the servers that do not run yet, all at the same time, and stop these at the end.
 
-    Each writes to `logs`/ENDPOINT.log.
+    Each writes to `logs`/ENDPOINT.log. Yields the process ids of their keepers, which lead their process groups, by
+    endpoint.
 
-    Raises:
-        BadInputError: a port is asked for twice or taken by something else, or there is no such Python.
-        TrajmillError: a server ended while starting, or hung; the message quotes its log.
+    Raises BadInputError (a port is asked for twice or taken by something else, or there is no such Python),
+    TrajmillError (a server ended while starting, or hung; the message quotes its log).
     """
     taken: dict[int, str] = {}
     for server in servers:
@@ -84,15 +86,12 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[tuple[Running
             started.append(_Started(server, logs))
         for each in started:
             each.await_ready()
-        process_ids = {each.server.endpoint: each.keeper.pid for each in started}
-        yield tuple(
-            RunningServer(server.endpoint, server.address, process_ids.get(server.endpoint)) for server in servers
-        )
+        yield {each.server.endpoint: each.keeper.pid for each in started}
     finally:
         for each in started:
             assert each.keeper.stdin is not None
             each.keeper.stdin.close()
-        until = time.monotonic() + SECONDS_TO_END + 5.0
+        until = time.monotonic() + _SECONDS_TO_END + 5.0
         for each in started:
             each.end(until)
 
@@ -104,12 +103,12 @@ def _is_running(server: ModelServer) -> bool:
     where = f"endpoints.{server.endpoint}.serve.port {server.section.port}"
     if health.status != 200:
         raise BadInputError(
-            f"{where} is taken by something that is not a healthy model server ({_status_text(health)}); "
+            f"{where} is taken by something that is not a healthy model server ({health.status_text}); "
             "choose another port, or end what is there"
         )
     models = served_models(server.address, server.api_key)
     if isinstance(models, ServerAnswer):
-        raise BadInputError(f"{where} has a server that does not tell its models ({_status_text(models)})")
+        raise BadInputError(f"{where} has a server that does not tell its models ({models.status_text})")
     if server.model not in models:
         raise BadInputError(
             f"{where} has a server of {', '.join(sorted(models)) or 'no model'}, not of {server.model}; "
@@ -140,7 +139,7 @@ class _Started:
         self.server, self.log = server, logs / f"{server.endpoint}.log"
         with self.log.open("ab") as log_file:
             self.log_start = log_file.tell()
-            keeper = [sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper"]
+            keeper = [sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", str(_SECONDS_TO_END)]
             self.keeper = subprocess.Popen(
                 [*keeper, *program, *place, *model, *section.arguments],
                 stdin=subprocess.PIPE,
@@ -152,10 +151,12 @@ class _Started:
 
     def await_ready(self) -> None:
         """Wait as long as the server lives and its log grows: loading time has no bound on a busy machine."""
-        server, silence = self.server, LogSilence(self.log, time.monotonic())
+        server, size, since = self.server, self.log.stat().st_size, time.monotonic()
         name = f"the model server of endpoints.{server.endpoint}"
         while (code := self.keeper.poll()) is None and ask_server(server.health).status != 200:
-            if silence.seconds(time.monotonic()) >= server.section.ready_seconds:
+            if (now := self.log.stat().st_size) != size:
+                size, since = now, time.monotonic()
+            if time.monotonic() - since >= server.section.ready_seconds:
                 seconds = f"silent for {server.section.ready_seconds:g} s (serve.ready_seconds)"
                 raise TrajmillError(f"{name} hung while starting: {seconds}: {self._log_excerpt()}")
             time.sleep(_POLL_SECONDS)
@@ -163,7 +164,7 @@ class _Started:
             raise TrajmillError(f"{name} ended with code {code} while starting: {self._log_excerpt()}")
         models = served_models(server.address, server.api_key)
         if isinstance(models, ServerAnswer):
-            raise TrajmillError(f"{name} started and does not tell its models ({_status_text(models)})")
+            raise TrajmillError(f"{name} started and does not tell its models ({models.status_text})")
         if server.model not in models:
             raise BadInputError(
                 f"{name} serves {', '.join(sorted(models))}, not {server.model}; "
@@ -187,24 +188,6 @@ class _Started:
         return f"{error_in_log(self.log, self.log_start)}; all of it is in {self.log}"
 
 
-def _status_text(answer: ServerAnswer) -> str:
-    return f"status {answer.status}" if answer.status else answer.reason
-
-
-class LogSilence:
-    """Seconds in which a log has not grown."""
-
-    def __init__(self, log: Path, now: float) -> None:
-        self._log, self._size, self._since = log, log.stat().st_size, now
-
-    def seconds(self, now: float) -> float:
-        """Return the seconds since the log was last seen to have grown, or since the beginning."""
-        size = self._log.stat().st_size
-        if size != self._size:
-            self._size, self._since = size, now
-        return now - self._since
-
-
 def error_in_log(log: Path, start: int = 0) -> str:
     """Return the first error after byte `start` of a log, or else its last line; one printable line.
 
@@ -219,3 +202,94 @@ def error_in_log(log: Path, start: int = 0) -> str:
         if _ERROR.fullmatch(line):
             return (line + (following if _CONTINUED.fullmatch(following) else ""))[:_LONGEST]
     return lines[-1].strip()[:_LONGEST] if lines else "it wrote nothing"
+
+
+class ServerAnswer(NamedTuple):
+    status: int
+    """HTTP status; 0 if there is no server, no HTTP, or no answer in time."""
+    text: str
+    """The body, or the reason why there is none."""
+
+    @property
+    def status_text(self) -> str:
+        return f"status {self.status}" if self.status else self.reason
+
+    @property
+    def reason(self) -> str:
+        """The server's reason for a refusal, in one line."""
+        try:
+            error = json.loads(self.text)["error"]["message"]
+        except (ValueError, TypeError, KeyError):
+            error = self.text
+        return " ".join(str(error).split())[:300]
+
+
+def ask_server(url: str, body: object = None, api_key: str = "", seconds: float = 10.0) -> ServerAnswer:
+    """Send one request: GET, or POST of a JSON `body`; errors become an answer, and nothing is raised.
+
+    Keys that the server echoes are removed from its answer.
+    """
+    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
+    if api_key:
+        request.add_header("Authorization", f"Bearer {api_key}")
+    # Requests to this machine never go through a proxy, even if the environment names one.
+    is_local = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local else []))
+    try:
+        with opener.open(request, timeout=seconds) as response:
+            status, text = response.status, response.read(_MOST_BYTES).decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        with error:
+            status, text = error.code, error.read(_MOST_BYTES).decode(errors="replace")
+    except (OSError, HTTPException) as error:
+        status, text = 0, str(getattr(error, "reason", error)) or type(error).__name__
+    return ServerAnswer(status, Secrets.of(os.environ, api_key, urls=[url]).scrub(text))
+
+
+def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAnswer:
+    """Return the model names of the server at `address` (.../v1), adapters included, or its refusal."""
+    answer = ask_server(f"{address}/models", api_key=api_key)
+    if answer.status != 200:
+        return answer
+    try:
+        return frozenset(str(card["id"]) for card in json.loads(answer.text)["data"])
+    except (ValueError, TypeError, KeyError):
+        return ServerAnswer(0, "its list of models cannot be read")
+
+
+def load_adapter(address: str, name: str, folder: Path, api_key: str = "") -> None:
+    """Load a LoRA adapter in PEFT's layout into the server at `address` (.../v1); loading it again is fine.
+
+    `name` is the model name in requests; each set of weights has its own.
+
+    Raises BadInputError (the folder has no adapter, or the server does not take adapters), TrajmillError (the server
+    does not answer).
+    """
+    if not (folder / ADAPTER_FILE).is_file():
+        raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_FILE}")
+    body = {"lora_name": name, "lora_path": str(folder.absolute()), "load_inplace": True}
+    _post(f"load the LoRA adapter {name}", address, "load_lora_adapter", body, api_key, _LOAD_SECONDS)
+
+
+def unload_adapter(address: str, name: str, api_key: str = "") -> None:
+    """Remove an adapter from the server at `address`; running requests are finished.
+
+    Raises BadInputError (the server does not take adapters), TrajmillError (the server does not answer).
+    """
+    models = served_models(address, api_key)
+    if isinstance(models, ServerAnswer) or name in models:
+        _post(f"unload the LoRA adapter {name}", address, "unload_lora_adapter", {"lora_name": name}, api_key, 10.0)
+
+
+def _post(what: str, address: str, path: str, body: object, api_key: str, seconds: float) -> None:
+    answer = ask_server(f"{address}/{path}", body, api_key, seconds)
+    if answer.status == 0:
+        raise TrajmillError(f"the model server {address} does not answer ({answer.reason})")
+    if answer.status in (404, 405) and "does not exist" not in answer.text:
+        raise BadInputError(
+            f"the model server {address} cannot {what}: start it with --enable-lora and "
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+        )
+    if answer.status != 200:
+        raise BadInputError(f"the model server {address} did not {what}: {answer.reason}")

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.serving.model_server import ModelServer, served
+from trajmill.flows.serving.model_server import ModelServer, load_adapter, served
 from trajmill.flows.serving.policy_servers import api_key, policy_server
-from trajmill.flows.serving.server_requests import Adapter, load_adapter
+from trajmill.flows.stage import RoundContext
 from trajmill.pipelines.models import check_agent
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.warehouse.atomic import disk_full_as_error
+from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.views import refresh_views
 
 
 @contextmanager
 def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None) -> Iterator[None]:
     """Start servers, load adapters and check names, so that the models answer inside.
 
-    Args:
-        config: has the endpoints.
-        logs: folder for the logs of servers.
-        names: the endpoints that are needed; None takes those of all roles.
+    Without `names` of endpoints, those of all roles. Servers write their logs to the folder `logs`.
 
-    Raises:
-        BadInputError: a server cannot be reached, does not have its model, or takes no adapter; a prompt
-            file misses something; the folder of the agent's documents has none.
-        TrajmillError: a server that trajmill starts does not get ready.
+    Raises BadInputError (a server cannot be reached, does not have its model, or takes no adapter; a prompt file misses
+    something; the folder of the agent's documents has none), TrajmillError (a server that trajmill starts does not get
+    ready).
     """
     prompts_of(config)
     check_agent(config.agent)
@@ -49,9 +48,9 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
         if acts_only:
             stack.enter_context(policy_server(policy, logs))
         for spec in at_servers.values():
-            for address in spec.addresses if spec.adapter is not None else ():
-                assert spec.adapter is not None
-                load_adapter(address, Adapter(spec.model, spec.adapter), api_key(spec))
+            if spec.adapter is not None:
+                for address in spec.addresses:
+                    load_adapter(address, spec.model, spec.adapter, api_key(spec))
         asyncio.run(_check(at_servers.values()))
         yield
 
@@ -63,3 +62,17 @@ async def _check(specs: Iterable[OpenAiSpec]) -> None:
             await client.check()
         finally:
             await client.close()
+
+
+@contextmanager
+def working_on(context: RoundContext, models: Collection[str] | None = ()) -> Iterator[None]:
+    """Work on a run alone, with endpoints ready (None: those of all roles); the views are up to date at the end.
+
+    Raises RunInUseError: another process works on the run.
+    """
+    warehouse = context.warehouse
+    with sole_worker(warehouse, context.run_id), disk_full_as_error(warehouse.root), ExitStack() as stack:
+        if models is None or models:
+            stack.enter_context(models_ready(context.config, warehouse.run(context.run_id), models))
+        yield
+    refresh_views(warehouse)

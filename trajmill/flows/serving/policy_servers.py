@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.server_requests import Adapter, ServerAnswer, load_adapter, served_models, unload_adapter
+from trajmill.flows.serving.model_server import ModelServer, ServerAnswer, load_adapter, served, served_models
 from trajmill.flows.stage import AwaitedError
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -34,9 +33,8 @@ class PolicyServer:
     def serve(self, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
         """Serve the weights of a version, in place of others; the configured weights keep their configured name.
 
-        Raises:
-            RefusedPolicyError: the server does not get ready with weights that are not the configured ones.
-            TrajmillError: the port is taken, there is no such Python, or the server does not get ready.
+        Raises RefusedPolicyError (the server does not get ready with weights that are not the configured ones),
+        TrajmillError (the port is taken, there is no such Python, or the server does not get ready).
         """
         assert spec.serve is not None
         known = spec.weights_folder
@@ -80,18 +78,13 @@ def policy_server(endpoint: str, logs: Path) -> Iterator[None]:
 
 
 def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
-    """Make sure that all servers of the policy's endpoint serve a version.
+    """Make sure that all servers of the policy's endpoint serve a version, which is its model name in requests.
 
-    Args:
-        spec: the configured endpoint.
-        version: the version, which is also its model name in requests.
-        folder: folder of its weights; None if only the server has them.
-        adapter: folder of its LoRA adapter; None if it has none.
+    `folder` has its weights, if not only the server has them, and `adapter` its LoRA adapter, if it has one.
 
-    Raises:
-        RefusedPolicyError: a server refuses the adapter or the weights, or nobody has the weights of the version.
-        AwaitedError: somebody has to load the weights into a server that trajmill did not start.
-        TrajmillError: a server does not answer.
+    Raises RefusedPolicyError (a server refuses the adapter or the weights, or nobody has the weights of the version),
+    AwaitedError (somebody has to load the weights into a server that trajmill did not start), TrajmillError (a server
+    does not answer).
     """
     own = _POLICY_SERVER.get(None) if spec.serve is not None else None
     if own is not None:
@@ -104,25 +97,17 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
             continue
         if adapter is not None:
             try:
-                load_adapter(address, Adapter(version, adapter), api_key(spec))
+                load_adapter(address, version, adapter, api_key(spec))
             except BadInputError as error:
                 raise RefusedPolicyError(str(error)) from error
             continue
-        names = ", ".join(sorted(models)) or "none"
-        missing = f"the model server {address} does not serve {version}, but {names}"
+        missing = f"the model server {address} does not serve {version}, but {', '.join(sorted(models)) or 'none'}"
         if folder is None:
             raise RefusedPolicyError(missing)
         raise AwaitedError(
             f"awaiting a policy: {missing}; load {folder} into it under this name (vLLM: `vllm serve {folder} "
             f"--served-model-name {version}`), then run the same command again"
         )
-
-
-def release_adapter(spec: OpenAiSpec, version: str) -> None:
-    """Unload the adapter of a version that no longer acts, where the server can."""
-    for address in spec.addresses:
-        with suppress(TrajmillError):
-            unload_adapter(address, version, api_key(spec))
 
 
 def api_key(spec: OpenAiSpec) -> str:

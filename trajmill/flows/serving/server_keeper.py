@@ -1,10 +1,11 @@
 """Runs a program and ends it together with the process that started the keeper.
 
-A model server starts further processes and occupies a whole GPU. If it kept running, it would block every later run.
-The keeper reads its standard input, a pipe that nobody writes to and that closes however its owner ends, even by `kill
--9`. Then it ends its whole process group: the program and all processes that the program has started.
+A server may start further processes, and a model server occupies a whole GPU: left running, it would block every later
+run. The keeper reads its standard input, a pipe that nobody writes to and that closes however its owner ends, even by
+`kill -9`. Then it ends its whole process group: the program and all processes that the program has started.
 
-Run as `python -m trajmill.flows.serving.server_keeper PROGRAM ARGUMENT...`, as the leader of a process group.
+Run as `python -m trajmill.flows.serving.server_keeper SECONDS PROGRAM ARGUMENT...`, as the leader of a process group.
+SECONDS is the time between asking the program to end and killing it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ import subprocess
 import sys
 import threading
 
-SECONDS_TO_END = 15.0
-"""Seconds between asking the program to end and killing it."""
-
 
 def main() -> None:
     """Run the program until it ends, or standard input closes; ends with the program's exit code."""
@@ -25,20 +23,20 @@ def main() -> None:
         sys.exit("the keeper of a server has to lead a process group, which it ends as a whole")
     # The signal to the group must not end the keeper; unlike SIG_IGN, a handler is not inherited by the program.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-    threading.Thread(target=_end_with_owner, args=(program,), daemon=True).start()
+    program = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
+    threading.Thread(target=_end_with_owner, args=(program, float(sys.argv[1])), daemon=True).start()
     code = program.wait()
     os.killpg(0, signal.SIGTERM)
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def _end_with_owner(program: subprocess.Popen[bytes]) -> None:
+def _end_with_owner(program: subprocess.Popen[bytes], seconds: float) -> None:
     # os.read, because waiting in sys.stdin holds a lock that Python needs when it ends.
     while os.read(0, 1024):
         pass
     program.terminate()
     try:
-        program.wait(timeout=SECONDS_TO_END)
+        program.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         pass
     finally:

@@ -1,54 +1,49 @@
-"""Measures policies on held-out queries, and decides whether the round's new policy replaces the old one.
+"""Measures policies by greedy episodes on held-out queries, and adopts the policy that the configuration names.
 
-A policy is measured by greedy episodes. Some training queries are measured as well, for comparison.
+Some training queries are measured as well, for comparison.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
+from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies.policy import (
     BASELINE,
-    PROMOTE,
     Policy,
     PolicyInForce,
+    PolicyRow,
     acting,
+    choice_stage,
+    choices,
+    configured_policy,
     is_embedded,
     policy_before,
     policy_in,
-    policy_in_force,
     policy_row,
     policy_versions,
     score_prompt,
 )
-from trajmill.flows.serving.policy_servers import release_adapter
 from trajmill.flows.stage import (
     RoundContext,
     StageOutcome,
-    StageReport,
     StageResult,
     finished,
-    once,
+    has_begun,
     report_of,
     run_once,
+    stage,
     tuples,
 )
-from trajmill.flows.tasks.generate import GENERATE, Generated
-from trajmill.flows.tasks.guide import reference_paths_used
-from trajmill.flows.tasks.judge import judge_quality
-from trajmill.flows.tasks.release import RELEASE
-from trajmill.flows.tasks.rollout import attempt_all
+from trajmill.flows.tasks.generate import GENERATE, Generated, untrained_policy
+from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
-from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
-from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.proposals.starts import PROPOSED
 from trajmill.stages.rollout.base import plan_once
 from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare
@@ -60,36 +55,27 @@ EVALUATE = "evaluate"
 _PASSED = 1.0
 
 
-class Measurement(NamedTuple):
-    """The outcome to commit, and the success of the policy by split."""
-
-    outcome: StageOutcome
-    success: tuple[SplitSuccess, ...]
-    validation: tuple[QueryOutcome, ...]
-    """For each validation query, in order of id, whether the policy achieved it."""
-
-
 class Evaluation(StageResult):
     success: tuple[SplitSuccess, ...]
     validation: tuple[QueryOutcome, ...]
+    """For each validation query, in order of id, whether the policy achieved it."""
     refused: str
     """Why the new policy could not be measured; empty if it was, or if there is none."""
 
 
-@once(BASELINE, fixed_round=0)
+@stage(BASELINE, "generate", fixed_round=0)
 def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
     """Measure the policy that the run starts with, as round 0."""
     first = Generated.of(finished(context.in_round(1), GENERATE)).first_policy
-    policy = policy_in(context.warehouse, first)
     how = "untrained" if is_embedded(context.config) else "configured"
-    measured = measure(context, at, policy, untrained=True)
-    row = version_without_parent(context, policy, measured, f"{how}: the start of the loop", how)
-    files = {**measured.outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
+    outcome, measured = measure(context, at, policy_in(context.warehouse, first), untrained=True)
+    row = version_row(context, first, measured, Promotion(True, f"{how}: the start of the loop"), how)
+    files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
     in_force = PolicyInForce(policy_row=first, updates=0, success=measured.success)
-    return replace(measured.outcome, files=files, result=in_force.as_json())
+    return replace(outcome, files=files, result=in_force.as_json())
 
 
-@once(EVALUATE)
+@stage(EVALUATE, "evaluate")
 def evaluate(context: RoundContext, at: StageRun) -> StageOutcome:
     """Measure the round's new policy, if there is one.
 
@@ -98,54 +84,61 @@ def evaluate(context: RoundContext, at: StageRun) -> StageOutcome:
     new, refused = Training.of(finished(context, TRAIN)).new_policy, ""
     if new is not None:
         try:
-            measured = measure(context, at, policy_in(context.warehouse, new), untrained=False)
-            found = Evaluation(success=measured.success, validation=measured.validation, refused="")
-            return replace(measured.outcome, result=found.as_json())
+            outcome, measured = measure(context, at, policy_in(context.warehouse, new), untrained=False)
+            return replace(outcome, result=measured.as_json())
         except BadInputError as error:
             refused = str(error)
     return StageOutcome(0, 0, result=Evaluation(success=(), validation=(), refused=refused).as_json())
 
 
-def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool) -> Measurement:
+def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool) -> tuple[StageOutcome, Evaluation]:
     """Let a policy act greedily, once on each query of the measured sample; attempts without a reward do not count.
 
-    Raises:
-        RefusedPolicyError: it is refused, or scores no prompt.
+    Raises RefusedPolicyError: it is refused, or scores no prompt.
     """
     attempts = plan_once(measured_queries(context), Purpose.EVALUATE, context.config.run.seed, context.round)
     agent = acting(context, policy, temperature=0.0, untrained=untrained)
     if agent.endpoint is not None:
         score_prompt(agent.endpoint)
-    outcome = attempt_all(context, at, attempts, agent)
-    files, queries = outcome.files.get("trajectories", ()), context.queries
+    outcome, queries = attempt_all(context, at, attempts, agent), context.queries
+    files = outcome.files.get("trajectories", ())
     tables = read_shards(context.warehouse, "trajectories", files, ["query_id", "reward"])
     rows = (row for table in tables for row in tuples(table))
     scored = {query_id: reward >= _PASSED for query_id, reward in rows if reward is not None}
-    return Measurement(
-        outcome,
-        success_by_split(MeasuredEpisode(queries[query_id].split, success) for query_id, success in scored.items()),
-        tuple(
-            QueryOutcome(query_id=query.query_id, success=scored[query.query_id])
-            for query in validation_queries(context)
-            if query.query_id in scored
-        ),
+    success = success_by_split(MeasuredEpisode(queries[query_id].split, done) for query_id, done in scored.items())
+    validation = tuple(
+        QueryOutcome(query_id=query.query_id, success=scored[query.query_id])
+        for query in _of_split(context, Split.VALIDATION)
+        if query.query_id in scored
     )
+    return outcome, Evaluation(success=success, validation=validation, refused="")
 
 
-def version_without_parent(
-    context: RoundContext, policy: Policy, measured: Measurement, reason: str, made_by: str
+def version_row(
+    context: RoundContext,
+    policy: PolicyRow,
+    measured: Evaluation,
+    decided: Promotion,
+    made_by: str,
+    *,
+    parent: str | None = None,
+    release: str | None = None,
+    recipe: str = "{}",
+    updates: int = 0,
+    metrics: str | None = None,
 ) -> PolicyVersion:
-    """The row of a measured policy that the run has not trained: it has no parent, and it is in force."""
+    """Return the row of a measured version with the decision about it."""
     return PolicyVersion(
-        **policy_row(context.warehouse, policy).model_dump(),
-        parent=None,
-        release=None,
-        recipe="{}",
-        updates=0,
+        **policy.model_dump(),
+        parent=parent,
+        release=release,
+        recipe=recipe,
+        updates=updates,
         success=measured.success,
+        promoted=decided.promoted,
+        reason=decided.reason,
+        metrics=metrics,
         validation=measured.validation,
-        promoted=True,
-        reason=reason,
         **context.origin.common(made_by=made_by),
     )
 
@@ -158,12 +151,7 @@ def measured_queries(context: RoundContext) -> list[Query]:
     settings = context.config.evaluate
     sizes = dict.fromkeys(HELDOUT_SPLITS, settings.episodes) | {Split.TRAIN: settings.train_sample}
     sampled = [query for split, size in sizes.items() for query in _of_split(context, split)[:size]]
-    return [*sampled, *validation_queries(context)]
-
-
-def validation_queries(context: RoundContext) -> Sequence[Query]:
-    """The queries that decide which policy is promoted."""
-    return _of_split(context, Split.VALIDATION)
+    return [*sampled, *_of_split(context, Split.VALIDATION)]
 
 
 def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
@@ -173,61 +161,6 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
         for query in context.queries.values()
         if query.split is split and query.source not in PROPOSED and query.round <= 1
     ]
-
-
-def promote(context: RoundContext, stages: Sequence[str]) -> StageReport:
-    """Promote the new policy unless it is significantly worse on the validation queries; write the round's figures.
-
-    Args:
-        context: the round.
-        stages: names of all stages of a round, in order; the figures include the finished ones.
-    """
-
-    def work(at: StageRun) -> StageOutcome:
-        before, in_force = policy_before(context), policy_in_force(context)
-        trained = Training.of(finished(context, TRAIN))
-        evaluated = Evaluation.of(finished(context, EVALUATE))
-        reason = trained.reason or evaluated.refused
-        promotion = Promotion(False, reason) if reason else compared(context, before, evaluated.validation)
-        updates, new, after = in_force.updates + trained.updates, trained.new_policy, in_force
-        common = context.origin.common(made_by=PROMOTE)
-        rows: dict[str, Sequence[Row]] = {}
-        if new is not None:
-            if promotion.promoted:
-                after = PolicyInForce(policy_row=new, updates=updates, success=evaluated.success)
-            release_unused(context, before if promotion.promoted else policy_in(context.warehouse, new))
-            version = PolicyVersion(
-                **new.model_dump(),
-                parent=trained.parent,
-                release=trained.release,
-                recipe=trained.recipe,
-                updates=updates,
-                success=evaluated.success,
-                promoted=promotion.promoted,
-                reason=promotion.reason,
-                metrics=trained.metrics,
-                validation=evaluated.validation,
-                **common,
-            )
-            rows["models"] = [version]
-        reports = (report_of(context, stage) for stage in stages)
-        summary = RoundSummary(
-            policy_before=before.version,
-            policy_after=after.policy_row.model_version,
-            stages=tuple(report.count for report in reports if report is not None),
-            success_before=in_force.success,
-            success_after=after.success,
-            judge=judge_quality(context),
-            trained=trained.trained,
-            reference_paths_used=reference_paths_used(context),
-            release=finished(context, RELEASE).result["release"],
-            reason=promotion.reason,
-            **common,
-        )
-        files = write_tables(context.warehouse, at, {"rounds": [summary], **rows})
-        return StageOutcome(1, int(promotion.promoted), files, after.model_copy(update=promotion._asdict()).as_json())
-
-    return run_once(context, PROMOTE, work)
 
 
 def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
@@ -241,7 +174,7 @@ def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome])
         for version, row in policy_versions(context).items()
         if row.promoted or version == before.version
     }
-    queries, unseen = validation_queries(context), set(context.config.queries.unseen_app_names)
+    queries, unseen = _of_split(context, Split.VALIDATION), set(context.config.queries.unseen_app_names)
     groups = [
         QueryGroup("apps of training", [each.query_id for each in queries if not unseen & set(each.apps)]),
         QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
@@ -250,8 +183,51 @@ def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome])
     return compare(by_query(new), old, list(rivals.values()), groups, settings.level, settings.promote_without_evidence)
 
 
-def release_unused(context: RoundContext, unused: Policy) -> None:
-    """Unload the adapter of a version that no longer acts from the servers of the policy."""
-    spec = context.config.endpoints.get(context.config.models.policy)
-    if unused.adapter is not None and isinstance(spec, OpenAiSpec):
-        release_adapter(spec, unused.version)
+def adopt_configured(context: RoundContext) -> None:
+    """Start a new round with the configured model, if the run has no version of it yet.
+
+    The model is measured first, like the model that the run started with. A known model is left to promotions and
+    commands. A round that has begun keeps its policy.
+    """
+    if not names_another_policy(context) or has_begun(context, ROLLOUT):
+        return
+    configured = None if is_embedded(context.config) else configured_policy(context.config)
+
+    def work(at: StageRun) -> StageOutcome:
+        policy = configured or untrained_policy(context, at)
+        known = policy_versions(context).get(policy.version)
+        if known is not None:
+            return chosen(context, at, known, "the configuration names it again")
+        outcome, measured = measure(context, at, policy, untrained=configured is None)
+        decided = Promotion(True, "the configuration names it")
+        row = version_row(context, policy_row(context.warehouse, policy), measured, decided, at.stage)
+        choice = chosen(context, at, row, decided.reason)
+        return replace(choice, files={**outcome.files, **choice.files})
+
+    run_once(context, choice_stage(len(choices(context))), work)
+
+
+def names_another_policy(context: RoundContext) -> bool:
+    """Whether the configuration names a model that the run has no version of, or one of another kind.
+
+    False before the run has measured the policy that it starts with.
+    """
+    if report_of(context.in_round(0), BASELINE) is None:
+        return False
+    in_force, config = policy_before(context), context.config
+    if is_embedded(config):
+        return in_force.kind != EMBEDDED
+    configured = configured_policy(config)
+    return configured.version not in policy_versions(context) or configured.kind != in_force.kind
+
+
+def chosen(
+    context: RoundContext, at: StageRun, row: PolicyVersion, reason: str, replaced: Sequence[PolicyVersion] = ()
+) -> StageOutcome:
+    """Put a version in force; the rows of replaced versions already have their decision."""
+    columns = PolicyRow.model_validate(row, from_attributes=True)
+    choice = PolicyInForce(policy_row=columns, updates=row.updates, success=row.success)
+    common = context.origin.common(made_by=at.stage)
+    decided = row.model_copy(update={"promoted": True, "reason": reason, **common})
+    rows = [*(each.model_copy(update=common) for each in replaced), decided]
+    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": rows}), choice.as_json())

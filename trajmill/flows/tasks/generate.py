@@ -1,23 +1,38 @@
-"""Generates the queries of a run: those of all splits before anything is trained, and fresh ones in later rounds."""
+"""Generates the queries of a run, before anything is trained and fresh ones later, and walks programs for pathways."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
-from trajmill.flows.configuration.judges import prompts_of
-from trajmill.flows.configuration.model_specs import model_of
+from trajmill.flows.configuration.config import Config, model_of
+from trajmill.flows.configuration.judges import own_judge, prompts_of
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.policies.policy import Policy, PolicyRow, configured_policy, is_embedded, policy_row
-from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, once
-from trajmill.flows.tasks.pathways import found_pathways, programs_of
+from trajmill.flows.policies.policy import (
+    Policy,
+    PolicyRow,
+    acting,
+    acting_round,
+    configured_policy,
+    is_embedded,
+    policy_before,
+    policy_row,
+)
+from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, finished, report_of, stage
+from trajmill.flows.tasks.rollout import attempts_of
+from trajmill.pipelines.pathways import WalkPrograms, walk_programs
+from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, propose_new_tasks, try_in_shards
 from trajmill.pipelines.reading.verdicts import read_history
+from trajmill.pipelines.rollout import AttemptJudge
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row, content_id
-from trajmill.schemas.tables.query import Split
-from trajmill.stages.environments.kinds import AppFilesSpec
+from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.registry import rows_from_arrow
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.environments.kinds import AppFilesSpec, DesktopSpec
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.queries.atomic.source import AtomicSource
 from trajmill.stages.queries.base import (
@@ -33,23 +48,31 @@ from trajmill.stages.queries.commands.places import CommandPlace, document_place
 from trajmill.stages.queries.commands.source import CommandSource
 from trajmill.stages.queries.generate import WriterModel, fresh_queries, make_queries
 from trajmill.stages.queries.graph.source import graph_source
+from trajmill.stages.queries.pathways.programs import STAGE as PATHWAY_STAGE
+from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, packaged_programs, read_programs
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
+from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
+from trajmill.stages.queries.proposals.starts import STAGE, TaskSuccess, curriculum_starting_points, read_human_tasks
 from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.queries.tasks.source import SimulatedValidator, TaskSource
 from trajmill.stages.queries.walk import own_queries
+from trajmill.stages.rollout.base import Limits, plan_once
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.read import read_rows, read_shards
+from trajmill.warehouse.shards import DataFile, file_schema, write_tables
+from trajmill.warehouse.staging import forget
 from trajmill.warehouse.weights import keep_weights
 
 GENERATE = "generate"
 FRESH = "fresh"
+PATHWAYS = PATHWAY_STAGE
 
 
 class Generated(StageResult):
     first_policy: PolicyRow
 
 
-@once(GENERATE, fixed_round=1)
+@stage(GENERATE, "generate", fixed_round=1)
 def generate(context: RoundContext, at: StageRun) -> StageOutcome:
     """Make the validated queries of the run, and the policy that it starts with."""
     made = new_queries(context)
@@ -82,7 +105,7 @@ def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
     return Policy(version, EMBEDDED, folder)
 
 
-@once(FRESH)
+@stage(FRESH, "rollout", is_wanted=lambda config: config.queries.fresh > 0)
 def fresh(context: RoundContext, at: StageRun) -> StageOutcome:
     """Make new training queries, harder ones as success grows; the first round has only new ones anyway."""
     if context.round == 1:
@@ -188,3 +211,139 @@ def _other_sources(context: RoundContext) -> list[QuerySource]:
         documents = [document_place(kind, config.run.seed) for kind in config.atomic.documents]
         sources.append(commands(documents, config.atomic.written))
     return sources
+
+
+def programs_of(config: Config) -> tuple[PathwayProgram, ...]:
+    """Read the programs that a configuration names.
+
+    Raises BadInputError: a file of programs is needed and not named, is no list of programs, or lacks a program.
+    """
+    settings = config.pathways
+    if settings.file is None and not isinstance(config.environment, DesktopSpec):
+        raise BadInputError("pathways.file is missing: name a YAML file of the programs to walk (see environments.md)")
+    return read_programs(settings.file or packaged_programs(), settings.programs)
+
+
+@stage(PATHWAYS)
+def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Walk each program once. Raises TrajmillError if no program has a pathway; the next call walks them again."""
+    config, settings = context.config, context.config.pathways
+    job = WalkPrograms(
+        warehouse=context.warehouse,
+        at=at,
+        origin=context.origin,
+        environment=context.environment,
+        bounds=WalkBounds(
+            depth=settings.depth, breadth=settings.breadth, steps=settings.steps, seconds=settings.seconds
+        ),
+        second_opinion=model_of(config, settings.second_opinion) if settings.second_opinion else None,
+        selection=prompts_of(config).selection,
+    )
+    made = walk_programs(job, programs_of(config), context.config.beam)
+    found = made.rows("pathways")
+    if not found:
+        # The cause, e.g. a missing package, may be solved at the next call.
+        forget(context.warehouse, at.staging(context.warehouse))
+        raise TrajmillError(f"no pathway was found: {' '.join(next(iter(made.dropped)).split())}")
+    return StageOutcome(found + sum(made.dropped.values()), found, made.files)
+
+
+def found_pathways(context: RoundContext) -> list[Pathway]:
+    """Return the pathways of the round, by id; the programs are walked first if they were not."""
+    pathways(context)
+    found = read_rows(context.warehouse, Pathway, rounds=[context.round], run_id=context.run_id)
+    return sorted(found, key=lambda pathway: pathway.pathway_id)
+
+
+PROPOSE = STAGE
+TRY_PROPOSALS = TRIAL_STAGE
+_UNDECIDED = "undecided"
+"""Key of the undecided tasks in the result of a stage."""
+
+
+def asks_for_tasks(config: Config) -> bool:
+    return config.queries.curriculum + config.queries.screenshot > 0
+
+
+@stage(PROPOSE, "rollout", is_wanted=asks_for_tasks)
+def propose(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Let the writer model propose training queries for this round and the later ones.
+
+    Raises BadInputError: there is no file of example tasks, or a line of it is not a task.
+    """
+    config, settings, writer = context.config, context.config.queries, context.config.models.writer
+    if settings.example_tasks is None:
+        raise BadInputError("queries.example_tasks is missing: name a file of tasks that people wrote")
+    job = ProposeTasks(
+        warehouse=context.warehouse,
+        at=at,
+        origin=context.origin,
+        environment=context.environment,
+        writer=model_of(config, writer),
+        prompts=prompts_of(config).proposals,
+        wanted=ProposalCounts(settings.curriculum, settings.screenshot),
+        run_seed=config.run.seed,
+        heldout_apps=settings.unseen_app_names,
+        limits=Limits(seconds=config.rollout.max_seconds),
+        environments=config.rollout.concurrency,
+        in_flight=config.endpoints[writer].max_in_flight,
+        untried=_still_undecided(context),
+    )
+    starts = curriculum_starting_points(read_human_tasks(settings.example_tasks), task_successes(context))
+    made = propose_new_tasks(job, starts, context.config.beam)
+    files, result = made.files, {}
+    if settings.try_proposals:
+        files = {table: shards for table, shards in files.items() if table != "queries"}
+        result = _as_result(_written_queries(context, made.files))
+    return StageOutcome(sum(job.wanted), made.rows("queries"), files, result)
+
+
+def task_successes(context: RoundContext) -> list[TaskSuccess]:
+    """The policy's success at each training query that it tried before this round; the query tried last comes last."""
+    queries = context.queries
+    shares = read_history(context.warehouse, context.run_id, context.round).shares()
+    tried = ((queries[query_id], share) for query_id, share in shares.items())
+    return [
+        TaskSuccess(query.instruction, query.platform, query.apps, share)
+        for query, share in tried
+        if query.split is Split.TRAIN
+    ]
+
+
+@stage(TRY_PROPOSALS, "rollout", is_wanted=lambda config: config.queries.try_proposals and asks_for_tasks(config))
+def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Make one attempt at each proposed task; the judge's decision on it decides whether the task is trained on.
+
+    A task whose attempt decides nothing is tried again in the next round.
+    """
+    proposals = (*_still_undecided(context), *_undecided_in(context, PROPOSE))
+    attempts = plan_once(proposals, Purpose.TRIAL, context.config.run.seed, context.round)
+    acts = acting_round(context)
+    agent = acting(context, policy_before(acts), temperature=0.0, untrained=acts.round == 1)
+    judge = own_judge(context.config)
+    job = TryProposals(attempts_of(context, at, agent), AttemptJudge(judge.spec, judge.critics))
+    made = try_in_shards(job, attempts, context.config.rollout.workers, context.config.beam)
+    decided = {query.query_id for query in _written_queries(context, made.files)}
+    result = _as_result([query for query in proposals if query.query_id not in decided])
+    return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files, result)
+
+
+def _written_queries(context: RoundContext, files: Mapping[str, Sequence[DataFile]]) -> list[Query]:
+    """The queries that a stage has written and not committed yet."""
+    shards = read_shards(context.warehouse, "queries", files.get("queries", ()), file_schema("queries").names)
+    return [row for shard in shards for row in rows_from_arrow("queries", shard) if isinstance(row, Query)]
+
+
+def _as_result(undecided: Sequence[Query]) -> dict[str, Any]:
+    return {_UNDECIDED: [query.model_dump(mode="json") for query in undecided]}
+
+
+def _undecided_in(context: RoundContext, stage: str) -> tuple[Query, ...]:
+    return tuple(map(Query.model_validate, finished(context, stage).result.get(_UNDECIDED, ())))
+
+
+def _still_undecided(context: RoundContext) -> tuple[Query, ...]:
+    """The tasks that the previous round has tried without a decision."""
+    before = context.in_round(context.round - 1)
+    tried = context.round > 1 and report_of(before, TRIAL_STAGE) is not None
+    return _undecided_in(before, TRIAL_STAGE) if tried else ()

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
+from trajmill.flows.configuration.config import models_of
 from trajmill.flows.configuration.judges import prompts_of
-from trajmill.flows.configuration.model_specs import models_of
 from trajmill.flows.policies.policy import endpoint_of
-from trajmill.flows.stage import RoundContext, StageOutcome, finished, once, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
 from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.rollout import attempt_all, exploring_agent, training_queries
 from trajmill.pipelines.fan_out import divide
@@ -38,22 +38,22 @@ GUIDE = "guide"
 GUIDED = "rollout_guided"
 
 
-@once(REFERENCE)
+@stage(REFERENCE, "guide")
 def reference(context: RoundContext, at: StageRun) -> StageOutcome:
     """Walk the annotated paths of hard queries that have neither a success nor a walk."""
     walks = _reference_walks(context, range(context.round))
-    queries = queries_to_walk(_queries_to_hint(context, _history(context)), walks.by_query)
+    queries = queries_to_walk(_hard_queries(context)[0], walks.by_query)
     attempts = plan_once(queries, Purpose.REFERENCE, context.config.run.seed, context.round)
     return attempt_all(context, at, attempts, ActingAgent(ReferenceSpec()))
 
 
-@once(GUIDE)
+@stage(GUIDE, "guide")
 def guide(context: RoundContext, at: StageRun) -> StageOutcome:
     """Write hints for hard queries, from a success if one exists, else from the reference walk."""
-    config, history = context.config, _history(context)
+    config, (hard, history) = context.config, _hard_queries(context)
     walks = _reference_walks(context, context.rounds_so_far)
     written = {row.source_trajectory for row in _guidance(context, range(context.round))}
-    sources = choose_sources(_queries_to_hint(context, history), walks.by_query, written)
+    sources = choose_sources(hard, walks.by_query, written)
     unwritten = sources.unwritten
     spec = GuideSpec(
         describer=next(iter(models_of(config, [config.models.describer])), None),
@@ -73,13 +73,13 @@ def guide(context: RoundContext, at: StageRun) -> StageOutcome:
     return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
 
 
-@once(GUIDED)
+@stage(GUIDED, "guide")
 def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt the hard queries with their hints in the prompt, or demonstrate them."""
-    demonstrate, seed = context.config.guidance.demonstrate, context.config.run.seed
+    config, demonstrate, seed = context.config, context.config.guidance.demonstrate, context.config.run.seed
     if demonstrate:
-        shown = [query for query in _hard_queries(context, _history(context)).queries if query.path]
-        attempts = plan_demonstrations(shown, _guided_episodes(context), seed, context.round)
+        shown = [query for query in _hard_queries(context, to_hint=False)[0].queries if query.path]
+        attempts = plan_demonstrations(shown, config.guided_episodes, seed, context.round)
         agent = ActingAgent(ReferenceSpec(demonstrates=True))
         if demonstrate == "explorer":
             untrained = endpoint_of(context, untrained_policy(context, at))
@@ -88,7 +88,7 @@ def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     sources, queries = finished(context, GUIDE).result["sources"], context.queries
     by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
     guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
-    attempts = plan_guided(guided, _guided_episodes(context), seed, context.round, ATTEMPTS_PER_QUERY)
+    attempts = plan_guided(guided, config.guided_episodes, seed, context.round, ATTEMPTS_PER_QUERY)
     return attempt_all(context, at, attempts, exploring_agent(context, context))
 
 
@@ -108,27 +108,19 @@ class _Walks(NamedTuple):
     """By trajectory id, its round."""
 
 
-def _history(context: RoundContext) -> History:
-    """The judged attempts so far; empty without guidance."""
-    if not context.config.guidance.enabled:
-        return History({})
-    return read_history(context.warehouse, context.run_id, context.round + 1)
+def _hard_queries(context: RoundContext, to_hint: bool = True) -> tuple[HardQueries, History]:
+    """The hard queries and the judged attempts so far; both empty without guidance.
 
-
-def _queries_to_hint(context: RoundContext, history: History) -> HardQueries:
-    """The hard queries; none if they are demonstrated, as hints would have no reader."""
-    return HardQueries((), {}) if context.config.guidance.demonstrate else _hard_queries(context, history)
-
-
-def _hard_queries(context: RoundContext, history: History) -> HardQueries:
+    No query gets hints if they are demonstrated, as hints would have no reader.
+    """
     settings = context.config.guidance
     if not settings.enabled:
-        return HardQueries((), {})
-    return hard_queries(training_queries(context), history, settings.after_failures, _guided_episodes(context))
-
-
-def _guided_episodes(context: RoundContext) -> int:
-    return context.config.rollout.episodes_per_round - context.config.unguided_episodes
+        return HardQueries((), {}), History({})
+    history = read_history(context.warehouse, context.run_id, context.round + 1)
+    if to_hint and settings.demonstrate:
+        return HardQueries((), {}), history
+    episodes = context.config.guided_episodes
+    return hard_queries(training_queries(context), history, settings.after_failures, episodes), history
 
 
 def _reference_walks(context: RoundContext, rounds: range) -> _Walks:

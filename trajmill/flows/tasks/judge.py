@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.progress import progress
-from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, once, run_once, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
 from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.pipelines.reading.episodes import read_episodes
@@ -32,16 +32,17 @@ CALIBRATE = "calibrate"
 _DECISION = "trajectory"
 
 
-def judge(context: RoundContext) -> StageReport:
+@stage(JUDGE, "judge")
+def judge(context: RoundContext, at: StageRun) -> StageOutcome:
     """Judge the unguided attempts, and imports that could not be judged before."""
     late = unjudged_of_earlier_rounds(context, Purpose.TRAIN, Purpose.IMPORTED)
-    return judge_all(context, JUDGE, trajectories_of_round(context, Purpose.TRAIN), late)
+    return judge_all(context, at, trajectories_of_round(context, Purpose.TRAIN), late)
 
 
-def judge_guided(context: RoundContext) -> StageReport:
-    """Judge the guided attempts."""
+@stage(JUDGE_GUIDED, "guide")
+def judge_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     late = unjudged_of_earlier_rounds(context, Purpose.GUIDED)
-    return judge_all(context, JUDGE_GUIDED, trajectories_of_round(context, Purpose.GUIDED), late)
+    return judge_all(context, at, trajectories_of_round(context, Purpose.GUIDED), late)
 
 
 def trajectories_of_round(context: RoundContext, *purposes: Purpose) -> list[str]:
@@ -51,26 +52,22 @@ def trajectories_of_round(context: RoundContext, *purposes: Purpose) -> list[str
 
 
 def judge_all(
-    context: RoundContext, stage: str, trajectory_ids: Sequence[str], late: Sequence[Unjudged] = ()
-) -> StageReport:
-    """Judge trajectories of this round, and some of earlier rounds, as a stage of this round."""
-
-    def work(at: StageRun) -> StageOutcome:
-        own = own_judge(context.config)
-        trajectories = [*(one.trajectory_id for one in late), *trajectory_ids]
-        job = JudgeTrajectories(
-            context.warehouse,
-            at,
-            context.origin,
-            own.spec,
-            own.critics,
-            rounds=tuple(sorted({context.round, *(one.round for one in late)})),
-            tried={one.trajectory_id: one.tried for one in late},
-        )
-        made = context.fan_out(at, divide(trajectories, context.config.rollout.workers), job)
-        return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
-
-    return run_once(context, stage, work)
+    context: RoundContext, at: StageRun, trajectory_ids: Sequence[str], late: Sequence[Unjudged] = ()
+) -> StageOutcome:
+    """Judge trajectories of this round, and some of earlier rounds."""
+    own = own_judge(context.config)
+    trajectories = [*(one.trajectory_id for one in late), *trajectory_ids]
+    job = JudgeTrajectories(
+        context.warehouse,
+        at,
+        context.origin,
+        own.spec,
+        own.critics,
+        rounds=tuple(sorted({context.round, *(one.round for one in late)})),
+        tried={one.trajectory_id: one.tried for one in late},
+    )
+    made = context.fan_out(at, divide(trajectories, context.config.rollout.workers), job)
+    return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
 
 
 def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> list[Unjudged]:
@@ -89,7 +86,7 @@ def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> lis
     ]
 
 
-@once(CALIBRATE)
+@stage(CALIBRATE, "derive")
 def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
     """Count how often the judge and the programmatic check agree, per level."""
     trajectories = trajectories_of_round(context, Purpose.TRAIN, Purpose.GUIDED)

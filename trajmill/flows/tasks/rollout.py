@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.flows.configuration.model_specs import policy_gives_tokens
+from trajmill.flows.configuration.config import policy_gives_tokens
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
-from trajmill.flows.stage import RoundContext, StageOutcome, once
+from trajmill.flows.stage import RoundContext, StageOutcome, stage
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
@@ -21,7 +21,7 @@ from trajmill.warehouse.store.parts import Durability
 ROLLOUT = "rollout"
 
 
-@once(ROLLOUT)
+@stage(ROLLOUT, "rollout")
 def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
     config = context.config
@@ -53,7 +53,6 @@ def exploring_agent(context: RoundContext, acts: RoundContext) -> ActingAgent:
 
 
 def training_queries(context: RoundContext) -> list[Query]:
-    """The queries of the training split, in order of id."""
     return [query for query in context.queries.values() if query.split is Split.TRAIN]
 
 
@@ -67,7 +66,7 @@ def without_solved(queries: Sequence[Query], history: History, retire_after: int
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:
     """Run attempts and return the files to commit."""
-    made = run_in_shards(attempts_of(context, at, agent), attempts, context.config.rollout.workers, context.beam)
+    made = run_in_shards(attempts_of(context, at, agent), attempts, context.config.rollout.workers, context.config.beam)
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)
 
 

@@ -7,12 +7,21 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from trajmill.flows.configuration.model_specs import policy_family
+from trajmill.flows.configuration.config import policy_family
 from trajmill.flows.policies.policy import Policy, PolicyRow, check_weights, is_embedded, policy_before, policy_row
-from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, Waiting, finished, once, run_once
-from trajmill.flows.tasks.derive import DERIVE_RL, NOT_ACCEPTED, derived_from
+from trajmill.flows.serving.model_server import ADAPTER_FILE
+from trajmill.flows.stage import (
+    AwaitedError,
+    RoundContext,
+    StageOutcome,
+    StageReport,
+    StageResult,
+    finished,
+    run_once,
+    stage,
+)
 from trajmill.flows.tasks.judge import judge_precision
-from trajmill.flows.tasks.release import RELEASE, release_to_train_on
+from trajmill.flows.tasks.release import DERIVE_RL, NOT_ACCEPTED, RELEASE, derived_from, release_to_train_on
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.record import content_id
@@ -29,8 +38,6 @@ from trajmill.warehouse.staging import ShardProgress, plan_items
 from trajmill.warehouse.weights import keep_weights
 
 TRAIN = "train"
-ADAPTER_FILE = "adapter_config.json"
-"""The configuration file in the folder of a LoRA adapter, in PEFT's layout."""
 
 
 class Training(StageResult):
@@ -55,8 +62,8 @@ class Training(StageResult):
         return self.policy_row if self.trained else None
 
 
-@once(TRAIN)
-def train(context: RoundContext, at: StageRun) -> StageOutcome | Waiting:
+@stage(TRAIN, "train")
+def train(context: RoundContext, at: StageRun) -> StageOutcome:
     """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round.
 
     If the recipe cannot train the policy, the stage waits until the user adds a new version. If a training fails, there
@@ -83,7 +90,7 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome | Waiting:
         return _untrained(rows, reason, precision)
     parent = policy_before(context)
     if parent.folder is None or not recipe.trains(parent.folder):
-        return Waiting(awaited_policy(context, parent))
+        raise AwaitedError(awaited_policy(context, parent))
     # Damage ends the run: unlike after a training that fails, the round must not go on without a new version.
     verify_release(context.warehouse, release_to_train_on(context))
     check_weights(context.warehouse, parent)

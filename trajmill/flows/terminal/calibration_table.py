@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trajmill.flows.judging.calibrate import Calibrated
+from trajmill.flows.judging import Calibrated
 from trajmill.schemas.tables.calibration import Calibration, Ingredient
 
 _HEADINGS = ("", "votes", "precision", "95 %", "recall", "95 %", "F1", "kappa", "n", "open", "calls", "tokens", "s")

@@ -1,0 +1,346 @@
+"""Derives rows of one kind from the stored trajectories of a run (`trajmill derive KIND`).
+
+A batch is the trajectories of one round that the kind, with its settings and models, has not been derived from yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from operator import itemgetter
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trajmill.flows.configuration.config import Config, model_of
+from trajmill.flows.configuration.sections import EMBEDDED
+from trajmill.flows.policies.policy import acting, policy_before
+from trajmill.flows.serving.models_ready import models_ready, working_on
+from trajmill.flows.stage import Batches, RoundContext, StageOutcome, run_once, tuples
+from trajmill.flows.tasks.rollout import attempt_all
+from trajmill.pipelines.derive import DerivedFrom, DeriveKind
+from trajmill.pipelines.fan_out import WrittenFiles, divide
+from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.names import instead_of
+from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.derive.collected import LEARNED_FROM, Maker
+from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec
+from trajmill.stages.derive.planning.trials import guidance_by, kept_manuals, tried_manual
+from trajmill.stages.derive.spec import DERIVE_KINDS, PlanningSpec
+from trajmill.stages.rollout.base import plan_trials
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_shards
+from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staged_screens import write_screens
+
+_ID_DIGITS = 8
+_MOST_IN_SHARD = 200
+"""Trajectories of one shard; the rows of a shard are in memory together."""
+_NAMED_TASKS = frozenset({Source.DAG, Source.CURRICULUM})
+"""Queries whose `task` names a template; any other query is a task of its own."""
+
+
+class DerivedData(NamedTuple):
+    trajectories: int
+    examples: int
+    failures: int
+    refused: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class KindOfRun:
+    """A kind with its settings and models, as a configuration describes it."""
+
+    spec: KindSpec
+    models: dict[str, str]
+    """Name of the endpoint by role, for the roles that the kind may use."""
+    made_by: str
+    """Version on the rows: of the kind, with a hash of its settings and models."""
+
+    def endpoint(self, config: Config, role: str) -> Endpoint | None:
+        """The model of a role; None if the kind does not use it, or if it is embedded."""
+        name = self.models.get(role, EMBEDDED)
+        return None if name == EMBEDDED else model_of(config, name)
+
+
+def kind_named(config: Config, name: str) -> KindOfRun:
+    """Return a kind as the configuration describes it.
+
+    Raises BadInputError: there is no such kind, an endpoint is not defined, or a model is missing that it needs.
+    """
+    spec = config.derive.kind(name)
+    usual = {"writer": config.models.writer, "describer": config.models.describer}
+    models = {role: getattr(config.derive, role) or usual[role] for role in spec.roles}
+    for role, endpoint in models.items():
+        if endpoint != EMBEDDED and endpoint not in config.endpoints:
+            advice = instead_of(endpoint, [EMBEDDED, *config.endpoints])
+            raise BadInputError(f"derive.{role}: there is no [endpoints.{endpoint}]; {advice}")
+    spec.refuse_without(models, EMBEDDED)
+    asked = {role: EMBEDDED if at == EMBEDDED else config.endpoints[at].identity() for role, at in models.items()}
+    prompts = config.derive.prompts.load()
+    texts = [list(prompts[key]) for key in spec.prompts]
+    settings = content_id(spec.identity(), asked, texts, config.run.seed)[:_ID_DIGITS]
+    return KindOfRun(spec, models, f"derive.{name}/{spec.version}-{settings}")
+
+
+def kinds_in_force(config: Config) -> frozenset[str]:
+    """The versions on the rows of all kinds, as the configuration describes them now; a release takes only these."""
+    found = set()
+    for name in DERIVE_KINDS.kinds():
+        try:
+            found.add(kind_named(config, name).made_by)
+        except BadInputError:
+            # A kind whose model is not configured has no rows.
+            continue
+    return frozenset(found)
+
+
+def derive_kind(config: Config, name: str) -> DerivedData:
+    """Derive a kind from all judged training trajectories of the run that it was not derived from yet.
+
+    Raises BadInputError (there is no such kind, a model is missing, or the run has no judged trajectory), RunInUseError
+    (another process works on the run).
+    """
+    kind, context = kind_named(config, name), RoundContext.of(config, 0)
+    newest = pc.max(context.read("judgements", ["round"])["round"]).as_py()
+    if newest is None:
+        raise BadInputError(
+            f"run {context.run_id} in {context.warehouse.address} has no judged trajectory; run `trajmill evolve` first"
+        )
+    trials: AbstractContextManager[None] = nullcontext()
+    if isinstance(kind.spec, PlanningSpec) and kind.spec.trials:
+        # The policy and the roles of its agent try the manuals.
+        trials = models_ready(config, context.warehouse.run(context.run_id))
+    with working_on(context, list(kind.models.values())), trials:
+        return _derive_rounds(context, kind, range(1, newest + 1))
+
+
+def derive_in_round(context: RoundContext, name: str) -> DerivedData:
+    """Derive a kind from the judged trajectories of the rounds so far, as a stage of a run that is locked.
+
+    Raises BadInputError: there is no such kind, or a model is missing.
+    """
+    return _derive_rounds(context, kind_named(context.config, name), range(1, context.round + 1))
+
+
+def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) -> DerivedData:
+    config, spec, refused = run.config, kind.spec, Counter[str]()
+    counts = Counter[str]()
+
+    def derive_round(context: RoundContext) -> None:
+        def remaining(finished: Sequence[Mapping[str, Any]]) -> list[DerivedFrom]:
+            done = {trajectory_id for batch in finished for trajectory_id in batch["trajectories"]}
+            if isinstance(spec, PlanningSpec):
+                return tasks_of_round(context, done, spec)
+            return sources_of_round(context, done, spec.once_per_screen)
+
+        def work(at: StageRun, batch: Sequence[Sequence[Any]]) -> WrittenFiles:
+            job = DeriveKind(
+                context.warehouse,
+                at,
+                context.origin,
+                Maker(spec.name, kind.made_by, context.origin),
+                spec,
+                rounds=(context.round,),
+                prompts=config.derive.prompts.load(),
+                writer=kind.endpoint(config, "writer"),
+                describer=kind.endpoint(config, "describer"),
+                curate=config.curate,
+                concurrency=config.derive.concurrency,
+            )
+            sources = [_source(*values) for values in batch]
+            made = context.fan_out(at, divide(sources, config.rollout.workers, _MOST_IN_SHARD), job)
+            if isinstance(spec, PlanningSpec) and spec.trials:
+                made = with_tried_manuals(context, at, made, spec.trials)
+            counts.update(trajectories=len(sources), examples=made.rows("examples"), failures=made.rows("failures"))
+            refused.update(made.dropped)
+            crops = write_screens(context.warehouse, at, context.origin, kind.made_by)
+            return WrittenFiles({**made.files, "screens": [crops]})
+
+        stage = f"derive-{kind.made_by.partition('.')[2].replace('/', '-')}"
+        Batches(context, stage, kind.made_by, f"derive {spec.name}").do(
+            remaining, work, lambda batch: {"trajectories": [trajectory_id for trajectory_id, *_ in batch]}
+        )
+
+    for number in rounds:
+        derive_round(run.in_round(number))
+    return DerivedData(counts["trajectories"], counts["examples"], counts["failures"], dict(refused))
+
+
+def _source(
+    name: str, steps: list[int] | None, others: Sequence[str] = (), lift: tuple[float, float] | None = None
+) -> DerivedFrom:
+    compared = None if lift is None else GuidanceLift(*lift)
+    return DerivedFrom(name, None if steps is None else tuple(steps), tuple(others), compared)
+
+
+class Attempted(NamedTuple):
+    """A finished attempt; the fields are columns of table `trajectories`."""
+
+    trajectory_id: str
+    query_id: str
+    purpose: str
+    steps: int
+    reward: float | None
+
+
+def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningSpec) -> list[DerivedFrom]:
+    """Return a source for each task with a success in the round that has no manual from it yet, in order of their ids.
+
+    If plans are distilled, a task with attempts and without a success has one, too. At most `spec.successes` of a task
+    are used, of different queries first, then those without guidance, and of these the shortest. `done` are the
+    trajectories of the round that a manual was derived from.
+    """
+    attempts, queries, judged = _attempts(context), context.all_queries, _correctness(context)
+    tasks = {one.trajectory_id: _task_of(queries[one.query_id]) for one in attempts}
+    finished = {tasks[trajectory_id] for trajectory_id in done}
+    found: dict[str, list[Attempted]] = defaultdict(list)
+    failed: dict[str, Attempted] = {}
+    # Attempts without guidance first, and of these the shortest.
+    for one in sorted(attempts, key=lambda one: (one.purpose == Purpose.GUIDED, one.steps, one.trajectory_id)):
+        task, split = tasks[one.trajectory_id], queries[one.query_id].split
+        if one.purpose not in LEARNED_FROM or split is not Split.TRAIN or task in finished:
+            continue
+        if judged.get(one.trajectory_id):
+            found[task].append(one)
+        elif one.trajectory_id in judged:
+            failed.setdefault(task, one)
+    if spec.distil:
+        found.update({task: [one] for task, one in failed.items() if task not in found})
+    lifts = lifts_by_task(attempts, tasks)
+    sources = []
+    for task, made in found.items():
+        # Each query comes once before any comes again.
+        turns, before = [], Counter[str]()
+        for one in made:
+            turns.append((before[one.query_id], one.trajectory_id))
+            before[one.query_id] += 1
+        first, *others = (name for _, name in sorted(turns, key=itemgetter(0))[: spec.successes])
+        sources.append(DerivedFrom(first, None, tuple(others), lifts.get(task)))
+    return sorted(sources)
+
+
+def lifts_by_task(attempts: Sequence[Attempted], tasks: Mapping[str, str]) -> dict[str, GuidanceLift]:
+    """Success with and without guidance by task, as view `guidance_lift` compares it by round.
+
+    Only queries count that were attempted in both ways; each counts once, by the mean of its attempts.
+    """
+    rewarded: dict[tuple[str, str], dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for one in attempts:
+        if one.reward is not None and one.purpose in (Purpose.TRAIN, Purpose.GUIDED):
+            rewarded[tasks[one.trajectory_id], one.query_id][one.purpose].append(one.reward >= 1)
+    compared: dict[str, list[GuidanceLift]] = defaultdict(list)
+    for (task, _), passed in rewarded.items():
+        if len(passed) == len((Purpose.TRAIN, Purpose.GUIDED)):
+            compared[task].append(GuidanceLift(fmean(passed[Purpose.TRAIN]), fmean(passed[Purpose.GUIDED])))
+    return {
+        task: GuidanceLift(fmean(one.without for one in each), fmean(one.guided for one in each))
+        for task, each in compared.items()
+    }
+
+
+def _task_of(query: Query) -> str:
+    return query.task if query.source in _NAMED_TASKS else query.query_id
+
+
+def sources_of_round(context: RoundContext, done: Collection[str], once_per_screen: bool) -> list[DerivedFrom]:
+    """Return the judged training trajectories of a round that are not `done`, in order of their ids.
+
+    With `once_per_screen`, use each screen only once in the run, in the first step that shows it.
+    """
+    learned = {one.trajectory_id for one in _attempts(context) if one.purpose in LEARNED_FROM}
+    judged = sorted(learned & set(_correctness(context)))
+    if not once_per_screen:
+        return [DerivedFrom(trajectory_id) for trajectory_id in judged if trajectory_id not in done]
+    earlier = context.read("steps", ["screen_before"], range(context.round))["screen_before"].combine_chunks()
+    steps = context.read("steps", ["trajectory_id", "index", "screen_before"], [context.round])
+    steps = steps.filter(pc.is_in(steps["trajectory_id"], pa.array(judged, pa.string())))
+    new = steps.filter(pc.invert(pc.is_in(steps["screen_before"], earlier)))
+    shown: set[str] = set()
+    firsts: dict[str, tuple[int, ...]] = {}
+    for trajectory_id, index, screen_id in sorted(tuples(new)):
+        if screen_id not in shown:
+            shown.add(screen_id)
+            firsts[trajectory_id] = (*firsts.get(trajectory_id, ()), index)
+    return [DerivedFrom(trajectory_id, steps_) for trajectory_id, steps_ in firsts.items() if trajectory_id not in done]
+
+
+def _attempts(context: RoundContext) -> list[Attempted]:
+    rows = context.read("trajectories", [*Attempted._fields, "status"], [context.round])
+    finished = rows.filter(pc.equal(rows["status"], "finished")).select(Attempted._fields)
+    return [Attempted(*values) for values in tuples(finished)]
+
+
+def _correctness(context: RoundContext) -> Mapping[str, bool]:
+    """By judged trajectory, whether it is correct; a late judgement has a later round than its trajectory."""
+    return dict(tuples(context.read_judgements("trajectory_id", "correct")))
+
+
+def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, most: int) -> WrittenFiles:
+    """Let the policy of the round try the manuals of a batch, and leave out those that do not raise success.
+
+    The attempts are a stage of their own, with its own commit; they are stored with the purpose `trial`, which no
+    training and no figure of a policy counts.
+
+    Args:
+        context: the round of the manuals.
+        at: the batch.
+        made: the shards of the batch, not yet committed.
+        most: queries at which a manual is tried.
+    """
+    examples, schema = made.files.get("examples", ()), arrow_schema("examples").names
+    tables = read_shards(context.warehouse, "examples", examples, schema)
+    found = (row for table in tables for row in rows_from_arrow("examples", table))
+    manuals = [row for row in found if isinstance(row, Example)]
+    if not manuals:
+        return made
+    by_task: dict[str, list[Query]] = {}
+    for query in sorted(context.all_queries.values(), key=lambda query: query.query_id):
+        if query.split is Split.TRAIN:
+            by_task.setdefault(_task_of(query), []).append(query)
+    guided = {
+        manual.example_id: guidance_by(
+            manual, by_task[_task_of(context.all_queries[manual.query_id])], most, context.origin
+        )
+        for manual in manuals
+    }
+    pairs = [pair for of_manual in guided.values() for pair in of_manual]
+
+    def work(trial: StageRun) -> StageOutcome:
+        attempts = plan_trials(pairs, context.config.run.seed, context.round)
+        temperature, untrained = context.config.rollout.temperature, context.round == 1
+        agent = acting(context, policy_before(context), temperature, untrained=untrained)
+        outcome = attempt_all(context, trial, attempts, agent)
+        guidance = write_tables(context.warehouse, trial, {"guidance": [row for _, row in pairs]}, "guidance")
+        # The reward of each finished attempt: without guidance by query, with guidance by its id.
+        rewards: dict[str, dict[str, Any]] = {"without": {}, "guided": {}}
+        columns = ["query_id", "guidance_id", "status", "reward"]
+        for table in read_shards(context.warehouse, "trajectories", outcome.files["trajectories"], columns):
+            for query_id, guidance_id, status, reward in tuples(table.select(columns)):
+                if status == "finished" and guidance_id is None:
+                    rewards["without"][query_id] = reward
+                elif status == "finished":
+                    rewards["guided"][guidance_id] = reward
+        return StageOutcome(outcome.rows_in, outcome.rows_out, {**outcome.files, **guidance}, rewards)
+
+    rewards = run_once(context, f"try-{at.stage}-{at.attempt}", work).result
+    tried = {
+        example_id: tried_manual(
+            [(query.query_id, row.guidance_id) for query, row in of_manual], rewards["without"], rewards["guided"]
+        )
+        for example_id, of_manual in guided.items()
+    }
+    kept, refused = kept_manuals(manuals, tried, context.origin)
+    written = write_tables(context.warehouse, at, {"examples": kept, "refusals": refused}, "tried")
+    refusals = [*made.files.get("refusals", ()), *written.get("refusals", [])]
+    files = {**made.files, "examples": written.get("examples", []), "refusals": refusals}
+    return WrittenFiles(files, Counter(made.dropped) + Counter(row.reason for row in refused))

@@ -1,1 +1,0 @@
-"""Derives further kinds of data from the stored trajectories of a run."""

@@ -1,0 +1,322 @@
+"""Judges stored trajectories again, without any environment, and measures how good judges are, by ingredient.
+
+`trajmill judge --again` adds verdicts: a batch is the trajectories of one round that the judge has not judged yet. One
+that could not be judged is in the next batch again, until `TRIED_AT_MOST` tries have failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from trajmill.flows.configuration.config import OWN_JUDGE, Config
+from trajmill.flows.configuration.judges import NamedJudge, judge_named
+from trajmill.flows.serving.models_ready import working_on
+from trajmill.flows.stage import Batches, RoundContext, tuples
+from trajmill.pipelines.fan_out import WrittenFiles, divide
+from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
+from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables.calibration import Calibration
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.base import Vote
+from trajmill.stages.critics.calibration.agreement import PASSED, agreement
+from trajmill.stages.critics.calibration.ingredients import (
+    COST_COLUMNS,
+    CallCost,
+    IngredientTally,
+    LabelledVotes,
+    tally,
+)
+from trajmill.stages.critics.calibration.labelled.judging import judge_labelled
+from trajmill.stages.critics.calibration.labelled.trajectories import read_labels
+from trajmill.stages.critics.judge import still_to_judge
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.shards import write_tables
+
+STAGE = "calibrate"
+"""Stage name on failures; the name of the judge follows it."""
+CALIBRATION = "calibration"
+_PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
+"""Purposes of trajectories that measure a judge; walks along an annotated path are left out."""
+_MOST_NAMED = 5
+
+
+class RejudgeReport(NamedTuple):
+    """The result of judging again, as counts of trajectories."""
+
+    trajectories: int
+    before: int
+    """Trajectories that the judge had judged before."""
+    judged: int
+    """Trajectories that it has judged now."""
+    unjudged: int
+    """Trajectories that it could not judge."""
+
+
+class StoredTrajectory(NamedTuple):
+    round: int
+    trajectory_id: str
+
+
+class Evaluated(NamedTuple):
+    """The votes of a judge on labelled trajectories, and the counts of trajectories without votes."""
+
+    evidence: Sequence[LabelledVotes]
+    made_by: str
+    """Version of the judge; empty if it judged nothing."""
+    trajectories: int
+    """Trajectories with a label that were to be judged."""
+    unjudged: int
+    void: int
+    """Trajectories that did not finish and are not judged."""
+    unlabelled: int
+    """Trajectories without a label, or with an unsure one."""
+    absent: int = 0
+    """Labelled trajectories of a set that were not downloaded."""
+    why_unjudged: str = 'why: trajmill sql "SELECT * FROM failures_by_class"'
+    """Why trajectories could not be judged, or the query that shows it."""
+    further_rows: Mapping[str, Sequence[Row]] = {}
+    """Further rows to commit, by table."""
+
+
+class Calibrated(NamedTuple):
+    judge: str
+    labels: str | None
+    rows: tuple[Calibration, ...]
+    evaluated: Evaluated
+
+
+def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
+    """Judge all finished trajectories of the run, or of one round, again, by the run's own judge if `name` is None.
+
+    Raises BadInputError (no such judge, or nothing to judge), RunInUseError (another process works on the run).
+    """
+    judge, context = judge_named(config, name or OWN_JUDGE), RoundContext.of(config, 0)
+    stored = _finished(context, None if round_number is None else [round_number])
+    if not stored:
+        where = "" if round_number is None else f" in round {round_number}"
+        raise BadInputError(
+            f"run {context.run_id} in {context.warehouse.address} has no finished trajectory{where}; "
+            "run `trajmill rollout` first"
+        )
+    with working_on(context, judge.endpoints):
+        return judge_stored(context, judge, stored)
+
+
+def _finished(context: RoundContext, rounds: Collection[int] | None = None) -> list[StoredTrajectory]:
+    rows = tuples(context.read("trajectories", ["round", "trajectory_id", "status"], rounds))
+    return sorted(StoredTrajectory(number, name) for number, name, status in rows if status == "finished")
+
+
+def judge_stored(context: RoundContext, judge: NamedJudge, stored: Sequence[StoredTrajectory]) -> RejudgeReport:
+    """Judge the trajectories that this judge has not judged yet; a second call adds nothing."""
+    names = {trajectory.trajectory_id for trajectory in stored}
+    before = _judged(context, judge) & names
+    by_round: dict[int, list[str]] = defaultdict(list)
+    for trajectory in stored:
+        by_round[trajectory.round].append(trajectory.trajectory_id)
+    for number, trajectory_ids in sorted(by_round.items()):
+        _judge_round(context.in_round(number), judge, trajectory_ids)
+    judged = _judged(context, judge) & names
+    return RejudgeReport(len(stored), len(before), len(judged) - len(before), len(stored) - len(judged))
+
+
+def _judge_round(context: RoundContext, judge: NamedJudge, trajectory_ids: Sequence[str]) -> None:
+    def remaining(finished: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+        """By trajectory, how often judging it has failed."""
+        failed_tries = Counter(trajectory_id for batch in finished for trajectory_id in batch["unjudged"])
+        return still_to_judge(trajectory_ids, failed_tries, _judged(context, judge))
+
+    def work(at: StageRun, batch: Mapping[str, int]) -> WrittenFiles:
+        job = JudgeTrajectories(
+            context.warehouse,
+            at,
+            context.origin,
+            judge.spec,
+            judge.critics,
+            rounds=(context.round,),
+            tried={trajectory_id: tried for trajectory_id, tried in batch.items() if tried},
+            rejudge=judge.identity,
+        )
+        return context.fan_out(at, divide(list(batch), context.config.rollout.workers), job)
+
+    stage = f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
+    Batches(context, stage, stage, f"{AGAIN} {judge.name}").do(
+        remaining, work, lambda batch: {"unjudged": sorted(set(batch) - _judged(context, judge))}
+    )
+
+
+def _judged(context: RoundContext, judge: NamedJudge) -> set[str]:
+    return set(_of_judge(context, judge, "judgements", ["trajectory_id"])["trajectory_id"].to_pylist())
+
+
+def _of_judge(
+    context: RoundContext, judge: NamedJudge, table: str, columns: Sequence[str], rounds: Collection[int] | None = None
+) -> pa.Table:
+    judge_id = judge.identity.judge_id
+    return read_verdicts(context.warehouse, table, columns, run_id=context.run_id, rounds=rounds, judge_id=judge_id)
+
+
+def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) -> list[Calibrated]:
+    """Let judges give every vote once, and write the quality of each ingredient to table `calibrations`.
+
+    Without `names` of `[judges.NAME]`, the run's own judge. The truth is a folder of labels, or the programmatic
+    rewards of the run's stored trajectories.
+
+    Raises BadInputError (an unknown judge, no rewards, a judge that repeats them, or labels that cannot be read),
+    RunInUseError (another process works on the run), TrajmillError (a judge could judge nothing).
+    """
+    judges = [judge_named(config, name).asking_for_all() for name in names or (OWN_JUDGE,)]
+    repeating = [judge.name for judge in judges if judge.rule.repeats_the_check]
+    if labels is None and repeating:
+        raise BadInputError(
+            f"judge {repeating[0]} asks the programmatic check, which it cannot be measured by: "
+            "name a labelled set with --labels"
+        )
+    context, rewards = RoundContext.of(config, 0), dict[str, bool]()
+    if labels is None:
+        rows = tuples(context.read("trajectories", ["trajectory_id", "reward", "status", "purpose"]))
+        rewards = {
+            trajectory_id: reward >= PASSED
+            for trajectory_id, reward, status, purpose in rows
+            if reward is not None and status == "finished" and purpose in _PURPOSES
+        }
+        if not rewards:
+            raise BadInputError(
+                f"run {context.run_id} in {context.warehouse.address} has no finished trajectory with a programmatic "
+                "reward: run `trajmill rollout` first, or name a labelled set with --labels"
+            )
+    done = []
+    with working_on(context, sorted({endpoint for judge in judges for endpoint in judge.endpoints})):
+        for judge in judges:
+            if labels is None:
+                evaluated = _judge_stored(context, judge, rewards)
+            else:
+                evaluated = _judge_labelled_set(context, judge, labels)
+            done.append(_record(context, judge, evaluated, None if labels is None else labels.resolve().name))
+    return done
+
+
+def _judge_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str, bool]) -> Evaluated:
+    """Let the judge judge each stored trajectory that has a programmatic reward, and return its votes."""
+    stored = [one for one in _finished(context) if one.trajectory_id in rewards]
+    report = judge_stored(context, judge, stored)
+    evidence: list[LabelledVotes] = []
+    versions: dict[str, None] = {}
+    for number in sorted({one.round for one in stored}):
+
+        def rows(table: str, *columns: str, of_round: int = number) -> list[dict[str, Any]]:
+            columns = ("trajectory_id", "made_by", *columns)
+            return list(_of_judge(context, judge, table, columns, [of_round]).to_pylist())
+
+        judged = {row["trajectory_id"]: row["made_by"] for row in rows("judgements")}
+        versions |= dict.fromkeys(judged.values())
+        votes: dict[str, list[Vote]] = defaultdict(list)
+        for row in rows("trajectory_verdicts", "channel", "resolution", "vote", "correct"):
+            vote = Vote(Channel(row["channel"]), row["resolution"], row["made_by"], row["correct"], number=row["vote"])
+            votes[row["trajectory_id"]].append(vote)
+        calls: dict[str, list[CallCost]] = defaultdict(list)
+        for row in rows("model_calls", *COST_COLUMNS, "draw", "draws"):
+            calls[row["trajectory_id"]].append(CallCost.of(row))
+        names = [one.trajectory_id for one in stored if one.round == number and one.trajectory_id in judged]
+        evidence += [LabelledVotes(rewards[name], votes[name], calls[name]) for name in names]
+    attempts = tuples(context.read("trajectories", ["status", "purpose"]))
+    counts = Counter(status == "finished" for status, purpose in attempts if purpose in _PURPOSES)
+    return Evaluated(
+        evidence,
+        "|".join(versions),
+        report.trajectories,
+        report.unjudged,
+        void=counts[False],
+        unlabelled=counts[True] - report.trajectories,
+    )
+
+
+def _judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
+    """Judge every labelled trajectory whose file exists; model calls and failures are rows to commit.
+
+    Raises BadInputError: the labels cannot be read, or no trajectory file exists.
+    """
+    labels, stage = read_labels(folder), f"{STAGE}:{judge.name}"
+    made = asyncio.run(judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage))
+    present = len(labels) - made.absent - made.unsure
+    if not present:
+        raise BadInputError(
+            f"{folder}: none of its {len(labels):,} labelled trajectories is there; they belong to "
+            "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots"
+        )
+    wanted = present - made.void
+    named = [f"{failure.input_id}: {failure.message}" for failure in made.failures[:_MOST_NAMED]]
+    if (more := len(made.failures) - len(named)) > 0:
+        named.append(f"and {more} more")
+    rows: dict[str, Sequence[Row]] = {
+        "model_calls": [judge.identity.stamped(call) for call in made.calls],
+        "failures": made.failures,
+    }
+    return Evaluated(
+        made.evidence,
+        "|".join(sorted(made.versions)),
+        trajectories=wanted,
+        unjudged=wanted - len(made.evidence),
+        void=made.void,
+        unlabelled=made.unsure,
+        absent=made.absent,
+        why_unjudged="; ".join(named) or "all of them are void",
+        further_rows={table: found for table, found in rows.items() if found},
+    )
+
+
+def _record(context: RoundContext, judge: NamedJudge, evaluated: Evaluated, labels: str | None) -> Calibrated:
+    """Commit the figures of a judge under the next free number."""
+    if not evaluated.evidence:
+        none = f"judge {judge.name} could judge none of {evaluated.trajectories} trajectories"
+        raise TrajmillError(f"{none}; {evaluated.why_unjudged}")
+    number = 1 + max((row.number for row in read_rows(context.warehouse, Calibration)), default=0)
+
+    def row(each: IngredientTally) -> Calibration:
+        found, ingredient, n = agreement(each.quality), each.ingredient, each.trajectories
+        return Calibration(
+            number=number,
+            judge=judge.name,
+            judge_id=judge.identity.judge_id,
+            labels=labels,
+            ingredient=ingredient.kind,
+            channel=ingredient.channel,
+            resolution=ingredient.resolution,
+            models="+".join(each.models),
+            rule=str(judge.rule),
+            votes=ingredient.votes,
+            trajectories=evaluated.trajectories,
+            unjudged=evaluated.unjudged,
+            undecided=each.undecided,
+            **each.quality.model_dump(exclude={"level"}),
+            precision=found.precision.value,
+            precision_low=found.precision.interval.low,
+            precision_high=found.precision.interval.high,
+            recall=found.recall.value,
+            recall_low=found.recall.interval.low,
+            recall_high=found.recall.interval.high,
+            f1=found.f1,
+            kappa=found.kappa,
+            calls=each.calls / n,
+            tokens=each.tokens / n,
+            seconds=each.milliseconds / 1000 / n,
+            cached=each.cached / each.calls if each.calls else 0.0,
+            **context.origin.common(made_by=evaluated.made_by),
+        )
+
+    rows = tuple(map(row, tally(judge.rule, evaluated.evidence)))
+    at = StageRun(context.run_id, context.round, f"{CALIBRATION}-{number:06d}")
+    written = write_tables(context.warehouse, at, {**evaluated.further_rows, "calibrations": rows})
+    commit_stage(context.warehouse, at, written)
+    return Calibrated(judge.name, labels, rows, evaluated)

@@ -1,1 +1,0 @@
-"""Judging stored trajectories again, and measuring how good a judge is."""
