@@ -91,7 +91,6 @@ class StageWork:
         return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped or {})
 
     def progress(self, shard: str) -> ShardProgress:
-        """Counts the finished items of a shard."""
         return ShardProgress(self.at.staging(self.warehouse), shard)
 
     def with_screens(self, made: WrittenFiles, made_by: str) -> WrittenFiles:
@@ -130,7 +129,6 @@ class DoShard(Generic[P]):
         return {table: made.rows(table) for table in made.files} if made else {}
 
     def read(self, shard: str) -> WrittenFiles | None:
-        """The files of a finished shard; None if it is not finished."""
         result = read_marker(self.warehouse, self._folder(shard), shard)
         if result is None:
             return None
