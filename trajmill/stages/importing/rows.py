@@ -13,11 +13,12 @@ from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.tables.query import RECORDED, Query, Source, Split
+from trajmill.schemas.tables.query import RECORDED, Query, Split
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
+from trajmill.stages.environments.tasks import own_query
 from trajmill.stages.importing.base import BadRecordingError, RecordedScreen, Recording
 from trajmill.stages.queries.leaks import comparable, has_own_words
 from trajmill.stages.rollout.episode import answer_of, step_row, storable_decision
@@ -64,30 +65,21 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
     decisions = _decisions(recording, instruction)
     acting = [step.screen for step in recording.steps]
     observations = tuple(map(_observation, [*acting, recording.last or acting[-1]]))
-    common = origin.common(made_by=f"import.{layout}/1")
+    made_by = f"import.{layout}/1"
+    common = origin.common(made_by=made_by)
     task, count = storable(recording.task) or layout, len(recording.steps)
-    query = Query.model_validate(
-        {
-            "query_id": Query.make_id(recording.platform, task, (), "{}", instruction),
-            "platform": recording.platform,
-            "apps": tuple(map(storable, recording.apps)),
-            "source": Source.IMPORTED,
-            "task": task,
-            "raw_instruction": instruction,
-            "instruction": instruction,
-            "phrasing": layout,
-            "pages": (),
-            "page_descriptions": (),
-            "slots": (),
-            "path": (),
-            "start_state": "{}",
-            "goal": "{}",
-            "difficulty": 1 if count <= 5 else 2 if count <= 12 else 3,
-            "max_steps": count,
-            "split": Split.TRAIN,
-            "validation": RECORDED,
-        }
-        | common
+    query = own_query(
+        recording.platform,
+        task,
+        instruction,
+        "{}",
+        origin,
+        made_by,
+        apps=tuple(map(storable, recording.apps)),
+        phrasing=layout,
+        difficulty=1 if count <= 5 else 2 if count <= 12 else 3,
+        max_steps=count,
+        validation=RECORDED,
     )
     screen_ids = [observation.screen.screen_id for observation in observations]
     actions = [None if decision.action is None else action_to_json(decision.action) for decision in decisions]

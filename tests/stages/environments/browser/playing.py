@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 from tests.stages.environments.shared_factory import SharedFactory, played
 from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.browser.episode import PageTimeouts
+from trajmill.stages.environments.tasks import own_query
 
 T = TypeVar("T")
+ORIGIN = Origin(round=1, run_id="run", code_version="test")
 SharedBrowser = SharedFactory[BrowserEnvironment]
 """One browser for the tests of a module."""
 PATIENT = PageTimeouts(load=100.0, turn=100.0, network=1.0)
@@ -24,30 +27,8 @@ PATIENT = PageTimeouts(load=100.0, turn=100.0, network=1.0)
 def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Query:
     platform = Platform.PHONE if start.get("mobile") else Platform.WEB
     start_state = json.dumps({"url": url, "viewport": [640, 480], **start})
-    return Query(
-        query_id=Query.make_id(platform, "task", (), start_state, "Do it."),
-        platform=platform,
-        apps=("site",),
-        source=Source.IMPORTED,
-        task="task",
-        raw_instruction="Do it.",
-        instruction="Do it.",
-        phrasing="test",
-        pages=(),
-        page_descriptions=(),
-        slots=(),
-        path=(),
-        start_state=start_state,
-        goal=json.dumps({"all": goal}),
-        difficulty=1,
-        max_steps=10,
-        split=Split.TRAIN,
-        validation="passed",
-        round=1,
-        run_id="run",
-        made_by="test",
-        code_version="test",
-    )
+    others = {"apps": ("site",), "goal": json.dumps({"all": goal}), "phrasing": "test", "max_steps": 10}
+    return own_query(platform, "task", "Do it.", start_state, ORIGIN, "test", **others)
 
 
 def play(

@@ -13,8 +13,9 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
+from tests.stages.environments.browser.playing import element, press
 from tests.stages.environments.pool.test_reaper import until_gone
-from trajmill.schemas.actions import Click, Terminate, TypeText
+from trajmill.schemas.actions import Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
@@ -55,15 +56,6 @@ def play(work: Callable[[BrowserGymEnvironment], Awaitable[T]]) -> T:
             await asyncio.to_thread(until_gone, list(belongings.process_ids), *belongings.folders)
 
     return asyncio.run(run())
-
-
-def element(observation: Observation, role: str, text: str = "") -> UIElement:
-    assert observation.elements is not None
-    return next(each for each in observation.elements if each.role == role and text.lower() in each.text.lower())
-
-
-def press(target: UIElement) -> Click:
-    return Click(x=target.bounds.center.x, y=target.bounds.center.y)
 
 
 def test_typing_and_pressing_by_coordinates_solves_a_task(queries: dict[str, Query]) -> None:

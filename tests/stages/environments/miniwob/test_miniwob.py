@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from PIL import Image
 
+from tests.stages.environments.browser.playing import element, press
 from tests.stages.environments.browser.processes import named
 from tests.stages.environments.shared_factory import SharedFactory
 from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
@@ -45,18 +46,9 @@ def of_page(imported: ImportedQueries, page: str) -> list[Query]:
     return [query for query in imported.queries if query.task == page]
 
 
-def element(observation: Observation, role: str, text: str = "") -> UIElement:
-    assert observation.elements is not None
-    return next(e for e in observation.elements if e.role == role and text.lower() in e.text.lower())
-
-
 def pixel(seen: Observation, target: UIElement) -> object:
     image = Image.open(io.BytesIO(seen.screen.encode())).convert("RGB")
     return image.getpixel((target.bounds.left + 20, target.bounds.top + 20))
-
-
-def press(target: UIElement) -> Click:
-    return Click(x=target.bounds.center.x, y=target.bounds.center.y)
 
 
 def test_queries_are_split_by_seed_and_say_what_the_page_says(imported: ImportedQueries) -> None:

@@ -4,8 +4,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import (
     NO_FAULTS,
-    PAPER,
-    SHELF,
+    everything,
     garden,
     paths_of,
     query_of,
@@ -20,7 +19,6 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
-from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.reference_path import (
     Position,
@@ -30,19 +28,12 @@ from trajmill.stages.environments.simulated.reference_path import (
     resolve_slots,
     start_state_json,
 )
-from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.environments.simulated.world import TaskGraph
 
 GARDEN = task_of(world_of(garden()), "garden.water")
 
 
-def _everything() -> World:
-    own = world_of(garden(), PAPER, SHELF)
-    built = read_files(builtin_files())
-    apps = {file.spec.app: file.spec for file in built.apps}
-    return World({**apps, **own.apps}, {file.spec.errand: file.spec for file in built.errands})
-
-
-WORLD = _everything()
+WORLD = everything()
 
 
 @pytest.mark.parametrize("task", WORLD.tasks(), ids=lambda task: task.name)

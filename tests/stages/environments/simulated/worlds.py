@@ -23,7 +23,7 @@ from trajmill.stages.environments.simulated.reference_path import (
     reference_path,
     start_state_json,
 )
-from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.environments.simulated.world import TaskGraph, World, shared_world
 
 DOCS = Path(__file__).parents[4] / "docs" / "apps.md"
 NO_FAULTS = FaultRates(popup=0)
@@ -154,6 +154,12 @@ def world_of(*texts: str) -> World:
     files = [app_file(text) for text in texts]
     apps = {file.spec.app: file.spec for file in files if isinstance(file, AppFile)}
     return World(apps, {file.spec.errand: file.spec for file in files if isinstance(file, ErrandFile)})
+
+
+def everything() -> World:
+    """The built-in apps and errands, and small ones that do what those do not."""
+    built, own = shared_world(()), world_of(garden(), PAPER, SHELF)
+    return World({**built.apps, **own.apps}, built.errands)
 
 
 def query_of(

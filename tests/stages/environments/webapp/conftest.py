@@ -5,20 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
+from tests.stages.environments.simulated.worlds import everything
 from tests.stages.environments.webapp.twins import POPUP
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
-from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
-
-
-def everything() -> World:
-    """The built-in apps and errands, and small ones that do what those do not."""
-    built = read_files(builtin_files())
-    own = world_of(garden(), PAPER, SHELF)
-    apps = {file.spec.app: file.spec for file in built.apps}
-    return World({**apps, **own.apps}, {file.spec.errand: file.spec for file in built.errands})
 
 
 class Browser:

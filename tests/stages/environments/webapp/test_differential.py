@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tests.stages.environments.simulated.worlds import paths_of, query_of, some_values, task_query
-from tests.stages.environments.webapp.conftest import Browser, everything
+from tests.stages.environments.simulated.worlds import everything, paths_of, query_of, some_values, task_query
+from tests.stages.environments.webapp.conftest import Browser
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas.actions import Action, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
 from trajmill.schemas.tables.query import Platform

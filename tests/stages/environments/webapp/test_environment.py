@@ -11,9 +11,18 @@ from typing import TypeVar
 import pytest
 from PIL import Image
 
+from tests.stages.environments.browser.playing import press
 from tests.stages.environments.shared_factory import SharedFactory
-from tests.stages.environments.simulated.worlds import SHELF, garden, paths_of, query_of, task_of, task_query, world_of
-from tests.stages.environments.webapp.conftest import everything
+from tests.stages.environments.simulated.worlds import (
+    SHELF,
+    everything,
+    garden,
+    paths_of,
+    query_of,
+    task_of,
+    task_query,
+    world_of,
+)
 from tests.stages.environments.webapp.test_compile import HOSTILE
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas.actions import (
@@ -75,11 +84,6 @@ def play() -> Iterator[Plays]:
 
 def element(seen: Observation, element_id: str) -> UIElement:
     return next(each for each in seen.elements or () if each.element_id == element_id)
-
-
-def press(target: UIElement) -> Click:
-    x, y = target.bounds.center
-    return Click(x=x, y=y)
 
 
 def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not(play: Plays) -> None:

@@ -13,11 +13,12 @@ from trajmill.schemas.actions import Action, Click, OpenApp, PressKeys, Swipe, S
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.device import Device
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.tasks import own_query
 
 START_FILE = "/sdcard/trajmill/start.json"
 """Writing `{"start_state": ..., "goal": ..., "seed": ...}` here makes that start state of the simulator."""
@@ -159,9 +160,6 @@ class Phone:
             start = json.loads(content)
             self._simulated.reset_now(_query(start["start_state"], start["goal"]), start["seed"])
 
-    def value_of(self, element_id: str) -> str:
-        return next(each.value for each in self.elements() if each.element_id == element_id)
-
     def _act(self, action: Action) -> None:
         self._simulated.step_now(action)
 
@@ -185,24 +183,5 @@ def package_of(app: str) -> str:
 
 
 def _query(start_state: str, goal: str) -> Query:
-    return Query(
-        query_id="stand-in",
-        platform=Platform.PHONE,
-        apps=(),
-        source=Source.IMPORTED,
-        task="stand-in",
-        raw_instruction="",
-        instruction="",
-        phrasing="",
-        pages=(),
-        page_descriptions=(),
-        slots=(),
-        path=(),
-        start_state=start_state,
-        goal=goal,
-        difficulty=1,
-        max_steps=1,
-        split=Split.TRAIN,
-        validation="passed",
-        **Origin(round=0, run_id="stand-in", code_version="stand-in").common(made_by="stand-in"),
-    )
+    origin = Origin(round=0, run_id="stand-in", code_version="stand-in")
+    return own_query(Platform.PHONE, "stand-in", "", start_state, origin, "stand-in", goal=goal)
