@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from adbutils import AdbClient
 from PIL import Image
 
 from tests.stages.environments.android.stand_in.phone import Phone
@@ -35,16 +34,3 @@ def test_debians_adb_lists_shoots_dumps_pulls_and_taps(phone: Phone, server: Adb
     assert b"org.trajmill.clock/" in adb(server, "shell", "dumpsys window | grep mCurrentFocus")
     adb(server, "shell", "input keyevent 3; echo not a word of it: $?")
     assert phone.ran[-2:] == [("input", "keyevent", "3"), ("echo", "not", "a", "word", "of", "it:", "0")]
-
-
-def test_adbutils_as_it_comes_works_too(phone: Phone, server: AdbServer) -> None:
-    client = AdbClient("127.0.0.1", server.port, 10)
-    assert [each.serial for each in client.device_list()] == ["emulator-5554", "emulator-5556"]
-    device = client.device("emulator-5554")
-    assert device.window_size() == (720, 1280)
-    assert device.screenshot(error_ok=False).size == (720, 1280)
-    assert 'resource-id="launcher/clock"' in device.dump_hierarchy()
-    device.click(360, 300)
-    assert phone.ran[-1][:2] == ("input", "tap")
-    assert device.app_current().package == phone.app
-    assert device.shell2(["settings", "get", "system", "screen_brightness"]).output == "120\n"

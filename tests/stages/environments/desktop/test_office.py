@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -98,13 +96,3 @@ def test_the_sheet_menu_of_a_calc_opens_and_cells_show_their_text_and_which_are_
     assert [name for name, cell in selected.items() if "selected" in cell.states] == ["A2", "A3", "A4"]
     assert typed["B2"].bounds.left == typed["A2"].bounds.right and typed["A3"].bounds.top == typed["A2"].bounds.bottom
     assert "Insert Sheet..." in opened
-
-
-def test_what_the_bulk_cache_leaves_out_is_asked_for(tmp_path: Path) -> None:
-    """What it leaves out of LibreOffice's windows is chance: here the menu bar is taken out of another program's."""
-    module = "tests.stages.environments.desktop.cache_gap"
-    done = subprocess.run([sys.executable, "-m", module, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    left_out, found = (set(line.split("; ")) for line in done.stdout.splitlines())
-    assert {"menu-bar ", "menu File", "menu Edit"} <= left_out
-    assert found == left_out

@@ -28,7 +28,6 @@ class Programs:
             "dumpsys": self._dumpsys,
             "echo": lambda words, _: Result(" ".join(words).encode() + b"\n"),
             "exit": self._exit,
-            "getprop": lambda words, _: Result(b"stand-in\n"),
             "grep": _grep,
             "ime": self._ime,
             "input": self._input,
@@ -87,11 +86,8 @@ class Programs:
         path = words[1] if len(words) > 1 else "/sdcard/window_dump.xml"
         screen = Box(0, 0, *self.phone.size)
         tree = dump(self.phone.elements(), self.phone.app, screen, self.phone.rotation).encode()
-        said = f"UI hierchary dumped to: {path}\n".encode()
-        if path == "/dev/tty":
-            return Result(tree + said)
         self.phone.write(path, tree)
-        return Result(said)
+        return Result(f"UI hierchary dumped to: {path}\n".encode())
 
     def _dumpsys(self, words: Sequence[str], _: bytes) -> Result:
         keyboard = self.phone.keyboard()
@@ -113,9 +109,6 @@ class Programs:
                     f"  mCurId={chosen} mHaveConnection=true mBoundToMethod={_word(self._bound)} mVisibleBound=false\n"
                 )
                 text += f"  mShowRequested=true mInputShown={_word(keyboard is not None)}\n"
-            case ["display"]:
-                text = f"  mOverrideDisplayInfo=DisplayInfo{{orientation={self.phone.rotation}}}\n"
-                text += f"  DisplayViewport{{valid=true, orientation={self.phone.rotation}}}\n"
             case _:
                 text = f"Can't find service: {words[0]}\n"
         return Result(text.encode())

@@ -15,9 +15,6 @@ from tests.stages.environments.android.stand_in.programs import Programs
 _VERSION = b"0029"
 _REGULAR_FILE = 0o100644
 _BLOCK = 64 * 1024
-_FEATURES = "shell_v2"
-_STDOUT, _EXIT = 1, 3
-"""Kinds of packets of the second shell protocol, in which the exit status comes back."""
 
 
 class AdbServer(socketserver.ThreadingTCPServer):
@@ -100,12 +97,8 @@ class _Connection(socketserver.BaseRequestHandler):
                 self._answer(_VERSION.decode())
             case ["host", "devices"]:
                 self._answer("".join(f"{each.serial}\t{_state(each)}\n" for each in self.server.phones.values()))
-            case ["host", "devices-l"]:
-                self._answer(
-                    "".join(f"{each.serial} {_state(each)} product:x\n" for each in self.server.phones.values())
-                )
             case ["host", "features" | "host-features"]:
-                self._answer(_FEATURES)
+                self._answer("")
             case ["host", "tport", "serial", *serial]:
                 phone = self._phone(":".join(serial))
                 self.socket.sendall(b"OKAY" + struct.pack("<Q", 1))
@@ -116,9 +109,9 @@ class _Connection(socketserver.BaseRequestHandler):
                 return phone
             case ["host-serial", *serial, "get-state"]:
                 self._answer(_state(self._phone(":".join(serial))))
-            case ["host-serial", *serial, "features" | "list-forward" as asked]:
+            case ["host-serial", *serial, "features" | "list-forward"]:
                 self._phone(":".join(serial))
-                self._answer(_FEATURES if asked == "features" else "")
+                self._answer("")
             case _:
                 raise _Refused(f"unknown host service {request!r}")
         return None
@@ -133,7 +126,7 @@ class _Connection(socketserver.BaseRequestHandler):
 
     def _local(self, phone: Phone, request: str) -> None:
         service, _, line = request.partition(":")
-        service, *options = service.split(",")
+        service = service.partition(",")[0]
         if service not in ("shell", "exec", "sync"):
             raise _Refused("unknown service")
         self.socket.sendall(b"OKAY")
@@ -143,10 +136,7 @@ class _Connection(socketserver.BaseRequestHandler):
             self._sync(phone)
         else:
             result = self.server.programs[phone.serial].run(line)
-            printed = result.out[: phone.faults.cut_after]
-            if "v2" in options:
-                printed = _packet(_STDOUT, printed) + _packet(_EXIT, bytes([result.status]))
-            self.socket.sendall(printed)
+            self.socket.sendall(result.out[: phone.faults.cut_after])
 
     def _sync(self, phone: Phone) -> None:
         while True:
@@ -188,10 +178,6 @@ class _Connection(socketserver.BaseRequestHandler):
 
 def _state(phone: Phone) -> str:
     return "offline" if phone.faults.offline else "device"
-
-
-def _packet(kind: int, content: bytes) -> bytes:
-    return struct.pack("<BI", kind, len(content)) + content
 
 
 def _block(text: str) -> bytes:
