@@ -20,7 +20,7 @@ from tests.stages.critics.little_app import (
     right_walk,
 )
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
+from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
@@ -66,21 +66,6 @@ def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
     assert episode.judgement.agreed == (text == multimodal)
     assert [verdict.correct for verdict in episode.trajectory_verdicts] == [text, multimodal]
     assert episode.judgement.made_by == "state-step-critic-2+says+says"
-
-
-@pytest.mark.parametrize("error", [JudgeFailure("garbage"), ModelFailure("no answer")])
-@pytest.mark.parametrize("first", [True, False])
-def test_a_failed_critic_is_never_a_verdict(error: StageError, first: bool) -> None:
-    trees = Trees()
-    failing, other = FixedChannel(Channel.TEXT, error), FixedChannel(Channel.MULTIMODAL, True)
-    channels = (failing, other) if first else (other, failing)
-    judged = run([right_walk(trees).end(), Walk(launcher(), trees).end()], trees, *channels)
-    assert len(judged.episodes) == 2 and len(judged.failures) == 2
-    for episode, failure in zip(judged.episodes, judged.failures, strict=True):
-        assert episode.judgement is None
-        assert episode.step_verdicts == () and episode.trajectory_verdicts == ()
-        assert failure.input_id == episode.trajectory.trajectory_id
-        assert failure.failure_class is error.failure_class
 
 
 def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:

@@ -177,10 +177,3 @@ def test_the_policys_own_thought_is_kept_if_a_model_wrote_it_and_it_agrees(
     rows, _ = derived_with(ReasoningSpec(sources=("online",)), given, thinking(right_from))
     assert [row.variant for row in rows.examples] == (["online"] if kept else [])
     assert [why for _, why in refused(rows)] == ([] if reason is None else [reason])
-
-
-def test_trajectories_that_were_judged_incorrect_give_no_thoughts() -> None:
-    wrong = episode([step(0, TAP)], correct=False)
-    rows, asked = derived_with(OFFLINE, wrong, thinking(1))
-    assert asked == []
-    assert refused(rows) == [(None, "judged_incorrect")]

@@ -14,7 +14,7 @@ from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, StoredScreens, notes_on, walk_phone
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
+from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.verdict import StepLabel
@@ -34,16 +34,6 @@ FAULTS = [fault for fault in Fault if fault not in (Fault.NONE, Fault.UNEVEN_TOK
 """Those of any server; uneven tokens are a fault only where tokens are asked for."""
 PASSING = [fault for fault in FAULTS if fault not in (Fault.TOO_LONG, Fault.UNKNOWN_MODEL, Fault.HUGE)]
 """Those after which a second attempt is worth it."""
-GARBAGE = {
-    "prose": "The task was completed, so it is correct.",
-    "cut JSON": '{"reason": "seen", "correct": true, "redundant_st',
-    "another record": '{"score": 1}',
-    "nothing": "",
-    "two answers": '{"caption": "a"} {"caption": "b"}',
-    "out of range": '{"reason": "r", "correct": false, "redundant_steps": [99], "first_error_step": null}',
-    "contradiction": '{"reason": "r", "correct": true, "redundant_steps": [], "first_error_step": 1}',
-    "no label": '{"analysis": "a", "summary": "s", "label": "OK"}',
-}
 Asked = Callable[[ChatModel, Episode, StoredScreens], Any]
 
 
@@ -136,18 +126,6 @@ def test_a_temporary_fault_leaves_no_trace_in_the_verdict(walk: PhoneWalk, fault
         vote = ask(server, walk, _screenshots, attempts=8, seconds=0.7 if fault in SILENT else PATIENCE)
         assert len(server.received) >= 2
     assert (vote.correct, vote.reason, vote.redundant_steps, vote.first_error_step) == (False, "r", (), 1)
-
-
-@pytest.mark.parametrize("critic", CRITICS)
-@pytest.mark.parametrize("garbage", GARBAGE)
-def test_answers_that_say_nothing_are_no_verdict(walk: PhoneWalk, garbage: str, critic: str) -> None:
-    with running_server(writes=lambda body: GARBAGE[garbage]) as server:
-        with pytest.raises(JudgeFailure, match=walk.episode.trajectory.trajectory_id):
-            ask(server, walk, CRITICS[critic], attempts=2)
-        asked = [received.body for received in server.received]
-    first_question = json.dumps(asked[0]["messages"])
-    again = [body for body in asked if json.dumps(body["messages"][:2]) == first_question]
-    assert len(again) == 3 and "not a valid answer" in json.dumps(again[1]["messages"][-1])
 
 
 def approving(body: dict[str, Any]) -> str:

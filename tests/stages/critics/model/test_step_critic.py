@@ -58,14 +58,6 @@ def test_every_step_is_asked_about_once_and_in_order(walk: PhoneWalk) -> None:
     assert ModelStepCritic(model).version == "critic_step-1@scripted-1"
 
 
-def test_the_history_is_the_earlier_summaries(walk: PhoneWalk) -> None:
-    model = ScriptedModel(lambda request: answer(summary=f"outcome of {request.step_index}"))
-    judge(walk, model)
-    assert "outcome of" not in words(model.asked[0])
-    assert 'Step 1: "outcome of 0"\nStep 2: "outcome of 1"\n' in words(model.asked[2])
-    assert "outcome of 2" not in words(model.asked[2])
-
-
 def test_a_history_gives_way_to_the_screens_and_screens_that_do_not_fit_are_no_verdict(walk: PhoneWalk) -> None:
     episode = repeated(walk.episode, 5)
     model = ScriptedModel(lambda request: answer(summary=f"outcome of {request.step_index}: {'so it went ' * 8}"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -69,14 +68,3 @@ def test_three_votes_are_one_request_and_one_row(walk: PhoneWalk, tmp_path: Path
         assert again and cached.cached and len(server.received) == 1
     assert (call.draw, call.draws, call.response, call.other_responses) == (0, (0, 1, 2), YES, (NO, YES))
     assert (call.input_tokens, call.output_tokens) == (100, 30), "the usage of the one request"
-
-
-def test_a_server_that_refuses_several_answers_is_asked_for_each_vote(walk: PhoneWalk, tmp_path: Path) -> None:
-    def write(body: dict[str, Any]) -> str:
-        assert body["n"] == 1
-        return YES
-
-    with running_server(writes=write) as server:
-        correct, calls = judged(server, walk, tmp_path, several=False)
-        assert correct and sorted(seeds(server)) == [(1, 70), (1, 71), (1, 72)]
-    assert sorted(call.draws or () for call in calls) == [(0,), (1,), (2,)]

@@ -20,9 +20,8 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.example import Example
 from trajmill.stages.derive.collected import DerivedRows
-from trajmill.stages.derive.grounding.boxes import overlap, regions
+from trajmill.stages.derive.grounding.boxes import regions
 from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.models.base import ChatModel, ChatRequest
 
@@ -197,19 +196,3 @@ def test_a_detector_that_answers_something_else_is_a_failure(answer: object) -> 
         rows, _ = derived(TREE, GroundingSpec(detector=address))
     assert rows.examples == ()
     assert "parsed_content_list" in rows.failures[0].message
-
-
-def test_overlap_is_the_best_intersection_over_union() -> None:
-    box = Box(0, 0, 10, 10)
-    assert overlap(box, []) == 0.0
-    assert overlap(box, [Box(0, 0, 10, 5), Box(20, 20, 30, 30)]) == pytest.approx(0.5)
-    assert overlap(box, [box]) == 1.0
-
-
-def example_ids(rows: DerivedRows) -> set[str]:
-    return {row.example_id for row in rows.examples if isinstance(row, Example)}
-
-
-def test_two_instructions_of_one_element_are_two_examples() -> None:
-    rows, _ = derived(TREE)
-    assert len(example_ids(rows)) == len(rows.examples)

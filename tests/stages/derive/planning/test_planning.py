@@ -172,11 +172,6 @@ def test_a_manual_that_repeats_a_hint_is_refused() -> None:
     assert reason(plain(given)) == "quotes_guidance"
 
 
-def test_a_trajectory_that_was_judged_incorrect_gives_no_manual() -> None:
-    failed = episode([step(0, TAP), step(1, DONE)], correct=False)
-    assert reason(plain(failed)) == "judged_incorrect"
-
-
 def test_a_writer_makes_one_manual_of_several_successes() -> None:
     given, other = success(*STEPS), success(OPEN, OPEN, ENLARGE, name="other")
     answer = {"steps": ['Open the app "Bites".', "Choose Margherita from the menu.", "Set the size to {size}."]}
