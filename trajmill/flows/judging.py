@@ -35,8 +35,7 @@ from trajmill.stages.critics.calibration.ingredients import (
     LabelledVotes,
     tally,
 )
-from trajmill.stages.critics.calibration.labelled.judging import judge_labelled
-from trajmill.stages.critics.calibration.labelled.trajectories import read_labels
+from trajmill.stages.critics.calibration.labelled.trajectories import judge_labelled, read_labels
 from trajmill.stages.critics.judge import still_to_judge
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun

@@ -23,9 +23,9 @@ from trajmill.stages.critics.base import (
 from trajmill.stages.critics.calibration.agreement import PASSED
 from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
-from trajmill.stages.critics.model.captioner import ScreenCaptioner
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
+from trajmill.stages.critics.model.transcript import ScreenCaptioner
 from trajmill.stages.critics.spec import CriticModel, CriticModels, JudgeSpec
 from trajmill.stages.critics.voting import FULL, ChannelCritics
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget

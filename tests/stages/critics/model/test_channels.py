@@ -16,8 +16,8 @@ from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
-from trajmill.stages.critics.model.captioner import LONGEST_CAPTION, ScreenCaptioner
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
+from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner
 from trajmill.stages.models.base import ContextBudget
 from trajmill.stages.models.prompts import Sampling
 

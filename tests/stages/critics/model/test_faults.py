@@ -20,9 +20,9 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
-from trajmill.stages.critics.model.captioner import ScreenCaptioner
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
 from trajmill.stages.critics.model.step_critic import ModelStepCritic
+from trajmill.stages.critics.model.transcript import ScreenCaptioner
 from trajmill.stages.critics.voting import single_vote
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.openai_api.model import OpenAiModel

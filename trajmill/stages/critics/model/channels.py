@@ -13,7 +13,6 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote, VoteFailure, vote_of
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.critics.model.captioner import ScreenCaptioner
 from trajmill.stages.critics.model.marking import picture
 from trajmill.stages.critics.model.request import (
     TrajectoryAnswer,
@@ -23,6 +22,7 @@ from trajmill.stages.critics.model.request import (
     trajectory_answer,
 )
 from trajmill.stages.critics.model.transcript import (
+    ScreenCaptioner,
     Transcript,
     fit,
     kept,

@@ -13,26 +13,35 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL import Image
 
-from trajmill.schemas.actions import action_to_json, ends_episode
+from trajmill.schemas.actions import ends_episode
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.screen import ObservedScreens
-from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.schemas.text import storable
+from trajmill.stages.agents.base import Decision
+from trajmill.stages.critics.base import Vote
+from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes
 from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
+from trajmill.stages.critics.judge import judge_each
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.tasks import own_query
+from trajmill.stages.rollout.episode import step_row
 
 ENVIRONMENT = "agent-reward-bench"
 _MADE_BY = "labelled-set-1"
@@ -107,17 +116,18 @@ class FolderScreens(ObservedScreens):
         super().__init__(self._screens)
         self._users: Counter[str] = Counter()
 
-    def add(self, path: Path, elements: tuple[UIElement, ...]) -> str:
-        """Add a screenshot with its tree and return its id, the hash of both. Raises UnreadableError if it is none."""
+    def add(self, path: Path, elements: tuple[UIElement, ...], app: str) -> Observation:
+        """Add a screenshot with its tree; its id is the hash of both. Raises UnreadableError if it is none."""
         try:
             with Image.open(path) as image:
                 size = Size(*image.size)
             screen_id = content_id("screen", path.read_bytes().hex(), elements)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise UnreadableError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
-        self._screens[screen_id] = Observation(ScreenHandle(screen_id, size, path.read_bytes), elements, "")
+        found = Observation(ScreenHandle(screen_id, size, path.read_bytes), elements, app)
+        self._screens[screen_id] = found
         self._users[screen_id] += 1
-        return screen_id
+        return found
 
     def drop(self, screen_ids: Iterable[str]) -> None:
         """Remove screens; a screen that was added several times stays until it is dropped as often."""
@@ -126,22 +136,14 @@ class FolderScreens(ObservedScreens):
             del self._users[screen_id], self._screens[screen_id]
 
 
+_Moment = tuple[Decision, Observation]
+
+
 class LabelledEpisode(NamedTuple):
     label: Label
     episode: Episode
     screens: tuple[str, ...]
     """Ids of the screens that were added for it; a screen that was added twice is listed twice."""
-
-
-class _Moment(NamedTuple):
-    """One entry of a file: a screen, and the action on it."""
-
-    screen_id: str
-    action: str | None
-    kind: str
-    ends: bool
-    thought: str
-    raw: str
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
@@ -162,11 +164,11 @@ def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScree
     """
     try:
         found = json.loads(path.read_bytes(), parse_constant=_refused)
-        moments = [_moment(entry, folder, screens) for entry in found["steps"]]
+        moments = [_moment(entry, folder, label, screens) for entry in found["steps"]]
         if not moments:
             raise ValueError("it has no steps")
         episode = _episode(found, moments, label, origin)
-        return LabelledEpisode(label, episode, tuple(moment.screen_id for moment in moments))
+        return LabelledEpisode(label, episode, tuple(seen.screen.screen_id for _, seen in moments))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
         raise UnreadableError(f"{path.name} is no trajectory of this layout: {reason}") from None
@@ -176,7 +178,8 @@ def _refused(constant: str) -> float:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _moment(entry: Mapping[str, Any], folder: Path, screens: FolderScreens) -> _Moment:
+def _moment(entry: Mapping[str, Any], folder: Path, label: Label, screens: FolderScreens) -> _Moment:
+    """Read one entry of a file: a screen, and the action on it."""
     boxes = read_boxes(entry.get("extra_element_properties") or {})
     tree = read_tree(entry.get("axtree_pruned") or entry.get("axtree") or "", boxes)
     stored = entry["screenshot_path"]
@@ -186,14 +189,8 @@ def _moment(entry: Mapping[str, Any], folder: Path, screens: FolderScreens) -> _
         raise UnreadableError(f"screenshot path {stored[:80]!r} is not under screenshots/")
     raw = entry["action"] or ""
     action = read_browser_action(raw, boxes)
-    return _Moment(
-        screens.add(path, tree),
-        None if action is None else action_to_json(action),
-        "unparsed" if action is None else action.kind,
-        action is not None and ends_episode(action),
-        storable(entry.get("reasoning") or ""),
-        storable(raw),
-    )
+    decision = Decision(storable(entry.get("reasoning") or ""), action, "", raw_response=storable(raw))
+    return decision, screens.add(path, tree, label.benchmark)
 
 
 def _is_within(path: Path, folder: Path) -> bool:
@@ -201,9 +198,10 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 
 def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label, origin: Origin) -> Episode:
-    shows_end = len(moments) > 1 and not moments[-1].raw
+    shows_end = len(moments) > 1 and not moments[-1][0].raw_response
     acting = moments[:-1] if shows_end else moments
-    after = [moment.screen_id for moment in moments[1:]] + ([] if shows_end else [moments[-1].screen_id])
+    last = acting[-1][0].action
+    seen = [*(screen for _, screen in acting), moments[-1][1]]
     common = origin.common(made_by=_MADE_BY)
     query = own_query(
         Platform.WEB,
@@ -216,7 +214,7 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         max_steps=1,
         split=Split.HELDOUT_APPS,
     )
-    trajectory_id = content_id("labelled", label.name, [moment.screen_id for moment in moments])
+    trajectory_id = content_id("labelled", label.name, [screen.screen.screen_id for _, screen in moments])
     reward = (found.get("summary_info") or {}).get("cum_reward")
     if reward is not None and not math.isfinite(float(reward)):
         raise ValueError(f"reward {float(reward)} is no number")
@@ -231,7 +229,7 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         purpose=Purpose.EVALUATE,
         guidance_id=None,
         status="finished" if found.get("valid", True) else "failed",
-        stop_reason=StopReason.AGENT_DONE if acting and acting[-1].ends else StopReason.STEP_LIMIT,
+        stop_reason=StopReason.AGENT_DONE if last is not None and ends_episode(last) else StopReason.STEP_LIMIT,
         failure_class=None,
         failure_message=None,
         answer=None,
@@ -244,24 +242,93 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         **common,
     )
     steps = tuple(
-        Step(
-            trajectory_id=trajectory_id,
-            index=index,
-            screen_before=moment.screen_id,
-            screen_after=end,
-            app_before=label.benchmark,
-            app_after=label.benchmark,
-            thought=moment.thought,
-            action=moment.action,
-            action_kind=moment.kind,
-            conclusion="",
-            raw_response=moment.raw,
-            target=None,
-            role_outputs="{}",
-            prompt="",
-            guided=False,
-            **common,
-        )
-        for index, (moment, end) in enumerate(zip(acting, after, strict=True))
+        step_row(trajectory_id, index, decision, screens, False, None, common)
+        for index, ((decision, _), screens) in enumerate(zip(acting, pairwise(seen), strict=True))
     )
     return Episode(query=query, trajectory=trajectory, steps=steps)
+
+
+@dataclass
+class LabelledVerdicts:
+    """The votes on a labelled set, and the counts of trajectories without votes."""
+
+    evidence: list[LabelledVotes] = field(default_factory=list)
+    versions: set[str] = field(default_factory=set)
+    failures: list[Failure] = field(default_factory=list)
+    """One for each trajectory that could not be read or judged."""
+    calls: list[ModelCall] = field(default_factory=list)
+    unread: int = 0
+    """Labelled trajectories that could not be read."""
+    absent: int = 0
+    """Labelled trajectories without a file; the whole set is large, and a part of it is enough."""
+    void: int = 0
+    """Trajectories that the set marks as not valid."""
+    unsure: int = 0
+    """Trajectories whose annotator was unsure."""
+
+
+async def judge_labelled(
+    folder: Path, labels: Sequence[Label], spec: JudgeSpec, critics: CriticModels, origin: Origin, stage: str
+) -> LabelledVerdicts:
+    """Judge the labelled trajectories that have files, `spec.concurrency` at a time; files are read when needed."""
+    made, screens = LabelledVerdicts(), FolderScreens()
+    being_judged: dict[str, LabelledEpisode] = {}
+    calls: dict[str | None, list[ModelCall]] = defaultdict(list)
+
+    def account(call: ModelCall) -> None:
+        made.calls.append(call)
+        calls[call.trajectory_id].append(call)
+
+    def episodes() -> Iterator[Episode]:
+        for read in _read(folder, labels, screens, made, origin, stage):
+            being_judged[read.episode.trajectory.trajectory_id] = read
+            yield read.episode
+
+    async with spec.open(critics, origin, account) as judge:
+        async for episode, failure in judge_each(episodes(), judge, screens, origin, spec.concurrency):
+            name = episode.trajectory.trajectory_id
+            known = being_judged.pop(name)
+            screens.drop(known.screens)
+            costs = [CallCost.of(vars(call)) for call in calls.pop(name, ())]
+            if failure is not None:
+                made.failures.append(failure.model_copy(update={"stage": stage}))
+            elif episode.judgement is not None and known.label.passed is not None:
+                votes = [
+                    Vote(each.channel, each.resolution, each.made_by, each.correct, number=each.vote)
+                    for each in episode.trajectory_verdicts
+                ]
+                made.evidence.append(LabelledVotes(known.label.passed, votes, costs))
+                made.versions.add(episode.judgement.made_by)
+    return made
+
+
+def _read(
+    folder: Path, labels: Sequence[Label], screens: FolderScreens, made: LabelledVerdicts, origin: Origin, stage: str
+) -> Iterator[LabelledEpisode]:
+    """Yield the trajectories that can be judged; the others are counted in `made`."""
+    for label in labels:
+        if label.passed is None:
+            made.unsure += 1
+            continue
+        try:
+            path = find_trajectory(folder, label)
+            read = read_trajectory(path, folder, label, screens, origin) if path is not None else None
+        except UnreadableError as error:
+            made.unread += 1
+            failure = Failure(
+                stage=stage,
+                input_id=storable(label.name),
+                failure_class=FailureClass.TASK,
+                message=str(error),
+                attempts=1,
+                **origin.common(made_by=_MADE_BY),
+            )
+            made.failures.append(failure)
+            continue
+        if read is None:
+            made.absent += 1
+        elif read.episode.trajectory.status != "finished":
+            made.void += 1
+            screens.drop(read.screens)
+        else:
+            yield read
