@@ -24,8 +24,6 @@ NO_ACTION = "The reply held no valid action."
 
 @dataclass(frozen=True, slots=True)
 class EndToEndAgent:
-    """Asks a model for the next action in its family's dialect; it knows only the `EpisodeView`."""
-
     model: ChatModel
     platform: Platform
     temperature: float = 1.0
@@ -68,7 +66,6 @@ class EndToEndAgent:
         return decision
 
     def task_text(self, episode: EpisodeView) -> str:
-        """The task's text in the prompt of a step, without guidance."""
         frame = self.model.frame(episode.observation.screen.size)
         return step_prompt(self.family, self.platform, frame, episode).task
 
@@ -76,7 +73,6 @@ class EndToEndAgent:
 def step_prompt(
     family: Family, platform: Platform, frame: CoordinateFrame, episode: EpisodeView
 ) -> Conversation[Observation]:
-    """What a model of a family is asked at a step."""
     # Past screens are needed only by a family that shows them.
     seen = episode.past_observations if family.past_screens else [episode.observation] * len(episode.history)
     past = [

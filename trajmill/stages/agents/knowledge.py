@@ -21,8 +21,6 @@ _TEXTS = 32
 
 
 class KeywordIndex:
-    """Finds passages that share words with an instruction."""
-
     def __init__(self, passages: Sequence[str]) -> None:
         self._passages = passages
         self._index = bm25s.BM25()

@@ -81,18 +81,13 @@ _WHEEL_CLICKS = 5
 
 
 class WalkPosition(NamedTuple):
-    """The position of a walk on its path."""
-
     step: int = 0
-    """Index of the next operation."""
     waits: int = 0
     """Number of waits and scrolls for its target so far."""
     upwards: bool = False
 
 
 class WalkMove(NamedTuple):
-    """One action of a walk, and the position after it."""
-
     action: Action
     position: WalkPosition
 

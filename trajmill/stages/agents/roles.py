@@ -101,7 +101,6 @@ class Role:
 
 class EmbeddedQuestion(NamedTuple):
     sections: Mapping[str, str]
-    """The sections of the user's text, by headings in lower case."""
     screens: tuple[Observation, ...]
 
     def section(self, heading: str) -> str:

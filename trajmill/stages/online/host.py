@@ -1,4 +1,4 @@
-"""The records of an online episode, and the queries that trainers may ask for."""
+"""Runs the episodes of trainers, many at the same time, each in its own environment from a pool."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ AGENT = "online"
 
 
 class EpisodeOrder(NamedTuple):
-    """The episode that a trainer asks for."""
-
     query_id: str | None = None
     """The query; None chooses one by the seed."""
     seed: int | None = None
@@ -49,8 +47,6 @@ class EpisodeOrder(NamedTuple):
 
 
 class ShownStep(NamedTuple):
-    """What a trainer is shown before it decides on the next step."""
-
     observation: Observation
     steps: int
     messages: tuple[ChatMessage, ...]
@@ -59,8 +55,6 @@ class ShownStep(NamedTuple):
 
 
 class EndedEpisode(NamedTuple):
-    """A finished episode."""
-
     attempt: FinishedAttempt
     reward: float | None
     """None if the episode is void, or there is neither a check nor a judgement."""
@@ -73,8 +67,7 @@ class EndedEpisode(NamedTuple):
     @property
     def last(self) -> Observation | None:
         """The last observation; None without any."""
-        steps = self.attempt.episode.steps
-        seen = self.attempt.screens
+        steps, seen = self.attempt.episode.steps, self.attempt.screens
         return seen[steps[-1].screen_after] if steps else next(iter(seen.values()), None)
 
 
@@ -93,7 +86,8 @@ class ServedQueries:
         }
         self._served = [query for of_split in self.by_split.values() for query in of_split]
         if not self._served:
-            raise BadInputError(f"no query is of split {', '.join(splits)}; {instead_of('', self._splits())}")
+            known = sorted({query.split.value for query in self._all.values()})
+            raise BadInputError(f"no query is of split {', '.join(splits)}; {instead_of('', known)}")
 
     def find(self, query_id: str) -> Query:
         """The query with an id. Raises BadInputError if there is none, or its split is not served."""
@@ -110,16 +104,12 @@ class ServedQueries:
         """A pseudo-random query; equal numbers give equal queries."""
         return self._served[int(content_id("online query", number), 16) % len(self._served)]
 
-    def _splits(self) -> list[str]:
-        return sorted({query.split.value for query in self._all.values()})
-
 
 _LARGEST_NUMBER = 100_000
 _COORDINATES = (("x", "width"), ("y", "height"), ("x2", "width"), ("y2", "height"))
 
 
 def _typed(asked: WireAction, screen: Size) -> tuple[Decision, str]:
-    """The decision of a typed action, and why the action is not valid."""
     text = json.dumps(asked.action)
     mistake = _mistake(asked.action or {}, screen)
     if not mistake:
@@ -147,7 +137,6 @@ def _mistake(action: dict[str, object], screen: Size) -> str:
 
 
 Draw = Callable[[Observation], Awaitable[bytes]]
-"""Gives the image of a screen."""
 
 
 async def draw_in_thread(observation: Observation) -> bytes:
@@ -244,7 +233,6 @@ class SteppedEpisode:
         return decision
 
     async def picture(self, observation: Observation) -> bytes:
-        """The screenshot of an observation of the episode; it is drawn once."""
         screen_id = observation.screen.screen_id
         if screen_id not in self._pictures:
             self._pictures[screen_id] = await self._draw(observation)
@@ -274,14 +262,8 @@ class EpisodeHost:
     ) -> None:
         """Host episodes of one environment.
 
-        Args:
-            environment: the environment of the episodes.
-            queries: the queries that trainers may request.
-            settings: settings of the host.
-            record: stores a finished attempt.
-            judge: rewards an episode; None takes the environment's own check.
-            draw: gives the image of a screen.
-            numbers: by query, policy and seed, the number of attempts that earlier hosts have stored.
+        `judge` rewards an episode, else the environment's own check does; `numbers` has, by query, policy and seed, the
+        number of attempts that earlier hosts have stored.
         """
         self.queries = queries
         self.settings = settings
@@ -297,13 +279,15 @@ class EpisodeHost:
     async def begin(self, order: EpisodeOrder) -> tuple[SteppedEpisode, ShownStep]:
         """Start an episode and wait for its first screen; if an environment fails, a fresh one is tried.
 
-        Raises:
-            BadInputError: no such query is served.
-            EnvironmentFailure: no environment reached the start state.
+        Raises BadInputError if no such query is served, and EnvironmentFailure if no environment reached the start
+        state.
         """
         attempt, tries = self._attempt(order), self.settings.limits.environment_tries
         for tried in range(1, tries + 1):
-            episode = self._start(attempt, order, tried, tried == tries)
+            episode = SteppedEpisode(attempt, order.policy, self.settings, self._draw)
+            episode.work = asyncio.create_task(self._run(episode, order, tried, tried == tries))
+            self._running.add(episode)
+            episode.work.add_done_callback(lambda _, ended=episode: self._running.discard(ended))
             first = await episode.next()
             if isinstance(first, ShownStep):
                 return episode, first
@@ -331,20 +315,15 @@ class EpisodeHost:
         self._numbers[key] += order.record
         return Attempt(query, Purpose.ONLINE, number, seed)
 
-    def _start(self, attempt: Attempt, order: EpisodeOrder, tried: int, last: bool) -> SteppedEpisode:
-        episode = SteppedEpisode(attempt, order.policy, self.settings, self._draw)
-        episode.work = asyncio.create_task(self._run(episode, order, tried, last))
-        self._running.add(episode)
-        episode.work.add_done_callback(lambda _: self._running.discard(episode))
-        return episode
-
     async def _run(self, episode: SteppedEpisode, order: EpisodeOrder, tried: int, last: bool) -> EndedEpisode:
         pool = self._pool(episode.attempt.query.platform)
         made = await try_once(episode.attempt, episode, pool, self.settings.limits, self.settings.origin)
         if made.failure is not None:
             made = replace(made, failure=made.failure.model_copy(update={"attempts": tried}))
-        if not _counts(made, last):
-            return EndedEpisode(made, None)
+            left = made.failure.failure_class is FailureClass.MODEL
+            # Not stored: another try follows, or the trainer left before its first step.
+            if not made.episode.steps and (left or not (made.screens or last)):
+                return EndedEpisode(made, None)
         made = await episode.drawn(made)
         judged = await self._judge(made) if self._judge and made.failure is None else None
         if order.record:
@@ -356,10 +335,3 @@ class EpisodeHost:
             factory = self._environment.factory(platform)
             self._pools[platform] = EnvironmentPool(factory, self.settings.slots, self.settings.limits.environment)
         return self._pools[platform]
-
-
-def _counts(made: FinishedAttempt, last: bool) -> bool:
-    """Whether an attempt is stored; not if another try follows, or the trainer left before its first step."""
-    if made.failure is None or made.episode.steps:
-        return True
-    return made.failure.failure_class is not FailureClass.MODEL and bool(made.screens or last)

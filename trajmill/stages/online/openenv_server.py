@@ -35,12 +35,10 @@ _LEFT = "the trainer went away before the end of the episode"
 _ANOTHER = "the trainer began another episode before the end of this one"
 
 
-class GuiAction(Action, WireAction):  # type: ignore[misc]
-    ...
+class GuiAction(Action, WireAction): ...  # type: ignore[misc]
 
 
-class GuiObservation(OpenEnvObservation, WireScreen):  # type: ignore[misc]
-    ...
+class GuiObservation(OpenEnvObservation, WireScreen): ...  # type: ignore[misc]
 
 
 class GuiState(State):  # type: ignore[misc]
@@ -140,16 +138,9 @@ class GuiSession(Environment):  # type: ignore[misc]
 
     async def _shown(self, episode: SteppedEpisode, shown: ShownStep) -> GuiObservation:
         screen = to_screen(shown.observation, await episode.picture(shown.observation))
-        return _observation(
-            episode.attempt.query,
-            screen.model_copy(
-                update={
-                    "step_index": shown.steps,
-                    "messages": [_message(message) for message in shown.messages],
-                    "error": shown.error,
-                }
-            ),
-        )
+        messages = [_message(message) for message in shown.messages]
+        update = {"step_index": shown.steps, "messages": messages, "error": shown.error}
+        return _observation(episode.attempt.query, screen.model_copy(update=update))
 
     async def _ended(self, episode: SteppedEpisode, ended: EndedEpisode) -> GuiObservation:
         last = ended.last
@@ -173,12 +164,7 @@ def _order(seed: int | None, order: dict[str, Any]) -> EpisodeOrder:
 
 
 def _observation(query: Query, screen: WireScreen, done: bool = False, reward: float | None = None) -> GuiObservation:
-    place = {
-        "query_id": query.query_id,
-        "instruction": query.instruction,
-        "platform": query.platform.value,
-        "max_steps": query.max_steps,
-    }
+    place = query.model_dump(mode="json", include={"query_id", "instruction", "platform", "max_steps"})
     return GuiObservation.model_construct(**dict(screen) | place, done=done, reward=reward, metadata={})
 
 

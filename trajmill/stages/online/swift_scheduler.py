@@ -80,7 +80,6 @@ class GuiScheduler(OpenEnvScheduler):  # type: ignore[misc]
         return result
 
     def parse_action(self, text: str) -> dict[str, Any]:
-        """The server parses what the model wrote."""
         return {"reply": text}
 
     def format_observation(self, observation: WireScreen) -> str:

@@ -43,9 +43,7 @@ class Limits:
     """Bounds of one episode; the bound on steps is a field of the query."""
 
     seconds: float = 600.0
-    """Most seconds of the whole episode."""
     tokens: int = 1_000_000
-    """Most input and output tokens of all its model calls."""
     environment_tries: int = 3
     """Most tries before an environment failure is final; each further try has a fresh instance."""
     environment: EnvironmentLimits = field(default_factory=EnvironmentLimits)
@@ -107,8 +105,11 @@ def plan_rollouts(
     queries: Sequence[Query], tries: Mapping[str, int], run_seed: int, round_number: int
 ) -> list[Attempt]:
     """Plan unguided attempts at queries; `tries` has their number by query id, and missing queries get none."""
-    numbered = ((query, number) for query in queries for number in range(tries.get(query.query_id, 0)))
-    return [_attempt(query, Purpose.TRAIN, number, run_seed, round_number) for query, number in numbered]
+    return [
+        _attempt(query, Purpose.TRAIN, number, run_seed, round_number)
+        for query in queries
+        for number in range(tries.get(query.query_id, 0))
+    ]
 
 
 def plan_guided(
@@ -150,8 +151,6 @@ def _attempt(
 
 
 class SlotState(StrEnum):
-    """What a slot waits for."""
-
     INSTANCE = "instance"
     """An environment of the pool, which may have to be started."""
     ENVIRONMENT = "environment"
@@ -173,8 +172,6 @@ class SlotView(NamedTuple):
 
 @dataclass(slots=True)
 class RolloutSlot:
-    """One place in which attempts run, one after another."""
-
     state: SlotState = SlotState.IDLE
     step: int = 0
     since: float = field(default_factory=perf_counter)
@@ -199,8 +196,6 @@ class RolloutSlot:
 
 
 class SlotBoard:
-    """All slots of one worker."""
-
     def __init__(self) -> None:
         self._slots: list[RolloutSlot] = []
 
@@ -213,7 +208,6 @@ class SlotBoard:
         return [SlotView(slot.state, slot.step, now - slot.since) for slot in self._slots]
 
     def spent(self) -> dict[SlotState, float]:
-        """Seconds of all slots in each state, until now."""
         now = perf_counter()
         total = dict.fromkeys(SlotState, 0.0)
         for slot in self._slots:

@@ -126,8 +126,6 @@ _NEEDED = re.compile(r"\{([a-z][a-z0-9_]{0,30})\}")
 
 
 class PathwayTask(NamedTuple):
-    """One atomic task, a node of the pathway."""
-
     device: Platform
     instruction: str
     """With the names of answers in braces."""
@@ -175,11 +173,9 @@ def read_division(text: str, devices: Collection[Platform]) -> tuple[PathwayTask
 class Workflow(NamedTuple):
     tasks: tuple[PathwayTask, ...]
     device: Platform
-    """The device in use."""
     current: int = 0
     begun: int = 0
     answers: tuple[tuple[str, str], ...] = ()
-    """The answers so far, by name."""
 
     @property
     def task(self) -> PathwayTask:
@@ -195,12 +191,10 @@ class Workflow(NamedTuple):
         return self.current == len(self.tasks) - 1
 
     def done(self, answer: str, step: int) -> Workflow:
-        """The workflow after the task: the next one begins at `step`."""
         answers = (*self.answers, (self.task.answer, one_line(answer))) if self.task.answer else self.answers
         return self._replace(current=self.current + 1, begun=step, answers=answers)
 
     def outputs(self) -> dict[str, str]:
-        """The workflow as role outputs of a step; what is empty is left out."""
         texts = {
             "atomic_tasks": "\n".join(task.line() for task in self.tasks),
             "device": str(self.device),
