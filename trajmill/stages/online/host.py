@@ -287,7 +287,7 @@ class EpisodeHost:
             episode = SteppedEpisode(attempt, order.policy, self.settings, self._draw)
             episode.work = asyncio.create_task(self._run(episode, order, tried, tried == tries))
             self._running.add(episode)
-            episode.work.add_done_callback(lambda _, ended=episode: self._running.discard(ended))
+            episode.work.add_done_callback(partial(lambda ended, _: self._running.discard(ended), episode))
             first = await episode.next()
             if isinstance(first, ShownStep):
                 return episode, first
@@ -318,9 +318,9 @@ class EpisodeHost:
     async def _run(self, episode: SteppedEpisode, order: EpisodeOrder, tried: int, last: bool) -> EndedEpisode:
         pool = self._pool(episode.attempt.query.platform)
         made = await try_once(episode.attempt, episode, pool, self.settings.limits, self.settings.origin)
-        if made.failure is not None:
-            made = replace(made, failure=made.failure.model_copy(update={"attempts": tried}))
-            left = made.failure.failure_class is FailureClass.MODEL
+        if (failure := made.failure) is not None:
+            made = replace(made, failure=failure.model_copy(update={"attempts": tried}))
+            left = failure.failure_class is FailureClass.MODEL
             # Not stored: another try follows, or the trainer left before its first step.
             if not made.episode.steps and (left or not (made.screens or last)):
                 return EndedEpisode(made, None)
