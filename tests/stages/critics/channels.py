@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trajmill.stages.critics.base import TrajectoryCritic
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import StageError
+from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, vote_of
 from trajmill.stages.critics.voting import FULL, ChannelCritics, ChannelRule, PassRule
+
+Answer = bool | StageError
+
+
+@dataclass
+class Scripted:
+    """Answers by the number of the draw, and records what it was asked for."""
+
+    answers: Sequence[Answer]
+    channel: Channel = Channel.TEXT
+    resolution: str = "full"
+    version: str = "scripted"
+    draws: list[int] = field(default_factory=list)
+    together: list[int] = field(default_factory=list)
+    """How many of its votes were under way as each was asked for."""
+    under_way: int = 0
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        self.draws.append(draw)
+        self.under_way += 1
+        self.together.append(self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        answer = self.answers[draw]
+        if isinstance(answer, StageError):
+            raise answer
+        return vote_of(self, answer, "so", (draw,), None if answer else draw)
 
 
 class HeldPass(NamedTuple):

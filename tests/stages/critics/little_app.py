@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.stages.derive import samples
 from trajmill.schemas.actions import Action, Click, Terminate, TypeText, action_to_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source
 from trajmill.schemas.tables.step import Step, TargetElement
-from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.trees.caption import element_at
 from trajmill.stages.environments.tasks import own_query
 
-ORIGIN = Origin(round=1, run_id="run", code_version="test")
-SIZE = Size(720, 1280)
+ORIGIN = samples.ORIGIN
+SIZE = samples.PHONE
 PRESS = ("clickable",)
 
 
@@ -159,60 +160,27 @@ class Walk:
         query = query or food_query()
         if status is not None:
             self.stay(Terminate.model_validate({"status": status}))
-        trajectory_id = content_id("walk", self._done, changes)
-        common = ORIGIN.common(made_by="test")
-        trajectory = Trajectory(
-            trajectory_id=trajectory_id,
-            query_id=query.query_id,
-            agent="hand",
-            model_version="hand",
-            environment="trees",
-            seed=0,
-            attempt=0,
-            purpose=Purpose.TRAIN,
-            guidance_id=None,
-            status="finished",
-            stop_reason=StopReason.AGENT_DONE if status else StopReason.STEP_LIMIT,
-            failure_class=None,
-            failure_message=None,
-            answer=status,
-            reward=None,
-            steps=len(self._done),
-            input_tokens=0,
-            output_tokens=0,
-            wall_ms=0.0,
-            environment_ms=0.0,
-            **common,
-        ).model_copy(update=changes)
-        steps = tuple(self._step(trajectory_id, index, common) for index in range(len(self._done)))
-        return Episode(query=query, trajectory=trajectory, steps=steps)
+        ending = {
+            "trajectory_id": content_id("walk", self._done, changes),
+            "agent": "hand",
+            "model_version": "hand",
+            "environment": "trees",
+            "stop_reason": StopReason.AGENT_DONE if status else StopReason.STEP_LIMIT,
+            "answer": status,
+        }
+        made = samples.episode(list(map(self._step, range(len(self._done)))), asked=query, correct=None)
+        steps = (each.model_copy(update={"trajectory_id": ending["trajectory_id"]}) for each in made.steps)
+        trajectory = made.trajectory.model_copy(update=ending | changes)
+        return made.model_copy(update={"trajectory": trajectory, "steps": tuple(steps)})
 
-    def _step(self, trajectory_id: str, index: int, common: dict[str, object]) -> Step:
+    def _step(self, index: int) -> Step:
         before, action, after = self._done[index]
-        target = None
-        if isinstance(action, Click):
-            hit = element_at(self.trees.known[before], action.x, action.y)
-            target = TargetElement(role=hit.role, text=hit.text, bounds=hit.bounds) if hit else None
-        return Step.model_validate(
-            {
-                "trajectory_id": trajectory_id,
-                "index": index,
-                "screen_before": before,
-                "screen_after": after,
-                "app_before": "food",
-                "app_after": "food",
-                "thought": "",
-                "action": action_to_json(action) if action is not None else None,
-                "action_kind": action.kind if action is not None else "unparsed",
-                "conclusion": "",
-                "raw_response": "",
-                "target": target,
-                "role_outputs": "{}",
-                "prompt": "",
-                "guided": False,
-            }
-            | common
-        )
+        hit = element_at(self.trees.known[before], action.x, action.y) if isinstance(action, Click) else None
+        target = TargetElement(role=hit.role, text=hit.text, bounds=hit.bounds) if hit else None
+        made = {"app_before": "food", "app_after": "food", "target": target}
+        made |= dict.fromkeys(("thought", "conclusion", "raw_response", "prompt"), "")
+        made |= {} if action is None else {"action": action_to_json(action), "action_kind": action.kind}
+        return samples.step(index, None, (before, after)).model_copy(update=made)
 
 
 def right_walk(trees: Trees) -> Walk:

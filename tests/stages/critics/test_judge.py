@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.stages.critics.channels import Scripted
 from tests.stages.critics.little_app import (
     ORIGIN,
     Trees,
@@ -20,13 +21,13 @@ from tests.stages.critics.little_app import (
     right_walk,
 )
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, vote_of
+from trajmill.stages.critics.base import TrajectoryCritic
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.construction import NoisyChannel, ProgrammaticChannel
 from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
@@ -34,22 +35,7 @@ from trajmill.stages.critics.trees.replay import SeenScreens
 from trajmill.stages.critics.voting import single_vote
 
 
-@dataclass(frozen=True)
-class FixedChannel:
-    """A channel with a fixed opinion, or one that fails."""
-
-    channel: Channel
-    opinion: bool | StageError
-    resolution: str = "full"
-    version: str = "says"
-
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        if isinstance(self.opinion, StageError):
-            raise self.opinion
-        return vote_of(self, self.opinion, "so", (), None if self.opinion else 0)
-
-
-def run(episodes: Sequence[Episode], trees: Trees, *channels: FixedChannel) -> Judged:
+def run(episodes: Sequence[Episode], trees: Trees, *channels: Scripted) -> Judged:
     judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, channels))) if channels else annotated_judge()
     return asyncio.run(judge_episodes(episodes, judge, trees, ORIGIN))
 
@@ -58,14 +44,14 @@ def run(episodes: Sequence[Episode], trees: Trees, *channels: FixedChannel) -> J
 def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
     trees = Trees()
     judged = run(
-        [right_walk(trees).end()], trees, FixedChannel(Channel.TEXT, text), FixedChannel(Channel.MULTIMODAL, multimodal)
+        [right_walk(trees).end()], trees, Scripted([text], Channel.TEXT), Scripted([multimodal], Channel.MULTIMODAL)
     )
     (episode,) = judged.episodes
     assert episode.judgement is not None
     assert episode.judgement.correct == (text and multimodal)
     assert episode.judgement.agreed == (text == multimodal)
     assert [verdict.correct for verdict in episode.trajectory_verdicts] == [text, multimodal]
-    assert episode.judgement.made_by == "state-step-critic-2+says+says"
+    assert episode.judgement.made_by == "state-step-critic-2+scripted+scripted"
 
 
 def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:
@@ -110,11 +96,11 @@ def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
         assert correct == votes(noisy, episodes)
         return sum(correct) / len(correct)
 
-    text = NoisyChannel(FixedChannel(Channel.TEXT, True), 0.3, 0.1, seed=1)
+    text = NoisyChannel(Scripted([True], Channel.TEXT), 0.3, 0.1, seed=1)
     assert 0.85 < share(text, right) < 0.95
-    assert 0.22 < share(NoisyChannel(FixedChannel(Channel.TEXT, False), 0.3, 0.1, seed=1), wrong) < 0.38
-    assert share(NoisyChannel(FixedChannel(Channel.TEXT, True), 0.0, 0.0, seed=1), right) == 1.0
-    other = NoisyChannel(FixedChannel(Channel.MULTIMODAL, True), 0.3, 0.1, seed=1)
+    assert 0.22 < share(NoisyChannel(Scripted([False], Channel.TEXT), 0.3, 0.1, seed=1), wrong) < 0.38
+    assert share(NoisyChannel(Scripted([True], Channel.TEXT), 0.0, 0.0, seed=1), right) == 1.0
+    other = NoisyChannel(Scripted([True], Channel.MULTIMODAL), 0.3, 0.1, seed=1)
     assert votes(text, right) != votes(other, right)
 
 

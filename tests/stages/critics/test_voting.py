@@ -9,10 +9,10 @@ from itertools import product
 
 import pytest
 
-from tests.stages.critics.channels import HeldPass, channel_of
+from tests.stages.critics.channels import Answer, HeldPass, Scripted, channel_of
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
+from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
@@ -23,32 +23,6 @@ from trajmill.stages.critics.voting import ChannelCritics
 
 YES, NO = True, False
 GARBAGE, SILENCE = JudgeFailure("garbage"), ModelFailure("no answer")
-Answer = bool | StageError
-
-
-@dataclass
-class Scripted:
-    """Answers by the number of the draw, and records what it was asked for."""
-
-    answers: Sequence[Answer]
-    channel: Channel = Channel.TEXT
-    resolution: str = "full"
-    version: str = "scripted"
-    draws: list[int] = field(default_factory=list)
-    together: list[int] = field(default_factory=list)
-    """How many of its votes were under way as each was asked for."""
-    under_way: int = 0
-
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        self.draws.append(draw)
-        self.under_way += 1
-        self.together.append(self.under_way)
-        await asyncio.sleep(0)
-        self.under_way -= 1
-        answer = self.answers[draw]
-        if isinstance(answer, StageError):
-            raise answer
-        return vote_of(self, answer, "so", (draw,), None if answer else draw)
 
 
 def said(correct: bool, redundant: tuple[int, ...], first_error: int | None) -> Vote:

@@ -45,7 +45,6 @@ class Judge(NamedTuple):
 
 class OneJudged(NamedTuple):
     episode: Episode
-    """With its verdicts; unchanged if it was not judged."""
     failure: Failure | None
 
 
@@ -181,8 +180,6 @@ def _undecided(judge: Judge, results: Iterable[VotingResult]) -> JudgeFailure | 
 
 
 class Unjudged(NamedTuple):
-    """A trajectory of an earlier round that is to be judged again."""
-
     round: int
     trajectory_id: str
     tried: int

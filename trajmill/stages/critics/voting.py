@@ -42,14 +42,11 @@ def resolution_of(scale: float) -> str:
 
 
 def all_of(outcomes: Iterable[bool | None]) -> bool | None:
-    """Return False if one is False, True if all are True, else None."""
     found = list(outcomes)
     return False if False in found else None if None in found else True
 
 
 class PassRule(NamedTuple):
-    """The number of votes at one resolution, and how many of them must say Correct."""
-
     votes: int = 1
     quorum: int = 1
     resolution: str = FULL
@@ -63,7 +60,6 @@ class PassRule(NamedTuple):
         return False if incorrect > self.votes - self.quorum else None
 
     def needed(self, correct: int, incorrect: int) -> int:
-        """Return the fewest further votes that can decide the result."""
         return min(self.quorum - correct, self.votes - self.quorum + 1 - incorrect)
 
     def text(self, alone: bool) -> str:
@@ -84,7 +80,6 @@ class ChannelRule(NamedTuple):
         return tuple(accumulate((one.votes for one in self.passes[:-1]), initial=0))
 
     def outcome(self, votes: Iterable[tuple[int, bool]]) -> bool | None:
-        """Return the result, from the number and the result of each valid vote."""
         cast, outcomes = dict(votes), []
         for one, first in zip(self.passes, self.first_votes, strict=True):
             found = [cast.get(number) for number in range(first, first + one.votes)]
@@ -106,7 +101,6 @@ class Rule(NamedTuple):
         return any(rule.channel == Channel.PROGRAMMATIC for rule in self.channels)
 
     def outcomes(self, verdicts: Iterable[TrajectoryVerdict]) -> dict[Channel, bool | None]:
-        """Return the result of each channel from the votes on a trajectory; None if they leave it open."""
         votes = [(each.channel, each.vote, each.correct) for each in verdicts]
         return {
             rule.channel: rule.outcome((number, correct) for name, number, correct in votes if name == rule.channel)
@@ -158,12 +152,9 @@ class ChannelCritics:
 
 
 class VotingResult(NamedTuple):
-    """The result of a channel or of one pass."""
-
     outcome: bool | None
     """Whether it is Correct; None if missing votes could change that."""
     votes: tuple[Vote, ...]
-    """The valid votes, in the order of their numbers."""
     missing: VoteFailure | None
     """The failure of the last missing vote."""
 
@@ -193,7 +184,6 @@ class _Pass(NamedTuple):
     tries: int
 
     async def hold(self, ask_all: bool) -> VotingResult:
-        """Collect votes until the result is certain, or all of them."""
         answers: dict[int, Vote | VoteFailure] = {}
         missing: VoteFailure | None = None
         unasked = list(range(self.rule.votes))

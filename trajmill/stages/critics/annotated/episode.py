@@ -41,13 +41,11 @@ class ControlState(NamedTuple):
 class EpisodeState:
     task: AnnotatedTask
     controls: dict[tuple[str, str], ControlState] = field(default_factory=dict)
-    """By page and key."""
     picks: dict[str, list[PressedItem]] = field(default_factory=lambda: defaultdict(list))
     """By page, the pressed items, and the other elements whose press had an effect, oldest first."""
     typed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """By page, the texts that were typed into fields; search fields do not count."""
     shown: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """By page, the values that were shown as data."""
     forms: set[str] = field(default_factory=set)
     pages: list[str] = field(default_factory=list)
     """Pages in the order in which they were shown; a page that is shown again is listed again."""
@@ -102,8 +100,6 @@ class EpisodeState:
 
 @dataclass(slots=True)
 class Visit:
-    """A page on the back stack of its app."""
-
     page: str
     right: bool
     off_path: bool = False
@@ -111,8 +107,6 @@ class Visit:
 
 
 class Place(NamedTuple):
-    """Where an agent is."""
-
     app: str
     """The app on the screen; `launcher` on the launcher."""
     stacks: Mapping[str, tuple[Visit, ...]]

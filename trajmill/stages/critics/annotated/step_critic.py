@@ -42,7 +42,6 @@ class Problem(NamedTuple):
 
     text: str
     step: int | None = None
-    """Index of the step that did it, if that is certain."""
 
 
 class Opinion(NamedTuple):
@@ -50,7 +49,6 @@ class Opinion(NamedTuple):
     why: str
 
     def on(self, step: SeenStep) -> StepResult:
-        """Return the result of a step: its caption and the reason."""
         return StepResult(step.index, f"{step.caption} {self.why}", at_most_words(step.caption), self.label)
 
 
@@ -104,8 +102,6 @@ def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
 
 
 class _StepJudge:
-    """Judges the steps of one episode in order."""
-
     def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
         self._task, self._progress = task, _Progress(task, steps[0])
         self._parts, self._state = self._progress.parts, self._progress.state

@@ -13,8 +13,6 @@ from trajmill.stages.critics.trees.screen_state import OFF, ON, Control
 
 
 class TaskPart(NamedTuple):
-    """Successive pages of a task that belong to one app."""
-
     app: str
     pages: tuple[str, ...]
     slots: tuple[Slot, ...]
@@ -56,7 +54,6 @@ class AnnotatedTask(NamedTuple):
         return tuple(slot for slot in self.slots if slot.page == page)
 
     def is_about(self, label: str) -> bool:
-        """Whether the instruction has a word of a label."""
         return bool(shared_stems(label, self.instruction))
 
     def is_asked(self, page: str, control: Control, part: TaskPart) -> bool:
@@ -146,7 +143,6 @@ _NEGATIONS = frozenset(
 
 
 def _stems(text: str) -> set[str]:
-    """Return the stems of the words that have a meaning of their own."""
     stems = set()
     for word in _words(text):
         if word not in _EMPTY_WORDS:

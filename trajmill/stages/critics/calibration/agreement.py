@@ -17,7 +17,6 @@ from trajmill.stages.environments.base import GoalDistances
 from trajmill.stages.metrics.intervals import Interval, wilson
 
 PASSED = 1.0
-"""Programmatic reward of a finished task."""
 MEASURED = 200
 """Episodes whose steps are compared: about 1,000 steps, good to 0.03 of kappa. Each takes about 20 ms to measure."""
 
@@ -52,7 +51,6 @@ def agreement(quality: JudgeQuality) -> Agreement:
 
 
 def quality_of(level: str, pairs: Mapping[tuple[bool, bool], int]) -> JudgeQuality:
-    """Return a record of the number of pairs of a judge's result and the truth."""
     return JudgeQuality(
         level=level,
         true_positive=pairs[True, True],
@@ -115,8 +113,6 @@ def _only_looks(step: SeenStep) -> bool:
 
 
 class Precision(StrEnum):
-    """How the precision of a judge compares with its floor."""
-
     ENOUGH = "enough"
     TOO_LOW = "too_low"
     UNKNOWN = "unknown"

@@ -48,7 +48,6 @@ class JudgeIngredient(NamedTuple):
         return len(self.vote_keys)
 
     def outcome(self, cast: dict[_VoteKey, bool]) -> bool | None:
-        """Return its result, from the valid votes; None if missing votes could change it."""
         outcomes = []
         for channel, numbers, quorum in self.subsets:
             votes = [cast.get((channel, number)) for number in numbers]
@@ -80,8 +79,6 @@ COST_COLUMNS = ("role", "payload_hash", "image_scale", "input_tokens", "output_t
 
 
 class LabelledVotes(NamedTuple):
-    """The votes on a trajectory with a known outcome."""
-
     passed: bool
     votes: Sequence[Vote]
     calls: Sequence[CallCost]
@@ -89,11 +86,8 @@ class LabelledVotes(NamedTuple):
 
 @dataclass
 class IngredientTally:
-    """Counts of one ingredient so far."""
-
     ingredient: JudgeIngredient
     pairs: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    """Number of trajectories, by its result and the label."""
     undecided: int = 0
     trajectories: int = 0
     calls: int = 0

@@ -43,8 +43,6 @@ ScreenParts = Mapping[str, tuple[MessagePart, int]]
 
 @dataclass(frozen=True, slots=True)
 class ModelChannel(ABC):
-    """Asks a model whether a trajectory did what its query asks."""
-
     model: ChatModel
     prompt: Prompt
     sampling: Sampling = GREEDY
@@ -129,7 +127,6 @@ class ModelTextChannel(ModelChannel):
 
     @property
     def version(self) -> str:
-        """The versions of prompt and model, and in brackets that of the captioner."""
         return f"{PromptedModel(self.model, self.prompt).version}[{self.captioner.version}]"
 
     async def _screen_parts(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> ScreenParts:

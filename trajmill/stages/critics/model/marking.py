@@ -25,7 +25,6 @@ from trajmill.stages.critics.trees.caption import element_at
 MARKS = "marks-1"
 """Version of the marks' appearance; changing it gives a model other images, and other keys in its cache."""
 _UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
-"""The errors of Pillow for bytes that are no image, a broken one or an extremely large one."""
 
 
 Stroke = tuple[tuple[tuple[int, int, int], int], ...]

@@ -86,7 +86,6 @@ class ModelStepCritic:
 
 
 def _history(earlier: Sequence[StepResult], room: int) -> str:
-    """Write a line for each earlier step that fits into `room` tokens, and the number of those that are left out."""
     if not earlier:
         return "(nothing yet)"
     lines = [f"Step {number}: {untrusted(step.summary)}" for number, step in enumerate(earlier, start=1)]

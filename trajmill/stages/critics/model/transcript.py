@@ -31,7 +31,6 @@ _BYTES_PER_TOKEN = 3
 _PATCH = 28
 """Pixels on one side of an image token in Qwen2.5-VL; later families have larger tokens."""
 _FRAME_TOKENS = 10
-"""Tokens around an image or a line."""
 _LIMITS = {StopReason.STEP_LIMIT: "steps", StopReason.TIME_LIMIT: "time", StopReason.TOKEN_LIMIT: "tokens"}
 
 
@@ -47,8 +46,6 @@ def picture_tokens(model: ChatModel, screen: Size, scale: float) -> int:
 
 
 class KeptPositions(NamedTuple):
-    """Positions of the screens and steps that are kept, ascending."""
-
     screens: tuple[int, ...]
     steps: tuple[int, ...]
 
@@ -139,7 +136,6 @@ def lay_out(transcript: Transcript, kept: KeptPositions, show: Callable[[str], M
 
 
 def omission_note(screens: int, transcript: Transcript, kept: KeptPositions) -> str:
-    """Write a sentence on how many of all screens and steps are shown."""
     shown, lines, steps = len(kept.screens), len(kept.steps), len(transcript.steps)
     if shown == screens and lines == steps:
         return f"All {screens} different screens and all {steps} steps follow."
@@ -153,7 +149,6 @@ def omission_note(screens: int, transcript: Transcript, kept: KeptPositions) -> 
 LONGEST_CAPTION = 2000
 """Most characters of a caption; a long page must leave room for the screens after it."""
 _MOST_OTHERS = 40
-"""Most further elements that a caption lists."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ class ElementAction(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Kind of the action; `unparsed` without one."""
         return self.parsed.kind if self.parsed is not None else "unparsed"
 
     @property
@@ -37,7 +36,6 @@ class ElementAction(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether it reports that the task is done."""
         success = isinstance(self.parsed, actions.Terminate) and self.parsed.status == "success"
         return success or isinstance(self.parsed, actions.Answer)
 

@@ -47,8 +47,6 @@ class SeenStep:
 
 
 class SeenScreens:
-    """A screen reader that caches the most recently used screens and steps."""
-
     def __init__(self, screens: ScreenReader, capacity: int = 4096) -> None:
         cached = lru_cache(maxsize=capacity)
         self.image, self.size = screens.image, screens.size
@@ -90,7 +88,6 @@ def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
     reader = seen(screens)
 
     def settled(at: int) -> str:
-        """Return the first screen from a step on that is no interruption, else the screen after the step."""
         found = (step.screen_after for step in episode.steps[at:])
         calm = (each for each in found if reader.state(each).page not in INTERRUPTIONS)
         return next(calm, episode.steps[at].screen_after)

@@ -21,8 +21,6 @@ _KINDS = {
 
 
 class Control(NamedTuple):
-    """A control that a user can set, and its value."""
-
     key: str
     """Identifies it among the controls of its page; independent of its value."""
     kind: str
@@ -54,7 +52,6 @@ class ScreenState(NamedTuple):
 
     @property
     def scrolls(self) -> bool:
-        """Whether more of the page can be scrolled into view."""
         return any("scrollable_down" in each.states or "scrollable_up" in each.states for each in self.elements)
 
     @property
@@ -93,7 +90,6 @@ def _title(elements: tuple[UIElement, ...]) -> str:
 
 
 def control_kind(element: UIElement) -> str:
-    """Return the kind of an element's control; empty for none."""
     return _KINDS.get(element.role, "")
 
 
@@ -139,24 +135,19 @@ class ControlChange(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """The visible outcome of one step."""
-
     before: ScreenState
     after: ScreenState
     same: bool
-    """Nothing visible has changed."""
     opened: bool
     """Another page, or the same page with another title, is shown."""
     changes: tuple[ControlChange, ...]
     """The controls whose values have changed; empty if another page was opened."""
     appeared: tuple[str, ...]
-    """Data texts that are new."""
     vanished: tuple[str, ...]
     """Data texts that are gone although the page is the same."""
     items_changed: bool
     """On one page, list items appeared, disappeared or changed, and not by scrolling."""
     keyboard: bool
-    """The on-screen keyboard is up after the step."""
 
 
 def compare(before: ScreenState, after: ScreenState) -> Transition:

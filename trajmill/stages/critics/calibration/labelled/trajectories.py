@@ -58,7 +58,6 @@ class Label(NamedTuple):
     agent: str
     task_id: str
     passed: bool | None
-    """None if the annotator was unsure."""
 
     @property
     def name(self) -> str:
@@ -179,7 +178,6 @@ def _refused(constant: str) -> float:
 
 
 def _moment(entry: Mapping[str, Any], folder: Path, label: Label, screens: FolderScreens) -> _Moment:
-    """Read one entry of a file: a screen, and the action on it."""
     boxes = read_boxes(entry.get("extra_element_properties") or {})
     tree = read_tree(entry.get("axtree_pruned") or entry.get("axtree") or "", boxes)
     stored = entry["screenshot_path"]
@@ -250,21 +248,16 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
 
 @dataclass
 class LabelledVerdicts:
-    """The votes on a labelled set, and the counts of trajectories without votes."""
-
     evidence: list[LabelledVotes] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
     failures: list[Failure] = field(default_factory=list)
     """One for each trajectory that could not be read or judged."""
     calls: list[ModelCall] = field(default_factory=list)
     unread: int = 0
-    """Labelled trajectories that could not be read."""
     absent: int = 0
     """Labelled trajectories without a file; the whole set is large, and a part of it is enough."""
     void: int = 0
-    """Trajectories that the set marks as not valid."""
     unsure: int = 0
-    """Trajectories whose annotator was unsure."""
 
 
 async def judge_labelled(
