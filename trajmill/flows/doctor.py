@@ -27,7 +27,6 @@ from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.store.address import local_folder, store_at
-from trajmill.warehouse.store.base import FileStore
 from trajmill.warehouse.store.connection import damage_as_error
 from trajmill.warehouse.weights import checked_weights, stored_versions
 
@@ -136,11 +135,8 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
     enough = disk.free >= _LITTLE_DISK * disk.total
     mend = "" if enough else "`trajmill vacuum`, `trajmill compact`, or another run.root"
     yield Finding("disk", f"{disk.free / 1e9:,.1f} GB of {disk.total / 1e9:,.1f} GB free at {root}", mend)
+    yield check_place(config.run.root)
     store = store_at(config.run.root)
-    if store.is_local:
-        yield _written("run.root", root, "name a folder that you can write to in run.root")
-    else:
-        yield _stored(store)
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     yield _written("PREFECT_HOME", _first_existing(home), "set PREFECT_HOME to a folder that you can write to")
     for name in sorted({name for _, name in config.asked_endpoints()}):
@@ -172,10 +168,14 @@ def _written(what: str, folder: Path, mend: str) -> Finding:
         return Finding(what, f"{folder} cannot be written ({error.strerror})", mend)
 
 
-def _stored(store: FileStore) -> Finding:
-    """Check that a bucket can be written to, and refuses to create an existing object, as locks require."""
-    probe = f"doctor/{uuid.uuid4().hex}"
+def check_place(root: Path | str) -> Finding:
+    """Check that rows can be written to a place, and that a bucket refuses to create an existing object, for locks."""
     try:
+        store = store_at(root)
+        if store.is_local:
+            folder = _first_existing(local_folder(root).absolute())
+            return _written("run.root", folder, "name a folder that you can write to in run.root")
+        probe = f"doctor/{uuid.uuid4().hex}"
         first, second = store.create(probe, b"first"), store.create(probe, b"second")
         store.delete(probe)
     except TrajmillError as error:

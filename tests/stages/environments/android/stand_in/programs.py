@@ -155,6 +155,9 @@ class Programs:
                 self.phone.clear_field()
 
     def _pm(self, words: Sequence[str], _: bytes) -> Result:
+        if words[0] == "list":
+            found = (name for name in self.phone.packages().values() if words[-1] in name)
+            return Result("".join(f"package:{name}\n" for name in found).encode())
         if words[1] not in self.phone.packages().values():
             return Result(b"Failed\n", 1)
         self.phone.wipe(words[1])

@@ -1,0 +1,156 @@
+"""`trajmill init`: what it writes is a configuration that a run takes, and what does not answer is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.stages.environments.android.stand_in.phone import Phone
+from tests.stages.environments.android.stand_in.server import serving
+from tests.stages.environments.simulated.worlds import PAPER
+from trajmill.flows.cli.app import run
+from trajmill.flows.cli.init import example_names
+from trajmill.flows.configuration.file import load_config
+from trajmill.stages.environments.simulated.world import load_world
+
+_PAGES = {
+    "/v1/models": json.dumps({"data": [{"id": "Qwen/Qwen2.5-VL-7B-Instruct"}]}),
+    "/two/models": json.dumps({"data": [{"id": "small"}, {"id": "GUI-Owl-7B"}]}),
+    "/app": '<html><title>My "list" &amp; more</title></html>',
+}
+
+
+class _Pages(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = _PAGES.get(self.path)
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write((body or "").encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server with models and an app; the working folder is empty."""
+    monkeypatch.chdir(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{pages.server_port}"
+        pages.shutdown()
+
+
+def test_a_model_and_a_web_app_become_thirty_lines(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = Path("weights")
+    weights.mkdir()
+    (weights / "config.json").write_text("{}")
+    model = ["--model", f"{server}/v1", "--weights", "weights"]
+    assert run(["init", *model, "--web", f"{server}/app", "--root", "rows"]) == 0
+    told = capsys.readouterr().out
+    assert "next  trajmill graph explore trajmill.toml --app my-list-more\n" in told
+    written = Path("trajmill.toml").read_text()
+    assert len([line for line in written.splitlines() if line]) <= 30
+    config = load_config(before_exploring=True)
+    endpoint = config.endpoints["mine"]
+    assert (endpoint.version, endpoint.vision_family.name) == ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl")
+    assert config.explore.apps["my-list-more"].title == 'My "list" & more'
+    assert (config.environment.kind, config.train.kind, config.run.root) == ("browser", "trl-sft", Path("rows"))
+
+
+def test_without_options_it_is_the_default_job_under_a_name(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", "mine.toml"]) == 0
+    assert "next  trajmill evolve --config mine.toml\n" in capsys.readouterr().out
+    assert load_config("mine.toml").environment == load_config().environment
+
+
+def test_app_files_are_named(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("apps").mkdir()
+    Path("apps/paper.yaml").write_text(PAPER)
+    assert run(["init", "--apps", "apps"]) == 0
+    assert load_config().environment.model_dump()["apps"] == (Path("apps/paper.yaml"),)
+    Path("apps/typo.yaml").write_text(PAPER.replace("name:", "nmae:", 1))
+    assert run(["init", "other.toml", "--apps", "apps"]) == 1
+    assert "apps/typo.yaml:" in capsys.readouterr().err
+
+
+def test_a_phone_must_have_the_package(
+    server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phone = Phone("emulator-5554", load_world())
+    with serving([phone]) as adb:
+        monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
+        assert run(["init", "--phone", "org.trajmill.nothing"]) == 1
+        assert "emulator-5554 has no 'org.trajmill.nothing'" in capsys.readouterr().err
+        assert run(["init", "--phone", "org.trajmill.notes"]) == 0
+    settings = load_config(before_exploring=True).environment.model_dump()
+    assert (settings["port"], settings["apps"]) == (adb.port, {"notes": "org.trajmill.notes"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--model", "SERVER/v2"], "/v2/models does not answer: Not Found"),
+        (["--model", "http://127.0.0.1:9/v1"], "Connection refused"),
+        (["--model", "SERVER/two"], "serves small, GUI-Owl-7B; choose one with --name"),
+        (["--model", "SERVER/two", "--name", "large"], "choose one with --name"),
+        (["--model", "SERVER/two", "--name", "small"], "does not show its family"),
+        (["--model", "SERVER/v1", "--family", "qwen2-vl"], "no model family is named 'qwen2-vl'"),
+        (["--model", "SERVER/v1", "--weights", "nowhere"], "nowhere has no config.json"),
+        (["--weights", "nowhere"], "name its address"),
+        (["--web", "file:///etc/passwd"], "begins with http:// or https://"),
+        (["--web", "SERVER/gone"], "Not Found"),
+        (["--web", "SERVER/app", "--apps", "apps"], "--web and --apps: a run has one environment"),
+        (["--apps", "nowhere"], "nowhere has no *.yaml file"),
+        (["--desktop", "no-such-program --fast"], "not in PATH: no-such-program"),
+        (["--desktop", "'open"], "is no command"),
+        (["--root", "/proc/rows"], "cannot be written"),
+        (["--example", "nothing"], "there is no example 'nothing'; there are "),
+    ],
+)
+def test_what_fails_its_test_writes_nothing(
+    server: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["init", *(each.replace("SERVER", server) for each in arguments)]) == 1
+    shown = capsys.readouterr().err
+    assert told in shown and shown.count("\n") == 1
+    assert not list(Path().iterdir())
+
+
+def test_an_existing_file_stays(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("trajmill.toml").write_text("# mine\n")
+    assert run(["init"]) == 1
+    assert "trajmill.toml exists" in capsys.readouterr().err
+    assert Path("trajmill.toml").read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize("name", example_names())
+def test_each_example_is_written_with_its_files(server: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", "--example", name]) == 0
+    assert load_config().run.root == Path("trajmill-data")
+
+
+def test_on_a_terminal_it_asks_until_the_test_passes(server: str, tmp_path: Path) -> None:
+    main = "from trajmill.flows.cli.app import main; main()"
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", main, "init"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as asking:
+        os.close(theirs)
+        answers = [f"{server}/nothing", f"{server}/two", "GUI-Owl-7B", "", "", "boat", "web", f"{server}/app", "rows"]
+        os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+        shown, _ = asking.communicate(timeout=120)
+        os.close(ours)
+    assert asking.returncode == 0, shown
+    assert "does not answer: Not Found" in shown and "'boat' is none of" in shown
+    config = load_config(tmp_path / "trajmill.toml", before_exploring=True)
+    assert (config.endpoints["mine"].vision_family.name, config.environment.kind) == ("gui-owl", "browser")
