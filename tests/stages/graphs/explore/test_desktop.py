@@ -46,7 +46,9 @@ def check_the_menus_of_galculator(folder: Path) -> None:
     assert {edge.state for edge in found.edges} == {EdgeState.HOLDS}
     pages = found.graph.pages
     ends = {each.to for each in pages["start"].transitions}
-    assert ends >= {"file-menu", "edit-menu", "basic-mode", "scientific-mode"} and OUTSIDE not in ends
+    assert ends >= {"file-menu", "edit-menu", "scientific-mode"} and OUTSIDE not in ends
+    # GTK decides by the clock whether a press on the open menu's title closes it; that would name the page behind it.
+    assert ends & {"basic-mode", "view"}
     assert [each.name for each in pages["file-menu"].elements.values()] == ["Quit"]
     assert pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)
 
