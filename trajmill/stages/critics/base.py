@@ -112,6 +112,22 @@ def votes_together(critic: TrajectoryCritic) -> bool:
     return isinstance(critic, SeveralVotesCritic) and critic.votes_together
 
 
+async def cast_votes(
+    critic: TrajectoryCritic,
+    episode: Episode,
+    screens: ScreenReader,
+    steps: Sequence[StepResult],
+    draws: Sequence[int],
+) -> list[Vote | VoteFailure]:
+    """Cast a vote for each draw, together if the critic can; a failure stands in the place of its votes."""
+    try:
+        if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
+            return await critic.judge_together(episode, screens, steps, draws)
+        return [await critic.judge(episode, screens, steps, draw) for draw in draws]
+    except (JudgeFailure, ModelFailure) as error:
+        return [error] * len(draws)
+
+
 def vote_of(
     critic: TrajectoryCritic,
     correct: bool,

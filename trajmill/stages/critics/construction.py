@@ -12,11 +12,11 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import (
-    SeveralVotesCritic,
     StepResult,
     TrajectoryCritic,
     Vote,
     VoteFailure,
+    cast_votes,
     vote_of,
     votes_together,
 )
@@ -74,13 +74,15 @@ class NoisyChannel:
         return votes_together(self.inner)
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        return self._with_noise(await self.inner.judge(episode, screens, steps, draw), episode, steps, draw)
+        (vote,) = await self.judge_together(episode, screens, steps, [draw])
+        if isinstance(vote, Vote):
+            return vote
+        raise vote
 
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
-        assert isinstance(self.inner, SeveralVotesCritic)
-        votes = await self.inner.judge_together(episode, screens, steps, draws)
+        votes = await cast_votes(self.inner, episode, screens, steps, draws)
         return [
             self._with_noise(vote, episode, steps, draw) if isinstance(vote, Vote) else vote
             for draw, vote in zip(draws, votes, strict=True)

@@ -135,8 +135,10 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
     if correct is None:
         raise _undecided(judge, results)
     votes = [vote for result in results for vote in result.votes]
-    errors = []
+    errors, redundant = list[int](), set[int]()
     for result in results:
+        called = Counter(index for vote in result.votes for index in set(vote.redundant_steps))
+        redundant |= {index for index, number in called.items() if 2 * number >= len(result.votes)}
         named = [vote.first_error_step for vote in result.votes if vote.first_error_step is not None]
         if result.outcome is False and named:
             errors.append(median_low(named))
@@ -145,7 +147,7 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
         correct=correct,
         rule=str(judge.rule),
         agreed=len({vote.correct for vote in votes}) == 1,
-        redundant_steps=tuple(sorted({index for result in results for index in _redundant(result)})),
+        redundant_steps=tuple(sorted(redundant)),
         first_error_step=min(errors, default=None),
         **origin.common(made_by=judge.version),
     )
@@ -159,12 +161,6 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
     return episode.model_copy(
         update={"step_verdicts": on_steps, "trajectory_verdicts": tuple(verdicts), "judgement": judgement}
     )
-
-
-def _redundant(result: VotingResult) -> list[int]:
-    """Return the steps that at least half of a channel's votes call redundant."""
-    named = Counter(index for vote in result.votes for index in set(vote.redundant_steps))
-    return [index for index, votes in named.items() if 2 * votes >= len(result.votes)]
 
 
 def _undecided(judge: Judge, results: Iterable[VotingResult]) -> JudgeFailure | ModelFailure:

@@ -14,18 +14,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 from trajmill.stages.concurrency import side_by_side
-from trajmill.stages.critics.base import (
-    SeveralVotesCritic,
-    StepResult,
-    TrajectoryCritic,
-    Vote,
-    VoteFailure,
-    votes_together,
-)
+from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, VoteFailure, cast_votes, votes_together
 
 FULL = "full"
 _RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
@@ -226,13 +218,7 @@ class _Pass(NamedTuple):
         missing = list(numbers)
         for tried in range(self.tries):
             draws = [number + tried * self.rule.votes for number in missing]
-            try:
-                if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
-                    answers = await critic.judge_together(*self.case, draws)
-                else:
-                    answers = [await critic.judge(*self.case, draw) for draw in draws]
-            except (JudgeFailure, ModelFailure) as error:
-                answers = [error] * len(draws)
+            answers = await cast_votes(critic, *self.case, draws)
             for number, answer in zip(missing, answers, strict=True):
                 found[number] = answer._replace(number=number) if isinstance(answer, Vote) else answer
             missing = [number for number in missing if not isinstance(found[number], Vote)]

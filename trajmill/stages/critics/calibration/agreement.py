@@ -11,7 +11,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep, replay, seen
+from trajmill.stages.critics.trees.replay import INTERRUPTIONS, replay, seen
 from trajmill.stages.critics.voting import read_rule
 from trajmill.stages.environments.base import GoalDistances
 from trajmill.stages.metrics.intervals import Interval, wilson
@@ -98,18 +98,12 @@ def _step_pairs(
     """
     labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
     for step, before, after in zip(replay(episode, screens), distances, distances[1:], strict=False):
-        if before is not None and not _only_looks(step):
+        element = step.action.element
+        only_looks = step.action.kind in ("unparsed", "wait", "terminate", "answer", "swipe", "scroll")
+        only_looks |= step.outcome.before.page in INTERRUPTIONS
+        only_looks |= element is not None and element.role == "search_field"
+        if before is not None and not only_looks:
             yield labels[step.index] is StepLabel.GOOD, after is not None and after < before
-
-
-def _only_looks(step: SeenStep) -> bool:
-    """Whether a step scrolls, waits, searches, closes a message that appeared by itself, or ends the episode."""
-    element = step.action.element
-    return (
-        step.action.kind in ("unparsed", "wait", "terminate", "answer", "swipe", "scroll")
-        or step.outcome.before.page in INTERRUPTIONS
-        or (element is not None and element.role == "search_field")
-    )
 
 
 class Precision(StrEnum):

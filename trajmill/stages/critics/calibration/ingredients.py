@@ -115,16 +115,31 @@ def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTall
     for passed, votes, calls in evidence:
         cast = {(vote.channel, vote.number): vote.correct for vote in votes}
         critics = {(vote.channel, vote.number): vote.made_by for vote in votes}
-        spent = _costs_by_purpose(rule, calls)
+        steps = [call for call in calls if call.role == _STEP_CRITIC]
+        # Each vote requests the captions again, but a judge with one vote would do so once.
+        captions: dict[str, CallCost] = {}
+        for call in calls:
+            if call.role == _DESCRIBER:
+                captions.setdefault(call.payload_hash, call)
+        asked = [(call, _votes_of(rule, call)) for call in calls if call.role in _ROLES]
         for each in tallies:
-            outcome = each.ingredient.outcome(cast)
+            ingredient, outcome = each.ingredient, each.ingredient.outcome(cast)
             each.trajectories += 1
             if outcome is None:
                 each.undecided += 1
             else:
                 each.pairs[outcome, passed] += 1
-            _add_costs(each, spent)
-            each.models |= dict.fromkeys(critics[vote] for vote in each.ingredient.vote_keys if vote in critics)
+            by_text = any(subset.channel is Channel.TEXT for subset in ingredient.subsets)
+            wanted, spent = ingredient.vote_keys, [*steps, *(captions.values() if by_text else ())]
+            for call, keys in asked:
+                counted = sum(key in wanted for key in keys)
+                if counted:  # The prompt counts once, answers count by votes.
+                    spent.append(call._replace(output_tokens=ceil(call.output_tokens * counted / len(call.draws))))
+            each.calls += len(spent)
+            each.cached += sum(bool(call.cached) for call in spent)
+            each.tokens += sum(call.input_tokens + call.output_tokens for call in spent)
+            each.milliseconds += sum(call.latency_ms for call in spent if not call.cached)
+            each.models |= dict.fromkeys(critics[key] for key in wanted if key in critics)
     return tallies
 
 
@@ -154,43 +169,12 @@ def _channel_ingredients(rule: ChannelRule) -> Iterator[JudgeIngredient]:
     yield JudgeIngredient(Ingredient.CHANNEL, rule.channel, resolution, whole)
 
 
-class _CostsByPurpose(NamedTuple):
-    steps: list[CallCost]
-    captions: dict[str, CallCost]
-    """By payload: each vote requests the captions again, but a judge with one vote would do so once."""
-    votes: list[tuple[CallCost, list[_VoteKey]]]
-    """Each call for votes, with the vote of each of its draws."""
-
-
-def _costs_by_purpose(rule: Rule, calls: Sequence[CallCost]) -> _CostsByPurpose:
-    spent = _CostsByPurpose([], {}, [])
-    for call in calls:
-        if call.role == _STEP_CRITIC:
-            spent.steps.append(call)
-        elif call.role == _DESCRIBER:
-            spent.captions.setdefault(call.payload_hash, call)
-        elif call.role in _ROLES:
-            # A repeated vote has a draw that is larger by the number of votes of its pass.
-            votes = [
-                (one.channel, first + draw % pass_rule.votes)
-                for draw in call.draws
-                for one in rule.channels
-                for pass_rule, first in zip(one.passes, one.first_votes, strict=True)
-                if one.channel is _ROLES[call.role] and pass_rule.resolution == resolution_of(call.image_scale or 1.0)
-            ]
-            spent.votes.append((call, votes))
-    return spent
-
-
-def _add_costs(tally_: IngredientTally, spent: _CostsByPurpose) -> None:
-    wanted, calls = set(tally_.ingredient.vote_keys), list(spent.steps)
-    if any(subset.channel is Channel.TEXT for subset in tally_.ingredient.subsets):
-        calls += spent.captions.values()
-    for call, votes in spent.votes:
-        counted = sum(vote in wanted for vote in votes)
-        if counted:  # The prompt counts once, answers count by votes.
-            calls.append(call._replace(output_tokens=ceil(call.output_tokens * counted / len(call.draws))))
-    tally_.calls += len(calls)
-    tally_.cached += sum(bool(call.cached) for call in calls)
-    tally_.tokens += sum(call.input_tokens + call.output_tokens for call in calls)
-    tally_.milliseconds += sum(call.latency_ms for call in calls if not call.cached)
+def _votes_of(rule: Rule, call: CallCost) -> list[_VoteKey]:
+    # A repeated vote has a draw that is larger by the number of votes of its pass.
+    return [
+        (one.channel, first + draw % pass_rule.votes)
+        for draw in call.draws
+        for one in rule.channels
+        for pass_rule, first in zip(one.passes, one.first_votes, strict=True)
+        if one.channel is _ROLES[call.role] and pass_rule.resolution == resolution_of(call.image_scale or 1.0)
+    ]

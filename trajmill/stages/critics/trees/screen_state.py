@@ -153,15 +153,28 @@ class Transition(NamedTuple):
 def compare(before: ScreenState, after: ScreenState) -> Transition:
     same = before.screen_id == after.screen_id
     opened = not same and (before.page, before.title) != (after.page, after.title)
+    changes = []
+    for key, new in after.controls.items() if not same and before.page == after.page else ():
+        old = before.controls.get(key)
+        # The selected option of a choice may only have been scrolled into or out of view.
+        scrolled = new.kind == "choice" and not (new.value and old and (old.value or old.options == new.options))
+        if old is not None and old.value != new.value and not scrolled:
+            changes.append(ControlChange(new, old.value))
+    items_changed, notes = False, dict(before.items)
+    if before.items != after.items and not (same or opened or before.menu_is_open or after.menu_is_open):
+        # The items differ other than by scrolling or filtering one list.
+        filtered = [any(e.role == "search_field" and e.value for e in state.elements) for state in (before, after)]
+        items_changed = filtered[0] == filtered[1] and not before.scrolls and not after.scrolls
+        items_changed |= any(text in notes and notes[text] != note for text, note in after.items)
     return Transition(
         before=before,
         after=after,
         same=same,
         opened=opened,
-        changes=() if same or before.page != after.page else _changes(before, after),
+        changes=tuple(changes),
         appeared=() if same else _more(after.values, before.values),
         vanished=() if same or opened or after.menu_is_open else _more(before.values, after.values),
-        items_changed=not same and not opened and _items_changed(before, after),
+        items_changed=items_changed,
         keyboard=any(element.role == "keyboard" for element in after.elements),
     )
 
@@ -175,26 +188,3 @@ def _more(texts: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
         else:
             more.append(text)
     return tuple(more)
-
-
-def _changes(before: ScreenState, after: ScreenState) -> tuple[ControlChange, ...]:
-    found = []
-    for key, new in after.controls.items():
-        old = before.controls.get(key)
-        if old is None or old.value == new.value:
-            continue
-        # The selected option of a choice may only have been scrolled into or out of view.
-        if new.kind != "choice" or (new.value and (old.value or old.options == new.options)):
-            found.append(ControlChange(new, old.value))
-    return tuple(found)
-
-
-def _items_changed(before: ScreenState, after: ScreenState) -> bool:
-    """Whether the visible items differ other than by scrolling or filtering one list."""
-    if before.items == after.items or before.menu_is_open or after.menu_is_open:
-        return False
-    notes = dict(before.items)
-    if any(text in notes and notes[text] != note for text, note in after.items):
-        return True
-    filtered = [any(e.role == "search_field" and e.value for e in state.elements) for state in (before, after)]
-    return filtered[0] == filtered[1] and not before.scrolls and not after.scrolls

@@ -58,18 +58,26 @@ class ElementColour(NamedTuple):
     """Whether hardly anything else on the screen has that colour, light or dark."""
 
 
-_UNCLEAR = ElementColour("", False)
-
-
 def element_colours(image: bytes, boxes: Iterable[Box]) -> Mapping[Box, ElementColour]:
     """Return the colours of the contents of some boxes: the icon, not the wallpaper. Raises OSError for a bad image."""
     with Image.open(io.BytesIO(image)) as opened:
         screen = np.asarray(opened.convert("RGB")).astype(np.int32)
     named = {box: _own_colour(screen, box) for box in boxes}
-    basics = {basic for name in named.values() if name for basic in _basics(name)}
-    shown = _shown(screen[::_STRIDE, ::_STRIDE], basics)
+    coarse = screen[::_STRIDE, ::_STRIDE]
+    colours, places = _distinct(coarse.reshape(-1, 3))
+    possible = [{basic for name in _possible_names(*colour) for basic in _basics(name)} for colour in colours.tolist()]
+    shown = {
+        basic: np.array([basic in names for names in possible])[places].reshape(coarse.shape[:2])
+        for basic in {basic for name in named.values() if name for basic in _basics(name)}
+    }
+
+    def is_alone(basic: str, box: Box) -> bool:
+        left, top, right, bottom = (max(0, -(-edge // _STRIDE)) for edge in box)
+        own = int(shown[basic][top:bottom, left:right].sum())
+        return int(shown[basic].sum()) - own < _ALONE * own
+
     return {
-        box: ElementColour(name, all(_is_alone(shown[basic], box) for basic in _basics(name))) if name else _UNCLEAR
+        box: ElementColour(name, bool(name) and all(is_alone(basic, box) for basic in _basics(name)))
         for box, name in named.items()
     }
 
@@ -114,20 +122,6 @@ def _sampled(pixels: NDArray[np.int32]) -> NDArray[np.int32]:
     rows, columns = (np.linspace(0, size - 1, min(size, _SAMPLES)).astype(int) for size in pixels.shape[:2])
     sampled: NDArray[np.int32] = pixels[rows][:, columns].reshape(-1, 3)
     return sampled
-
-
-def _shown(pixels: NDArray[np.int32], basics: Iterable[str]) -> Mapping[str, NDArray[np.bool_]]:
-    colours, places = _distinct(pixels.reshape(-1, 3))
-    possible = [{basic for name in _possible_names(*colour) for basic in _basics(name)} for colour in colours.tolist()]
-    return {
-        basic: np.array([basic in names for names in possible])[places].reshape(pixels.shape[:2]) for basic in basics
-    }
-
-
-def _is_alone(shown: NDArray[np.bool_], box: Box) -> bool:
-    left, top, right, bottom = (max(0, -(-edge // _STRIDE)) for edge in box)
-    own = int(shown[top:bottom, left:right].sum())
-    return int(shown.sum()) - own < _ALONE * own
 
 
 def _basics(name: str) -> tuple[str, ...]:

@@ -43,15 +43,6 @@ def _click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = (), co
     return Click.model_validate({**boxes[bid].center._asdict(), "button": button, "count": count})
 
 
-def _drag(boxes: Boxes, from_bid: str, to_bid: str) -> Action:
-    start, end = boxes[from_bid].center, boxes[to_bid].center
-    return actions.Drag(x=start.x, y=start.y, x2=end.x, y2=end.y)
-
-
-def _select(boxes: Boxes, bid: str, options: str | list[str]) -> Action:
-    return TypeText(text=options if isinstance(options, str) else ", ".join(options), clear=True)
-
-
 _READERS: Final[Mapping[str, Callable[..., Action]]] = {
     "click": _click,
     "dblclick": lambda boxes, bid, button="left", modifiers=(): _click(boxes, bid, button, count=2),
@@ -59,13 +50,17 @@ _READERS: Final[Mapping[str, Callable[..., Action]]] = {
     "hover": lambda boxes, bid: MoveMouse.model_validate(boxes[bid].center._asdict()),
     "fill": lambda boxes, bid, value, enable_autocomplete_menu=False: TypeText(text=value, clear=True),
     "clear": lambda boxes, bid: TypeText(text="", clear=True),
-    "select_option": _select,
+    "select_option": lambda boxes, bid, options: TypeText(
+        text=options if isinstance(options, str) else ", ".join(options), clear=True
+    ),
     "press": lambda boxes, bid, key_comb: PressKeys(keys=tuple(key_comb.split("+"))),
     "keyboard_press": lambda boxes, key: PressKeys(keys=tuple(key.split("+"))),
     "keyboard_type": lambda boxes, text: TypeText(text=text),
     "keyboard_insert_text": lambda boxes, text: TypeText(text=text),
     "scroll": lambda boxes, delta_x, delta_y: actions.Scroll(clicks=round(-delta_y / _NOTCH)),
-    "drag_and_drop": _drag,
+    "drag_and_drop": lambda boxes, from_bid, to_bid: actions.Drag(
+        **boxes[from_bid].center._asdict(), **dict(zip(("x2", "y2"), boxes[to_bid].center, strict=True))
+    ),
     "mouse_click": lambda boxes, x, y, button="left": Click(x=round(x), y=round(y), button=button),
     "mouse_move": lambda boxes, x, y: MoveMouse(x=round(x), y=round(y)),
     "goto": lambda boxes, url: actions.OpenApp(app=url),
