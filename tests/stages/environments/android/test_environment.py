@@ -80,14 +80,11 @@ def test_a_warning_about_a_second_display_does_not_come_into_the_screenshot(phon
     assert play(phone, server, [])[0].screen.encode() == phone.screenshot()
 
 
-def test_turned_to_its_side_it_answers_in_the_pixels_of_its_screenshot(phone: Phone, server: AdbServer) -> None:
-    async def walk() -> Observation:
-        async with environment_on(phone, server) as environment:
-            seen = await environment.reset(task({"orientation": "landscape"}), 0)
-            assert seen.screen.size == Size(1280, 720) == Image.open(io.BytesIO(seen.screen.encode())).size
-            return await environment.step(press(seen, "launcher/clock"))
-
-    assert asyncio.run(walk()).app == "Clock"
+async def test_turned_to_its_side_it_answers_in_the_pixels_of_its_screenshot(phone: Phone, server: AdbServer) -> None:
+    async with environment_on(phone, server) as environment:
+        seen = await environment.reset(task({"orientation": "landscape"}), 0)
+        assert seen.screen.size == Size(1280, 720) == Image.open(io.BytesIO(seen.screen.encode())).size
+        assert (await environment.step(press(seen, "launcher/clock"))).app == "Clock"
 
 
 def test_an_app_without_a_package_is_opened_by_its_label(phone: Phone, server: AdbServer) -> None:
@@ -100,56 +97,46 @@ def test_an_app_that_does_not_exist_leaves_the_launcher_open(phone: Phone, serve
     assert "reboot" not in {words[0] for words in phone.ran}
 
 
-def test_the_end_of_the_episode_touches_nothing(phone: Phone, server: AdbServer) -> None:
-    async def end() -> None:
-        async with environment_on(phone, server) as environment:
-            seen = await environment.reset(task(), 0)
-            ran = len(phone.ran)
-            for action in (Answer(text="42"), Terminate(status="success")):
-                assert (await environment.step(action)).screen.screen_id == seen.screen.screen_id
-            assert len(phone.ran) == ran
-
-    asyncio.run(end())
+async def test_the_end_of_the_episode_touches_nothing(phone: Phone, server: AdbServer) -> None:
+    async with environment_on(phone, server) as environment:
+        seen = await environment.reset(task(), 0)
+        ran = len(phone.ran)
+        for action in (Answer(text="42"), Terminate(status="success")):
+            assert (await environment.step(action)).screen.screen_id == seen.screen.screen_id
+        assert len(phone.ran) == ran
 
 
-def test_a_list_shows_its_end_once_a_swipe_has_found_it(phone: Phone, server: AdbServer) -> None:
-    async def walk() -> tuple[str, ...]:
-        async with environment_on(phone, server) as environment:
-            start = {"files": {START_FILE: '{"start_state": "{}", "goal": "{}", "seed": 2}'}, "open": "Maps"}
-            seen = await environment.reset(task(start), 0)
-            for name in ("maps.home/search",):
-                seen = await environment.step(press(seen, name))
-            for _ in range(4):
-                box = element(seen, "maps.search/scroll").bounds
-                assert "scrollable_up" in element(seen, "maps.search/scroll").states
-                x, y = box.center
-                seen = await environment.step(Swipe(x=x, y=y + 200, x2=x, y2=y - 200))
-            return element(seen, "maps.search/scroll").states
-
-    assert asyncio.run(walk()) == ("scrollable_up",)
+async def test_a_list_shows_its_end_once_a_swipe_has_found_it(phone: Phone, server: AdbServer) -> None:
+    async with environment_on(phone, server) as environment:
+        start = {"files": {START_FILE: '{"start_state": "{}", "goal": "{}", "seed": 2}'}, "open": "Maps"}
+        seen = await environment.reset(task(start), 0)
+        for name in ("maps.home/search",):
+            seen = await environment.step(press(seen, name))
+        for _ in range(4):
+            box = element(seen, "maps.search/scroll").bounds
+            assert "scrollable_up" in element(seen, "maps.search/scroll").states
+            x, y = box.center
+            seen = await environment.step(Swipe(x=x, y=y + 200, x2=x, y2=y - 200))
+        assert element(seen, "maps.search/scroll").states == ("scrollable_up",)
 
 
-def test_what_was_changed_on_the_device_is_as_before_in_the_end(phone: Phone, server: AdbServer) -> None:
-    async def episodes() -> dict[str, str]:
-        async with environment_on(phone, server) as environment:
-            settings = {"system.screen_brightness": "10", "global.new": "it's $(1)"}
-            goal = {"settings": {"system.volume": "3"}, "files": {"/sdcard/wanted": "x"}}
-            again = task({"settings": settings, "files": {"/sdcard/mine": "text"}}, goal)
-            for _ in range(2):
-                await environment.reset(again, 0)
-                assert await environment.score() == 0.0
-                assert phone.files == {"/sdcard/mine": b"text"}
-                during = dict(phone.settings)
-                phone.settings["system.volume"] = "3"
-                phone.files["/sdcard/wanted"] = b"x"
-                assert await environment.score() == 1.0
-            await environment.reset(task(), 0)
-            assert phone.settings["system.screen_brightness"] == "120"
-            assert not {"global.new", "system.volume"} & phone.settings.keys()
-            return during
-
+async def test_what_was_changed_on_the_device_is_as_before_in_the_end(phone: Phone, server: AdbServer) -> None:
     before, files = dict(phone.settings), dict(phone.files)
-    during = asyncio.run(episodes())
+    async with environment_on(phone, server) as environment:
+        settings = {"system.screen_brightness": "10", "global.new": "it's $(1)"}
+        goal = {"settings": {"system.volume": "3"}, "files": {"/sdcard/wanted": "x"}}
+        again = task({"settings": settings, "files": {"/sdcard/mine": "text"}}, goal)
+        for _ in range(2):
+            await environment.reset(again, 0)
+            assert await environment.score() == 0.0
+            assert phone.files == {"/sdcard/mine": b"text"}
+            during = dict(phone.settings)
+            phone.settings["system.volume"] = "3"
+            phone.files["/sdcard/wanted"] = b"x"
+            assert await environment.score() == 1.0
+        await environment.reset(task(), 0)
+        assert phone.settings["system.screen_brightness"] == "120"
+        assert not {"global.new", "system.volume"} & phone.settings.keys()
     assert during["global.new"] == "it's $(1)"
     assert during["global.window_animation_scale"] == during["system.accelerometer_rotation"] == "0"
     assert phone.settings == before
@@ -171,12 +158,9 @@ def test_a_reset_stops_the_apps_and_clears_what_is_named(phone: Phone, server: A
     assert ("pm", "clear", "org.trajmill.notes") in phone.ran
 
 
-def test_it_refuses_to_act_before_a_reset_and_for_another_platform(phone: Phone, server: AdbServer) -> None:
-    async def refuse() -> None:
-        async with environment_on(phone, server) as environment:
-            with pytest.raises(EnvironmentFailure, match="no reset"):
-                await environment.step(Wait())
-            with pytest.raises(EnvironmentFailure, match="platform desktop"):
-                await environment.reset(task().model_copy(update={"platform": Platform.DESKTOP}), 0)
-
-    asyncio.run(refuse())
+async def test_it_refuses_to_act_before_a_reset_and_for_another_platform(phone: Phone, server: AdbServer) -> None:
+    async with environment_on(phone, server) as environment:
+        with pytest.raises(EnvironmentFailure, match="no reset"):
+            await environment.step(Wait())
+        with pytest.raises(EnvironmentFailure, match="platform desktop"):
+            await environment.reset(task().model_copy(update={"platform": Platform.DESKTOP}), 0)

@@ -30,119 +30,98 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("faults", "words"), FAULTS)
-def test_a_fault_fails_an_episode_or_a_reset_and_the_device_is_given_back(
+async def test_a_fault_fails_an_episode_or_a_reset_and_the_device_is_given_back(
     phone: Phone, server: AdbServer, faults: Faults, words: str
 ) -> None:
-    async def episode() -> None:
-        async with environment_on(phone, server, call_seconds=0.3) as environment:
+    async with environment_on(phone, server, call_seconds=0.3) as environment:
+        await environment.reset(task(), 0)
+        phone.faults = faults
+        with pytest.raises(EnvironmentFailure, match=words) as caught:
+            await environment.step(OpenApp(app="Clock"))
+        assert caught.value.failure_class is FailureClass.ENVIRONMENT
+        with pytest.raises(EnvironmentFailure, match=words) as caught:
             await environment.reset(task(), 0)
-            phone.faults = faults
-            with pytest.raises(EnvironmentFailure, match=words) as caught:
-                await environment.step(OpenApp(app="Clock"))
-            assert caught.value.failure_class is FailureClass.ENVIRONMENT
-            with pytest.raises(EnvironmentFailure, match=words) as caught:
-                await environment.reset(task(), 0)
-            assert caught.value.failure_class is FailureClass.SETUP
-        phone.faults = Faults()
-        async with environment_on(phone, server) as environment:
-            assert (await environment.reset(task(), 0)).app == ""
-
-    asyncio.run(episode())
+        assert caught.value.failure_class is FailureClass.SETUP
+    phone.faults = Faults()
+    async with environment_on(phone, server) as environment:
+        assert (await environment.reset(task(), 0)).app == ""
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("adb-emulator")]
 
 
-def test_a_cancelled_call_ends_at_once_and_leaves_no_thread(phone: Phone, server: AdbServer) -> None:
-    async def cancelled() -> None:
-        async with environment_on(phone, server, call_seconds=600.0) as environment:
-            await environment.reset(task(), 0)
-            phone.faults = Faults(hangs=True)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await environment.step(OpenApp(app="Clock"))
-            phone.faults = Faults()
-            assert (await environment.reset(task(), 0)).app == ""
-
-    asyncio.run(cancelled())
+async def test_a_cancelled_call_ends_at_once_and_leaves_no_thread(phone: Phone, server: AdbServer) -> None:
+    async with environment_on(phone, server, call_seconds=600.0) as environment:
+        await environment.reset(task(), 0)
+        phone.faults = Faults(hangs=True)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await environment.step(OpenApp(app="Clock"))
+        phone.faults = Faults()
+        assert (await environment.reset(task(), 0)).app == ""
 
 
-def test_the_keyboard_is_restored_when_typing_is_cancelled(phone: Phone, server: AdbServer) -> None:
-    async def cancelled() -> None:
-        async with environment_on(phone, server) as environment:
-            await environment.reset(task({"open": "Notes"}), 0)
-            typing = asyncio.create_task(environment.step(TypeText(text="ä" * 100_000)))
-            while phone.settings["secure.default_input_method"] != ADB_KEYBOARD:
-                await asyncio.sleep(0.001)
-            typing.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await typing
-            assert phone.settings["secure.default_input_method"] == OWN_KEYBOARD
-
-    asyncio.run(cancelled())
+async def test_the_keyboard_is_restored_when_typing_is_cancelled(phone: Phone, server: AdbServer) -> None:
+    async with environment_on(phone, server) as environment:
+        await environment.reset(task({"open": "Notes"}), 0)
+        typing = asyncio.create_task(environment.step(TypeText(text="ä" * 100_000)))
+        while phone.settings["secure.default_input_method"] != ADB_KEYBOARD:
+            await asyncio.sleep(0.001)
+        typing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await typing
+        assert phone.settings["secure.default_input_method"] == OWN_KEYBOARD
 
 
-def test_two_environments_never_share_a_device(phones: list[Phone], server: AdbServer) -> None:
-    async def lease() -> None:
-        factories = [AndroidFactory(settings_for(server)) for _ in range(2)]
-        first, second = [await factory() for factory in factories]
-        assert {first.device.serial, second.device.serial} == {phone.serial for phone in phones}
-        with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use, emulator-5556 is in use") as caught:
-            await factories[0]()
-        assert caught.value.failure_class is FailureClass.SETUP
-        await second.close()
-        await second.close()
-        third = await factories[0]()
-        assert third.device.serial == second.device.serial
-        await third.close()
-        await first.close()
-
-    asyncio.run(lease())
+async def test_two_environments_never_share_a_device(phones: list[Phone], server: AdbServer) -> None:
+    factories = [AndroidFactory(settings_for(server)) for _ in range(2)]
+    first, second = [await factory() for factory in factories]
+    assert {first.device.serial, second.device.serial} == {phone.serial for phone in phones}
+    with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use, emulator-5556 is in use") as caught:
+        await factories[0]()
+    assert caught.value.failure_class is FailureClass.SETUP
+    await second.close()
+    await second.close()
+    third = await factories[0]()
+    assert third.device.serial == second.device.serial
+    await third.close()
+    await first.close()
 
 
-def test_a_device_that_is_not_ready_is_passed_over(phones: list[Phone], server: AdbServer) -> None:
-    async def lease() -> None:
-        phones[0].faults = Faults(offline=True)
-        environment = await AndroidFactory(settings_for(server))()
-        assert environment.device.serial == phones[1].serial
-        with pytest.raises(EnvironmentFailure, match="emulator-5554 is offline, x is not connected"):
-            await AndroidFactory(settings_for(server, serials=("emulator-5554", "x")))()
-        await environment.close()
-
-    asyncio.run(lease())
+async def test_a_device_that_is_not_ready_is_passed_over(phones: list[Phone], server: AdbServer) -> None:
+    phones[0].faults = Faults(offline=True)
+    environment = await AndroidFactory(settings_for(server))()
+    assert environment.device.serial == phones[1].serial
+    with pytest.raises(EnvironmentFailure, match="emulator-5554 is offline, x is not connected"):
+        await AndroidFactory(settings_for(server, serials=("emulator-5554", "x")))()
+    await environment.close()
 
 
 @pytest.mark.parametrize("faults", [Faults(offline=True), Faults(hangs=True), Faults(without_system=True)])
-def test_a_device_that_breaks_between_two_episodes_fails_neither(
+async def test_a_device_that_breaks_between_two_episodes_fails_neither(
     phones: list[Phone], server: AdbServer, faults: Faults
 ) -> None:
-    async def play_twice() -> None:
-        pool = EnvironmentPool(AndroidFactory(settings_for(server, call_seconds=0.5, lease_seconds=20.0)), 1)
-        async with pool.lease() as environment:
-            await environment.reset(task(), 0)
-        assert [bool(phone.ran) for phone in phones] == [True, False]
-        phones[0].faults = faults
-        async with pool.lease() as environment:
-            await environment.reset(task(), 0)
-        await pool.close()
-
-    asyncio.run(play_twice())
+    pool = EnvironmentPool(AndroidFactory(settings_for(server, call_seconds=0.5, lease_seconds=20.0)), 1)
+    async with pool.lease() as environment:
+        await environment.reset(task(), 0)
+    assert [bool(phone.ran) for phone in phones] == [True, False]
+    phones[0].faults = faults
+    async with pool.lease() as environment:
+        await environment.reset(task(), 0)
+    await pool.close()
     assert phones[1].ran
 
 
-def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], server: AdbServer) -> None:
-    async def lease() -> None:
-        phones[0].faults = Faults(hangs=True)
-        settings = settings_for(server, call_seconds=0.5, lease_seconds=20.0)
-        environment = await AndroidFactory(settings)()
-        assert environment.device.serial == phones[1].serial
-        hasty = settings.model_copy(update={"serials": (phones[0].serial,), "lease_seconds": 0.0})
-        with pytest.raises(EnvironmentFailure, match="emulator-5554 does not answer") as caught:
-            await AndroidFactory(hasty)()
-        assert caught.value.failure_class is FailureClass.SETUP
-        phones[0].faults = Faults()
-        await (await AndroidFactory(hasty)()).close()
-        await environment.close()
-
-    asyncio.run(lease())
+async def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], server: AdbServer) -> None:
+    phones[0].faults = Faults(hangs=True)
+    settings = settings_for(server, call_seconds=0.5, lease_seconds=20.0)
+    environment = await AndroidFactory(settings)()
+    assert environment.device.serial == phones[1].serial
+    hasty = settings.model_copy(update={"serials": (phones[0].serial,), "lease_seconds": 0.0})
+    with pytest.raises(EnvironmentFailure, match="emulator-5554 does not answer") as caught:
+        await AndroidFactory(hasty)()
+    assert caught.value.failure_class is FailureClass.SETUP
+    phones[0].faults = Faults()
+    await (await AndroidFactory(hasty)()).close()
+    await environment.close()
 
 
 def test_without_an_adb_server_one_line_says_what_to_run_and_none_is_started(
@@ -163,15 +142,12 @@ def test_without_an_adb_server_one_line_says_what_to_run_and_none_is_started(
     assert not started.exists()
 
 
-def test_the_server_that_goes_away_is_an_environment_failure(phone: Phone, server: AdbServer) -> None:
-    async def lose() -> None:
-        async with environment_on(phone, server) as environment:
-            seen = await environment.reset(task(), 0)
-            server.stop()
-            with pytest.raises(EnvironmentFailure, match="emulator-5554"):
-                await environment.step(press(seen, "launcher/clock"))
-
-    asyncio.run(lose())
+async def test_the_server_that_goes_away_is_an_environment_failure(phone: Phone, server: AdbServer) -> None:
+    async with environment_on(phone, server) as environment:
+        seen = await environment.reset(task(), 0)
+        server.stop()
+        with pytest.raises(EnvironmentFailure, match="emulator-5554"):
+            await environment.step(press(seen, "launcher/clock"))
 
 
 def run_python(code: str) -> subprocess.Popen[str]:

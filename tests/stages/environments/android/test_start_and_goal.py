@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -64,18 +65,13 @@ def test_every_part_of_a_goal_must_hold(
         {"orientation": "sideways"},
     ],
 )
-def test_a_malformed_start_state_is_a_mistake_of_the_task(
+async def test_a_malformed_start_state_is_a_mistake_of_the_task(
     phone: Phone, server: AdbServer, start: dict[str, Any]
 ) -> None:
-    async def play() -> None:
-        import json
-
+    with pytest.raises(EnvironmentFailure, match="PhoneStart") as caught:
         query = task().model_copy(update={"start_state": json.dumps(start)})
         async with environment_on(phone, server) as environment:
             await environment.reset(query, 0)
-
-    with pytest.raises(EnvironmentFailure, match="PhoneStart") as caught:
-        asyncio.run(play())
     assert caught.value.failure_class is FailureClass.TASK
     assert "\n" not in str(caught.value)
 

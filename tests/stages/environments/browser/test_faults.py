@@ -92,29 +92,26 @@ def test_an_invalid_selector_is_a_failure_of_the_task_and_is_never_run(site: str
     assert "Buy" in shown and "run" not in shown
 
 
-def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_one_works(site: str) -> None:
-    async def run() -> list[FailureClass]:
-        factory = BrowserFactory(timeouts=VERY_SHORT)
-        classes = []
-        try:
-            for victim in ("chromium-headless-shell", "playwright/driver/node"):
-                environment = await factory()
-                await environment.reset(a_query(f"{site}/"), 1)
-                for process in named(victim):
-                    os.kill(process, signal.SIGKILL)
-                with pytest.raises(EnvironmentFailure) as failure:
-                    await environment.step(Click(x=1, y=1))
-                classes.append(failure.value.failure_class)
-                await environment.close()
-            fresh = await factory()
-            assert "Buy" in texts(await fresh.reset(a_query(f"{site}/"), 1))
-            await fresh.close()
-        finally:
-            await factory.close()
-        return classes
-
+async def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_one_works(site: str) -> None:
     before = descendants(os.getpid())
-    assert asyncio.run(run()) == [FailureClass.ENVIRONMENT] * 2
+    factory = BrowserFactory(timeouts=VERY_SHORT)
+    classes = []
+    try:
+        for victim in ("chromium-headless-shell", "playwright/driver/node"):
+            environment = await factory()
+            await environment.reset(a_query(f"{site}/"), 1)
+            for process in named(victim):
+                os.kill(process, signal.SIGKILL)
+            with pytest.raises(EnvironmentFailure) as failure:
+                await environment.step(Click(x=1, y=1))
+            classes.append(failure.value.failure_class)
+            await environment.close()
+        fresh = await factory()
+        assert "Buy" in texts(await fresh.reset(a_query(f"{site}/"), 1))
+        await fresh.close()
+    finally:
+        await factory.close()
+    assert classes == [FailureClass.ENVIRONMENT] * 2
     assert descendants(os.getpid()) <= before
 
 

@@ -266,16 +266,12 @@ def test_a_malformed_start_state_is_a_mistake_of_the_task(tmp_path: Path) -> Non
     assert "config.0.type" in str(failure) and "\n" not in str(failure)
 
 
-def test_a_missing_program_of_the_desktop_gives_one_error_line_that_says_what_to_run(
+async def test_a_missing_program_of_the_desktop_gives_one_error_line_that_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-
-    async def start() -> None:
-        await LocalDesktops(tmp_path)()
-
     with pytest.raises(EnvironmentFailure, match="Xvfb is not installed; run `make system-deps`") as failure:
-        asyncio.run(start())
+        await LocalDesktops(tmp_path)()
     assert failure.value.failure_class is FailureClass.SETUP
 
 

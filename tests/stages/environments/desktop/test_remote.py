@@ -134,16 +134,13 @@ def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
     assert len({command["command"][2] for command in commands}) == 1
 
 
-def test_a_machine_that_boots_is_waited_for(tmp_path: Path) -> None:
-    async def look() -> str:
-        async with osworld_machine(tmp_path) as machine:
-            machine.booting = 3
-            environment = await RemoteDesktops((machine.url,), tmp_path)()
-            seen = await environment.step(Terminate(status="failure"))
-            await environment.close()
-            return seen.app
-
-    assert asyncio.run(look()) == "gedit"
+async def test_a_machine_that_boots_is_waited_for(tmp_path: Path) -> None:
+    async with osworld_machine(tmp_path) as machine:
+        machine.booting = 3
+        environment = await RemoteDesktops((machine.url,), tmp_path)()
+        seen = await environment.step(Terminate(status="failure"))
+        await environment.close()
+        assert seen.app == "gedit"
 
 
 def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_path: Path) -> None:
@@ -163,20 +160,18 @@ def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_
         assert "was not ready within 1 s" in str(failure) and "\n" not in str(failure)
 
 
-def test_more_episodes_than_machines_gives_one_error_line(tmp_path: Path) -> None:
-    async def one_too_many() -> str:
-        async with osworld_machine(tmp_path) as machine:
-            # Waiting for what one holds oneself would never end.
-            factory = RemoteDesktops((machine.url,), tmp_path, DesktopTimeouts(lease=1_000_000.0))
-            first = await factory()
-            with pytest.raises(EnvironmentFailure) as failure:
-                await factory()
-            await first.close()
-            await (await factory()).close()
-            assert failure.value.failure_class is FailureClass.SETUP
-            return str(failure.value).removeprefix(f"no desktop is free: {machine.url} ")
-
-    assert asyncio.run(one_too_many()) == "is in use; name more machines, or run fewer episodes at once"
+async def test_more_episodes_than_machines_gives_one_error_line(tmp_path: Path) -> None:
+    async with osworld_machine(tmp_path) as machine:
+        # Waiting for what one holds oneself would never end.
+        factory = RemoteDesktops((machine.url,), tmp_path, DesktopTimeouts(lease=1_000_000.0))
+        first = await factory()
+        with pytest.raises(EnvironmentFailure) as failure:
+            await factory()
+        await first.close()
+        await (await factory()).close()
+        assert failure.value.failure_class is FailureClass.SETUP
+        advice = "is in use; name more machines, or run fewer episodes at once"
+        assert str(failure.value) == f"no desktop is free: {machine.url} {advice}"
 
 
 OTHER = """
@@ -189,24 +184,21 @@ time.sleep(600)
 """
 
 
-def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp_path: Path) -> None:
-    async def share() -> None:
-        async with osworld_machine(tmp_path) as machine:
-            # The same machine, written otherwise.
-            url = machine.url.replace("127.0.0.1", "localhost") + "/"
-            other = await asyncio.create_subprocess_exec(sys.executable, "-c", OTHER, url, stdout=PIPE)
-            assert other.stdout is not None
-            assert await other.stdout.readline() == b"leased\n"
-            with pytest.raises(EnvironmentFailure, match=r"no desktop is free: http.* is in use"):
-                await RemoteDesktops((machine.url,), tmp_path, SHORT)()
-            waiting = asyncio.create_task(RemoteDesktops((machine.url,), tmp_path)())
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
-            other.kill()
-            await (await waiting).close()
-            await other.wait()
-
-    asyncio.run(share())
+async def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp_path: Path) -> None:
+    async with osworld_machine(tmp_path) as machine:
+        # The same machine, written otherwise.
+        url = machine.url.replace("127.0.0.1", "localhost") + "/"
+        other = await asyncio.create_subprocess_exec(sys.executable, "-c", OTHER, url, stdout=PIPE)
+        assert other.stdout is not None
+        assert await other.stdout.readline() == b"leased\n"
+        with pytest.raises(EnvironmentFailure, match=r"no desktop is free: http.* is in use"):
+            await RemoteDesktops((machine.url,), tmp_path, SHORT)()
+        waiting = asyncio.create_task(RemoteDesktops((machine.url,), tmp_path)())
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        other.kill()
+        await (await waiting).close()
+        await other.wait()
 
 
 @pytest.mark.parametrize(

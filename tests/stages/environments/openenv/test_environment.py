@@ -111,15 +111,11 @@ def test_a_query_that_the_server_does_not_know_is_a_failure_of_the_setup() -> No
     assert "no query has the id 'unknown'" in made.failure.message
 
 
-def test_servers_that_are_not_there_are_a_failure_of_the_setup() -> None:
+async def test_servers_that_are_not_there_are_a_failure_of_the_setup() -> None:
     with toy_server() as gone:
         pass
-
-    async def open_one() -> None:
-        await ServerSessions((gone.url,), "", ServerTimeouts(lease=0.0)).open()
-
     with pytest.raises(EnvironmentFailure, match=r"is free: .* cannot be reached: ") as error:
-        asyncio.run(open_one())
+        await ServerSessions((gone.url,), "", ServerTimeouts(lease=0.0)).open()
     assert error.value.failure_class is FailureClass.SETUP
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from tests.stages.rollout.toy import ToyEnvironment, toy_query
 from trajmill.schemas.actions import Action, Click
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.pool.pool import EnvironmentLimits, EnvironmentPool, LeasedEnvironment
+from trajmill.stages.environments.pool.pool import EnvironmentLimits, LeasedEnvironment
 
-T = TypeVar("T")
 SHORT_LIMITS = EnvironmentLimits(
     start_seconds=0.3, reset_seconds=0.3, step_seconds=0.3, score_seconds=0.3, close_seconds=0.3, lease_seconds=60.0
 )
@@ -96,16 +93,6 @@ class FewMachines(CountingFactory):
             self.refused += 1
             raise EnvironmentFailure("all machines are in use", FailureClass.SETUP)
         return await super().__call__()
-
-
-def use(pool: EnvironmentPool, work: Callable[[], Awaitable[T]]) -> T:
-    async def run() -> T:
-        try:
-            return await work()
-        finally:
-            await pool.close()
-
-    return asyncio.run(run())
 
 
 async def play(environment: LeasedEnvironment) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, play, use
+from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, play
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.actions import Click
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
@@ -24,21 +24,18 @@ pytestmark = pytest.mark.slow
         ("score", FailureClass.ENVIRONMENT),
     ],
 )
-def test_a_call_that_hangs_is_a_failure_and_the_next_lease_gets_a_fresh_instance(
+async def test_a_call_that_hangs_is_a_failure_and_the_next_lease_gets_a_fresh_instance(
     call: str, failure_class: FailureClass
 ) -> None:
     factory = CountingFactory([Faulty(hanging=call)])
     pool = EnvironmentPool(factory, 1, SHORT_LIMITS)
-
-    async def work() -> float | None:
-        with pytest.raises(EnvironmentFailure, match=f"a {call} did not end within 0.3 s") as failure:
-            async with pool.lease() as hanging:
-                await play(hanging)
-        assert failure.value.failure_class is failure_class
-        async with pool.lease() as sound:
-            return await play(sound)
-
-    assert use(pool, work) == 1.0
+    with pytest.raises(EnvironmentFailure, match=f"a {call} did not end within 0.3 s") as failure:
+        async with pool.lease() as hanging:
+            await play(hanging)
+    assert failure.value.failure_class is failure_class
+    async with pool.lease() as sound:
+        assert await play(sound) == 1.0
+    await pool.close()
     assert [environment.closed for environment in factory.made] == [True, True] and factory.most_at_once == 1
 
 
@@ -52,71 +49,58 @@ class _Slow(Faulty):
         await asyncio.sleep(self.seconds if call == "step" else 0.0)
 
 
-def test_each_call_has_its_own_limit_whatever_the_calls_before_it_had_and_took() -> None:
+async def test_each_call_has_its_own_limit_whatever_the_calls_before_it_had_and_took() -> None:
     factory = CountingFactory([_Slow()])
     limits = SHORT_LIMITS._replace(reset_seconds=60.0, step_seconds=1.0)
     pool = EnvironmentPool(factory, 1, limits)
-
-    async def work() -> None:
-        async with pool.lease() as environment:
-            await environment.reset(toy_query(), 0)
-            for _ in range(4):
-                await environment.step(Click(x=5, y=5))
-            made = factory.made[0]
-            assert isinstance(made, _Slow)
-            made.seconds = 600.0
-            with pytest.raises(EnvironmentFailure, match="a step did not end within 1 s"):
-                await environment.step(Click(x=5, y=5))
-
-    use(pool, work)
+    async with pool.lease() as environment:
+        await environment.reset(toy_query(), 0)
+        for _ in range(4):
+            await environment.step(Click(x=5, y=5))
+        made = factory.made[0]
+        assert isinstance(made, _Slow)
+        made.seconds = 600.0
+        with pytest.raises(EnvironmentFailure, match="a step did not end within 1 s"):
+            await environment.step(Click(x=5, y=5))
+    await pool.close()
     assert factory.made[0].closed
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("the X server is gone"), TimeoutError(), ValueError("a\nb")])
-def test_whatever_an_environment_raises_gives_one_error_line_of_its_failure(error: Exception) -> None:
+async def test_whatever_an_environment_raises_gives_one_error_line_of_its_failure(error: Exception) -> None:
     pool = EnvironmentPool(CountingFactory([Faulty(raised=error)]), 1)
-
-    async def work() -> EnvironmentFailure:
-        with pytest.raises(EnvironmentFailure) as failure:
-            async with pool.lease() as environment:
-                await play(environment)
-        return failure.value
-
-    failure = use(pool, work)
-    assert failure.failure_class is FailureClass.ENVIRONMENT and "\n" not in str(failure)
+    with pytest.raises(EnvironmentFailure) as failure:
+        async with pool.lease() as environment:
+            await play(environment)
+    await pool.close()
+    assert failure.value.failure_class is FailureClass.ENVIRONMENT and "\n" not in str(failure.value)
 
 
 @pytest.mark.parametrize(("kind", "replaced"), [(FailureClass.TASK, False), (FailureClass.ENVIRONMENT, True)])
-def test_a_task_that_is_wrong_does_not_cost_the_instance(kind: FailureClass, replaced: bool) -> None:
+async def test_a_task_that_is_wrong_does_not_cost_the_instance(kind: FailureClass, replaced: bool) -> None:
     factory = CountingFactory([Faulty(raised=EnvironmentFailure("no such file", kind))])
     pool = EnvironmentPool(factory, 1)
-
-    async def work() -> None:
-        with pytest.raises(EnvironmentFailure):
-            async with pool.lease() as environment:
-                await play(environment)
-        factory.made[0].raised = None
+    with pytest.raises(EnvironmentFailure):
         async with pool.lease() as environment:
             await play(environment)
-
-    use(pool, work)
+    factory.made[0].raised = None
+    async with pool.lease() as environment:
+        await play(environment)
+    await pool.close()
     assert len(factory.made) == (2 if replaced else 1)
 
 
-def test_a_cancelled_call_discards_the_instance() -> None:
+async def test_a_cancelled_call_discards_the_instance() -> None:
     factory = CountingFactory([Faulty(hanging="step")])
     pool = EnvironmentPool(factory, 1)
-
-    async def work() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), pool.lease() as environment:
-                await play(environment)
-
-    use(pool, work)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), pool.lease() as environment:
+            await play(environment)
+    await pool.close()
     assert factory.made[0].closed is True
 
 
-def test_a_start_that_hangs_or_breaks_is_a_setup_failure_and_frees_its_place() -> None:
+async def test_a_start_that_hangs_or_breaks_is_a_setup_failure_and_frees_its_place() -> None:
     starts = 0
 
     class SlowToStart(CountingFactory):
@@ -139,22 +123,16 @@ def test_a_start_that_hangs_or_breaks_is_a_setup_failure_and_frees_its_place() -
         assert failure.value.failure_class is FailureClass.SETUP
         return failure.value
 
-    async def work() -> list[str]:
-        messages = [str(await start()), str(await start())]
-        async with pool.lease() as environment:
-            await play(environment)
-        return messages
-
-    hung, broken = use(pool, work)
+    hung, broken = str(await start()), str(await start())
+    async with pool.lease() as environment:
+        await play(environment)
+    await pool.close()
     assert "did not end within 0.3 s" in hung and "OSError: no free port" in broken
 
 
-def test_bad_input_is_told_to_the_user_instead_of_being_retried() -> None:
+async def test_bad_input_is_told_to_the_user_instead_of_being_retried() -> None:
     pool = EnvironmentPool(CountingFactory([Faulty(raised=BadInputError("no such file"))]), 1)
-
-    async def work() -> None:
+    with pytest.raises(BadInputError):
         async with pool.lease() as environment:
             await play(environment)
-
-    with pytest.raises(BadInputError):
-        use(pool, work)
+    await pool.close()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, FewMachines, play, use
+from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, FewMachines, play
 from trajmill.schemas.actions import Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.pool.pool import EnvironmentLimits, EnvironmentPool
@@ -14,7 +14,7 @@ from trajmill.stages.environments.pool.pool import EnvironmentLimits, Environmen
 pytestmark = pytest.mark.slow
 
 
-def test_the_limit_holds_while_instances_die_slowly() -> None:
+async def test_the_limit_holds_while_instances_die_slowly() -> None:
     factory = CountingFactory([Faulty(hanging="step", closed=False) for _ in range(6)])
 
     async def close_slowly(environment: Faulty) -> None:
@@ -32,43 +32,35 @@ def test_the_limit_holds_while_instances_die_slowly() -> None:
         except EnvironmentFailure:
             return None
 
-    async def work() -> list[float | None]:
-        return list(await asyncio.gather(*(episode() for _ in range(20))))
-
-    scores = use(pool, work)
+    scores = await asyncio.gather(*(episode() for _ in range(20)))
+    await pool.close()
     assert scores.count(None) == 6 and scores.count(1.0) == 14
     assert factory.most_at_once == 3 and not factory.open_now
 
 
-def test_an_instance_is_recycled_after_its_number_of_leases() -> None:
+async def test_an_instance_is_recycled_after_its_number_of_leases() -> None:
     factory = CountingFactory()
     pool = EnvironmentPool(factory, 1, EnvironmentLimits(recycle_after=2))
-
-    async def work() -> None:
-        for _ in range(5):
-            async with pool.lease() as environment:
-                await play(environment)
-
-    use(pool, work)
+    for _ in range(5):
+        async with pool.lease() as environment:
+            await play(environment)
+    await pool.close()
     assert len(factory.made) == 3 and factory.most_at_once == 1
 
 
-def test_an_unhealthy_instance_is_not_lent_out() -> None:
+async def test_an_unhealthy_instance_is_not_lent_out() -> None:
     factory = CountingFactory()
     pool = EnvironmentPool(factory, 1)
-
-    async def work() -> None:
-        async with pool.lease() as environment:
-            await play(environment)
-        factory.made[0].ill = True
-        async with pool.lease() as environment:
-            await play(environment)
-
-    use(pool, work)
+    async with pool.lease() as environment:
+        await play(environment)
+    factory.made[0].ill = True
+    async with pool.lease() as environment:
+        await play(environment)
+    await pool.close()
     assert len(factory.made) == 2 and factory.most_at_once == 1
 
 
-def test_a_lease_that_is_never_given_back_expires() -> None:
+async def test_a_lease_that_is_never_given_back_expires() -> None:
     factory = CountingFactory([Faulty(hanging="step")])
     pool = EnvironmentPool(factory, 1, EnvironmentLimits(lease_seconds=0.1))
 
@@ -80,19 +72,17 @@ def test_a_lease_that_is_never_given_back_expires() -> None:
                 await environment.step(Wait())
         return str(broken.value), str(late.value)
 
-    async def work() -> tuple[tuple[str, str], float | None]:
-        kept = asyncio.create_task(keep())
-        await asyncio.sleep(0)
-        async with pool.lease() as environment:
-            score = await play(environment)
-        return await kept, score
-
-    (broken, late), score = use(pool, work)
+    kept = asyncio.create_task(keep())
+    await asyncio.sleep(0)
+    async with pool.lease() as environment:
+        score = await play(environment)
+    broken, late = await kept
+    await pool.close()
     assert score == 1.0 and factory.most_at_once == 1
     assert "under way at the end of the lease" in broken and "after the end of the lease" in late
 
 
-def test_a_pool_with_fewer_machines_than_episodes_goes_on_with_those_that_it_has() -> None:
+async def test_a_pool_with_fewer_machines_than_episodes_goes_on_with_those_that_it_has() -> None:
     factory = FewMachines([Faulty(hanging="step"), Faulty(hanging="step")])
     pool = EnvironmentPool(factory, 8, SHORT_LIMITS)
 
@@ -104,15 +94,13 @@ def test_a_pool_with_fewer_machines_than_episodes_goes_on_with_those_that_it_has
             assert failure.failure_class is FailureClass.ENVIRONMENT
             return None
 
-    async def work() -> list[float | None]:
-        return list(await asyncio.gather(*(episode() for _ in range(30))))
-
-    scores = use(pool, work)
+    scores = await asyncio.gather(*(episode() for _ in range(30)))
+    await pool.close()
     assert scores.count(1.0) == 28 and factory.most_at_once == 2 and len(factory.made) == 4
     assert factory.refused < 30
 
 
-def test_a_pool_that_has_lost_its_last_machine_says_so_to_all_that_wait() -> None:
+async def test_a_pool_that_has_lost_its_last_machine_says_so_to_all_that_wait() -> None:
     factory = FewMachines([Faulty(hanging="step")], machines=1)
     pool = EnvironmentPool(factory, 4, SHORT_LIMITS)
 
@@ -123,8 +111,6 @@ def test_a_pool_that_has_lost_its_last_machine_says_so_to_all_that_wait() -> Non
                 await play(environment)
         return failure.value.failure_class
 
-    async def work() -> list[FailureClass]:
-        return list(await asyncio.gather(*(episode() for _ in range(6))))
-
-    classes = use(pool, work)
+    classes = await asyncio.gather(*(episode() for _ in range(6)))
+    await pool.close()
     assert sorted(classes) == [FailureClass.ENVIRONMENT] + [FailureClass.SETUP] * 5

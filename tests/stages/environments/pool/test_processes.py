@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, play, use
+from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, play
 from tests.stages.environments.pool.test_reaper import runs, until_gone
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.pool import EnvironmentPool
@@ -16,7 +16,7 @@ from trajmill.stages.environments.pool.pool import EnvironmentPool
 pytestmark = pytest.mark.slow
 
 
-def test_an_instance_whose_closing_hangs_is_ended_with_its_processes_and_folders(tmp_path: Path) -> None:
+async def test_an_instance_whose_closing_hangs_is_ended_with_its_processes_and_folders(tmp_path: Path) -> None:
     folder = tmp_path / "profile"
     folder.mkdir()
 
@@ -31,15 +31,12 @@ def test_an_instance_whose_closing_hangs_is_ended_with_its_processes_and_folders
     holding = Holding()
     factory = CountingFactory([holding])
     pool = EnvironmentPool(factory, 1, SHORT_LIMITS._replace(recycle_after=1))
-
-    async def work() -> bool:
-        async with pool.lease() as environment:
-            await play(environment)
-        async with pool.lease() as environment:
-            await play(environment)
-            return runs(holding.program.pid) or folder.exists()
-
-    assert use(pool, work) is False
+    async with pool.lease() as environment:
+        await play(environment)
+    async with pool.lease() as environment:
+        await play(environment)
+        assert not runs(holding.program.pid) and not folder.exists()
+    await pool.close()
     holding.program.wait()
 
 

@@ -1,4 +1,3 @@
-import asyncio
 import pickle
 
 import pytest
@@ -25,22 +24,16 @@ def press(env: SimulatedEnvironment, observation: Observation, text: str) -> Obs
     return env.step_now(Click(x=x, y=y))
 
 
-def test_it_is_an_environment_and_its_factory_travels() -> None:
+async def test_it_is_an_environment_and_its_factory_travels() -> None:
     factory = pickle.loads(pickle.dumps(SimulatedFactory(WORLD, Platform.PHONE)))
     as_factory: EnvironmentFactory = factory
-
-    async def episode() -> tuple[str, float | None]:
-        env: Environment = await as_factory()
-        seen = await env.reset(query_of(goal='{"garden.holiday": true}'), 3)
-        await env.step(Wait())
-        score = await env.score()
-        await env.close()
-        await env.close()
-        return seen.screen.screen_id, score
-
-    screen_id, score = asyncio.run(episode())
-    env = phone()
-    assert screen_id == env.reset_now(query_of(), 3).screen.screen_id, "equal in another world object"
+    env: Environment = await as_factory()
+    seen = await env.reset(query_of(goal='{"garden.holiday": true}'), 3)
+    await env.step(Wait())
+    score = await env.score()
+    await env.close()
+    await env.close()
+    assert seen.screen.screen_id == phone().reset_now(query_of(), 3).screen.screen_id, "equal in another world object"
     assert score == 0.0
 
 

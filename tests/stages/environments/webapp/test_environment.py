@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import pickle
 from collections.abc import Awaitable, Callable, Iterator
@@ -167,19 +166,15 @@ def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away(play: Plays
     assert "shelf.home/books/Book 10" in shown
 
 
-def test_environments_are_closed_twice_and_factories_travel() -> None:
+async def test_environments_are_closed_twice_and_factories_travel() -> None:
     factory = WebAppFactory(world_of(SHELF), Platform.PHONE)
-
-    async def run() -> str:
-        travelled = pickle.loads(pickle.dumps(factory))
-        env: WebAppEnvironment = await travelled()
-        seen = await env.reset(query_of(Platform.PHONE), 0)
-        await env.close()
-        await env.close()
-        await travelled.close()
-        return (seen.elements or ())[-1].text
-
-    assert asyncio.run(run()) == "Shelf"
+    travelled = pickle.loads(pickle.dumps(factory))
+    env: WebAppEnvironment = await travelled()
+    seen = await env.reset(query_of(Platform.PHONE), 0)
+    await env.close()
+    await env.close()
+    await travelled.close()
+    assert (seen.elements or ())[-1].text == "Shelf"
 
 
 def test_a_page_that_is_gone_is_an_environment_failure(play: Plays) -> None:
