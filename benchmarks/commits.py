@@ -27,7 +27,7 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.views import refresh_views
 
 _ROUNDS = 8
@@ -125,7 +125,7 @@ def _stage(warehouse: Warehouse, number: int, stage: str) -> _Spent:
     written = time.perf_counter()
     if stage == "rollout":
         origin = Origin(round=number, run_id=at.run_id, code_version="bench")
-        files["screens"] = [write_screens(warehouse, at, origin, "bench")]
+        files["screens"] = NewScreens(warehouse, at, origin, "bench").write()
     drawn, cpu = time.perf_counter(), time.process_time()
     commit_stage(warehouse, at, files)
     committed = time.perf_counter()

@@ -76,7 +76,7 @@ class Round:
         table = table_of(record)
         files = [str(path) for path in committed_files(self.warehouse, table)]
         read = ds.dataset(files, schema=file_schema(table).remove_metadata(), format="parquet").to_table()
-        return [row for row in rows_from_arrow(table, read) if isinstance(row, record)]
+        return rows_from_arrow(record, read)
 
     def episodes(self) -> list[Episode]:
         """The round's attempts with their steps."""

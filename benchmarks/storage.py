@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trajmill.pipelines.reading.examples import StoredExamples, supervised
-from trajmill.pipelines.release_shards import SharedRelease, share_rows
+from trajmill.pipelines.release_shards import ReleaseRows, share_rows
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
@@ -35,7 +35,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.exporter import exporter_spec
-from trajmill.stages.export.release import export_release, write_selection
+from trajmill.stages.export.release import export_release
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
@@ -43,7 +43,7 @@ from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staged_screens import stored_screen_journal, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, stored_screen_journal
 from trajmill.warehouse.upkeep import compact
 
 _RUN = "benchmark"
@@ -143,7 +143,7 @@ def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
     yield Line("all releases, all rows written", None, _megabytes(whole))
     for number, rows in enumerate(chosen, 1):
         stored = partial(StoredExamples, warehouse, _RUN, supervised(1).where)
-        seconds = _cpu(partial(_share, warehouse, SharedRelease(_RUN, number, digests_of(rows), stored), exporters))
+        seconds = _cpu(partial(_share, warehouse, number, ReleaseRows(digests_of(rows), exporters, stored)))
         if number in (1, len(chosen)):
             yield Line(f"release of round {number}, rows shared", seconds)
     yield Line("all releases, rows shared", None, _megabytes(warehouse.root / "shards", warehouse.root / "releases"))
@@ -153,16 +153,15 @@ def _export(folder: Path, exporters: list[Any], rows: pa.Table, warehouse: Wareh
     export_release(folder, exporters, {"examples": rows.to_batches()}, WarehouseScreens(warehouse))
 
 
-def _share(warehouse: Warehouse, wanted: SharedRelease, exporters: list[Any]) -> None:
-    name = f"r{wanted.round}"
-    shared = share_rows(warehouse, wanted, exporters)
-    write_selection(warehouse.release(name), shared.selected)
+def _share(warehouse: Warehouse, number: int, wanted: ReleaseRows) -> None:
+    name = f"r{number}"
+    shared = share_rows(warehouse, _RUN, number, warehouse.release(name), wanted)
     write_release(
         warehouse,
         name,
         tables={},
         run_id=_RUN,
-        round=wanted.round,
+        round=number,
         code_version="0",
         created_at="",
         shards=shared.files,
@@ -211,7 +210,7 @@ def _round(warehouse: Warehouse, number: int, rows: int, image_bytes: int) -> pa
         for start in range(0, rows, size)
     ]
     origin = Origin(round=number, run_id=_RUN, code_version="0")
-    commit_stage(warehouse, at, {"screens": [write_screens(warehouse, at, origin, "benchmark")], "examples": files})
+    commit_stage(warehouse, at, {"screens": NewScreens(warehouse, at, origin, "benchmark").write(), "examples": files})
     return examples
 
 

@@ -33,8 +33,8 @@ from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import DERIVE_KIND
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
-from trajmill.pipelines.journaled import JournaledAttempt
 from trajmill.pipelines.rollout import attempt_counter
+from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.layout import create_warehouse
@@ -213,5 +213,5 @@ def journaled(context: RoundContext) -> dict[str, float]:
     """By id, the milliseconds of the episodes of a rollout that is not finished; empty if it is."""
     paths = context.at(ROLLOUT).staging(context.warehouse).glob("episodes-*.jsonl")
     lines = [line for path in paths for line in Journal(path).read()]
-    found = [JournaledAttempt.model_validate_json(line).trajectory for line in lines]
+    found = [AttemptRows.model_validate_json(line).trajectory for line in lines]
     return {row.trajectory_id: row.wall_ms for row in found}

@@ -7,8 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.stages.rollout.toy import toy_query
-from trajmill.pipelines.rollout import AttemptQueue, QueuedAttempts, attempt_key
-from trajmill.schemas.tables.query import Platform
+from trajmill.pipelines.rollout import AttemptQueue, attempt_key
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.base import Attempt
 from trajmill.warehouse.layout import create_warehouse
@@ -17,8 +16,8 @@ ATTEMPTS = [Attempt(toy_query(f"q{number:02d}"), Purpose.TRAIN, number % 2, numb
 
 
 def test_several_workers_take_each_attempt_once_and_all_get_some(tmp_path: Path) -> None:
-    queue = AttemptQueue(create_warehouse(tmp_path / "root"), Platform.PHONE, "staging/queue", ATTEMPTS, in_range=3)
-    workers = [QueuedAttempts(queue) for _ in range(2)]
+    warehouse = create_warehouse(tmp_path / "root")
+    workers = [AttemptQueue(warehouse, "staging/queue", ATTEMPTS, in_range=3) for _ in range(2)]
     taken: list[list[Attempt]] = [[], []]
 
     async def take_all() -> None:

@@ -114,7 +114,7 @@ def rows_in(warehouse: Warehouse, files: Sequence[DataFile]) -> list[RLStep]:
     """What the shards have, in the order in which it is read once it is committed."""
     columns = arrow_schema("rl_steps").names
     tables = read_shards(warehouse, "rl_steps", files, columns)
-    return [row for table in tables for row in rows_from_arrow("rl_steps", table) if isinstance(row, RLStep)]
+    return [row for table in tables for row in rows_from_arrow(RLStep, table)]
 
 
 def compared(attempts: Sequence[Episode]) -> RLRound:

@@ -28,7 +28,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 
 pytestmark = pytest.mark.slow
 
@@ -77,8 +77,8 @@ def stored(tmp_path: Path, walk: PhoneWalk) -> Stored:
     for observation in walk.observations.values():
         journal.append(observation)
     journal.close()
-    screens = write_screens(warehouse, ROLLOUT, ORIGIN, made_by="test")
-    commit_stage(warehouse, ROLLOUT, {**files, "screens": [screens]})
+    screens = NewScreens(warehouse, ROLLOUT, ORIGIN, made_by="test").write()
+    commit_stage(warehouse, ROLLOUT, {**files, "screens": screens})
     return Stored(warehouse, episodes)
 
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
-from trajmill.pipelines.journaled import Journaled, JournaledAttempt
+from trajmill.pipelines.journaled import Journaled, attempt_record
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
+from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
@@ -67,8 +68,7 @@ def roll(text: str, action: Action | None) -> FinishedAttempt:
 
 def journalled(rollout: FinishedAttempt) -> Mapping[str, Sequence[Row]]:
     """The rows as they come out of a journal."""
-    record = JournaledAttempt.of(rollout).model_dump_json().encode()
-    return Journaled([JournaledAttempt.model_validate_json(record)]).rows()
+    return Journaled([AttemptRows.model_validate_json(attempt_record(rollout))]).rows()
 
 
 @settings(max_examples=60, deadline=None)

@@ -22,7 +22,7 @@ from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import write_screens
+from trajmill.warehouse.staged_screens import NewScreens
 
 
 def finished(seed: int, number: int = 0) -> FinishedAttempt:
@@ -46,7 +46,7 @@ def seeds(warehouse: Warehouse) -> Counter[int]:
 
 def record(recorder: OnlineRecorder, *seeds: int) -> None:
     for seed in seeds:
-        asyncio.run(recorder.record(finished(seed), None))
+        asyncio.run(recorder.record(finished(seed)))
 
 
 def test_rows_come_with_the_commit_and_the_next_batch_follows(warehouse: Warehouse) -> None:
@@ -98,7 +98,7 @@ def test_in_a_bucket_another_machine_commits_what_a_killed_server_has_left(bucke
 def test_a_commit_that_was_broken_off_between_two_tables_is_completed(warehouse: Warehouse) -> None:
     record(open_recorder(warehouse), 1)
     at = StageRun(ORIGIN.run_id, ORIGIN.round, ONLINE)
-    commit(warehouse, "screens", [write_screens(warehouse, at, ORIGIN, "toy")], at)
+    commit(warehouse, "screens", NewScreens(warehouse, at, ORIGIN, "toy").write(), at)
     recorder = open_recorder(warehouse)
     assert seeds(warehouse) == {1: 1}
     record(recorder, 2)
@@ -113,9 +113,9 @@ def test_verdicts_of_the_judge_are_rows_beside_the_episode(warehouse: Warehouse)
         made = finished_now
         async with judging(JudgeSpec(channels=("programmatic",)), CriticModels(), ORIGIN) as judge:
             judged = await judge(made)
-        await recorder.record(made, judged)
+        await recorder.record(judged)
         await recorder.commit()
-        return judged.reward
+        return judged.episode.judged_reward
 
     finished_now = finished(1)
     assert asyncio.run(judge_and_record()) == 1.0

@@ -14,12 +14,12 @@ from datasets import load_dataset
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
 from trajmill.pipelines.reading.examples import compare_releases
-from trajmill.pipelines.release_shards import SharedRelease, SharedRows, share_rows
+from trajmill.pipelines.release_shards import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.exporter import SFT_FILE
-from trajmill.stages.export.release import released_rows, write_selection
+from trajmill.stages.export.release import released_rows
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import MANIFEST, drop_release, named_shards, verify_release, write_release
@@ -56,8 +56,7 @@ def made(
 ) -> SharedRows:
     """Make a release of rows, with its card and its manifest."""
     name, folder = f"r{number}", warehouse.release(f"r{number}")
-    shared = share_rows(warehouse, SharedRelease("run", number, rows, stored), SUPERVISED)
-    write_selection(folder, shared.selected)
+    shared = share_rows(warehouse, "run", number, folder, ReleaseRows(rows, SUPERVISED, stored))
     contents = CONTENTS._replace(left_out={"sft": LeftOutRows(shared.left_out, shared.left_out_rows)})
     (folder / "README.md").write_text(dataset_card(contents, SUPERVISED, shared.exported(warehouse, folder)))
     before_manifest()

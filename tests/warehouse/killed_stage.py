@@ -16,7 +16,7 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key
 
 EPISODES = 12
@@ -61,7 +61,7 @@ def _run(root: Path) -> None:
     rows = rows_to_arrow("step_verdicts", [row for n in episodes for row in step_verdicts(1, AT, n)])
     origin = Origin(round=AT.round, run_id=AT.run_id, code_version="test")
     files = {
-        "screens": [write_screens(warehouse, AT, origin, "draw-v1")],
+        "screens": NewScreens(warehouse, AT, origin, "draw-v1").write(),
         "step_verdicts": [write_shard(warehouse, "step_verdicts", AT, rows)],
     }
     commit_stage(warehouse, AT, files)

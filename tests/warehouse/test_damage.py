@@ -18,7 +18,7 @@ from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.staging import mark_done, read_marker
 
 TABLE = "step_verdicts"
@@ -141,7 +141,7 @@ def test_a_damaged_file_of_screens_is_named(warehouse: Warehouse) -> None:
     origin = Origin(round=1, run_id=at.run_id, code_version="test")
     journal = ScreenJournal(journal_path(warehouse, at, "00000"))
     journal.append(observation(1))
-    file = write_screens(warehouse, at, origin, "draw-v1")
+    [file] = NewScreens(warehouse, at, origin, "draw-v1").write()
     commit(warehouse, "screens", [file], at)
     screens = WarehouseScreens(warehouse)
     cut_in_the_middle(warehouse.table("screens") / file.path)

@@ -21,7 +21,7 @@ from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 
@@ -44,7 +44,7 @@ def test_a_path_can_be_written_from_the_element_ids_of_the_stored_screens(wareho
     for seen in done.screens.values():
         journal.append(seen)
     journal.close()
-    commit(warehouse, "screens", [write_screens(warehouse, stage_run(), ORIGIN, "test")], stage_run())
+    commit(warehouse, "screens", NewScreens(warehouse, stage_run(), ORIGIN, "test").write(), stage_run())
     stored = {row["screen_id"]: row["elements"] for row in read_table(warehouse, "screens").to_pylist()}
 
     presses = [

@@ -19,7 +19,7 @@ from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 
 ORIGIN = Origin(round=1, run_id="run-a", code_version="test")
 
@@ -40,7 +40,7 @@ def commit_screens(warehouse: Warehouse, number: int, *seen: Sequence[int]) -> i
     at = stage_run(number=number)
     for worker, shades in enumerate(seen):
         journal_of(journal_path(warehouse, at, f"{worker:05d}"), *shades).close()
-    file = write_screens(warehouse, at, ORIGIN, "draw-v1")
+    [file] = NewScreens(warehouse, at, ORIGIN, "draw-v1").write()
     commit(warehouse, "screens", [file], at)
     return file.rows
 

@@ -40,7 +40,7 @@ from trajmill.stages.rollout.base import plan_trials
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged_screens import write_screens
+from trajmill.warehouse.staged_screens import NewScreens
 
 _ID_DIGITS = 8
 _MOST_IN_SHARD = 200
@@ -163,8 +163,8 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 made = with_tried_manuals(context, at, made, spec.trials)
             counts.update(trajectories=len(sources), examples=made.rows("examples"), failures=made.rows("failures"))
             refused.update(made.dropped)
-            crops = write_screens(context.warehouse, at, context.origin, kind.made_by)
-            return WrittenFiles({**made.files, "screens": [crops]})
+            crops = NewScreens(context.warehouse, at, context.origin, kind.made_by).write()
+            return WrittenFiles({**made.files, "screens": crops})
 
         stage = f"derive-{kind.made_by.partition('.')[2].replace('/', '-')}"
         Batches(context, stage, kind.made_by, f"derive {spec.name}").do(
@@ -299,8 +299,7 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
     """
     examples, schema = made.files.get("examples", ()), arrow_schema("examples").names
     tables = read_shards(context.warehouse, "examples", examples, schema)
-    found = (row for table in tables for row in rows_from_arrow("examples", table))
-    manuals = [row for row in found if isinstance(row, Example)]
+    manuals = [row for table in tables for row in rows_from_arrow(Example, table)]
     if not manuals:
         return made
     by_task: dict[str, list[Query]] = {}

@@ -63,7 +63,6 @@ class DeriveKind(StageWork):
     """Trajectories that are worked on at the same time."""
 
     def identity(self, sources: Sequence[DerivedFrom]) -> object:
-        """The trajectories with their steps, and what makes their rows."""
         return [self.maker.made_by, [list(source) for source in sources]]
 
     def __call__(self, shard: str, sources: Sequence[DerivedFrom]) -> WrittenFiles:
@@ -75,49 +74,53 @@ class DeriveKind(StageWork):
         dropped: Counter[str] = Counter()
         for refusal in refusals:
             dropped[refusal.reason] += refusal.count
-        examples = [row for one in made for row in one.examples]
-        failures = [row for one in made for row in one.failures]
-        rows: dict[str, Sequence[Row]] = {"model_calls": calls, "examples": examples}
-        return self.written(shard, rows | {"refusals": refusals, "failures": failures}, dropped)
+        rows: dict[str, Sequence[Row]] = {
+            "model_calls": calls,
+            "examples": [row for one in made for row in one.examples],
+            "refusals": refusals,
+            "failures": [row for one in made for row in one.failures],
+        }
+        return self.written(shard, rows, dropped)
 
     async def _derive(
         self, shard: str, sources: Sequence[DerivedFrom], calls: list[ModelCall], journal: ScreenJournal
     ) -> list[DerivedRows]:
         steps_of = {source.trajectory_id: source.steps for source in sources}
-        read = read_episodes(
-            self.warehouse,
-            self.at.run_id,
-            {*steps_of, *(other for source in sources for other in source.others)},
-            rounds=self.rounds,
-            with_verdicts=True,
-            with_guidance=True,
-            with_calls=self.spec.with_calls,
-        )
+        episodes = {
+            episode.trajectory.trajectory_id: episode
+            for episode in read_episodes(
+                self.warehouse,
+                self.at.run_id,
+                {*steps_of, *(other for source in sources for other in source.others)},
+                rounds=self.rounds,
+                with_verdicts=True,
+                with_guidance=True,
+                with_calls=self.spec.with_calls,
+            )
+        }
+        of_tasks = None
+        if self.spec.once_per_task:
+            of_tasks = TaskSources(
+                {source.trajectory_id: tuple(episodes[other] for other in source.others) for source in sources},
+                {source.trajectory_id: source.lift for source in sources if source.lift is not None},
+                NearLeaks(list(queries_of(self.warehouse, self.at.run_id).values()), self.curate),
+            )
         screens, progress = WarehouseScreens(self.warehouse), self.progress(shard)
-        of_tasks = self._of_tasks(sources, read) if self.spec.once_per_task else None
         free = asyncio.Semaphore(self.concurrency)
         async with OpenEndpoints(self.maker.origin, calls.append) as endpoints:
-            writer = None if self.writer is None else endpoints.model(self.writer)
-            describer = None if self.describer is None else endpoints.model(self.describer)
+            writer, describer = (
+                None if role is None else endpoints.model(role) for role in (self.writer, self.describer)
+            )
             tools = Tools(self.maker, screens, journal.append, self.prompts, writer, describer, of_tasks)
             deriver = self.spec.open(tools)
 
-            async def derived(episode: Episode) -> DerivedRows:
-                steps = steps_of[episode.trajectory.trajectory_id]
+            async def derived(episode: Episode, steps: tuple[int, ...] | None) -> DerivedRows:
                 async with free:
                     rows = await deriver.derive(episode, None if steps is None else frozenset(steps))
                 progress.add()
                 return rows
 
-            return await side_by_side(derived(one) for one in read if one.trajectory.trajectory_id in steps_of)
-
-    def _of_tasks(self, sources: Sequence[DerivedFrom], read: Sequence[Episode]) -> TaskSources:
-        episodes = {episode.trajectory.trajectory_id: episode for episode in read}
-        return TaskSources(
-            {source.trajectory_id: tuple(episodes[other] for other in source.others) for source in sources},
-            {source.trajectory_id: source.lift for source in sources if source.lift is not None},
-            NearLeaks(list(queries_of(self.warehouse, self.at.run_id).values()), self.curate),
-        )
+            return await side_by_side(derived(one, steps_of[id_]) for id_, one in episodes.items() if id_ in steps_of)
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,6 @@ class DeriveExamples(StageWork):
     """What is not learned from, though the judge accepted it."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The trajectories, whether the judge and the step critic are trusted, and what is curated."""
         return [list(trajectory_ids), self.trust_judge, self.trust_step_critic, self.curate.identity()]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
@@ -177,8 +179,7 @@ class RLRound(NamedTuple):
 def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int) -> RLPlan:
     """Decide which attempts of a round give RL rows, and with what advantage; reads columns without texts.
 
-    `spec` says how rewards are normalised and what is replayed and kept; `seed` decides which failed attempts are
-    replaced.
+    `seed` decides which failed attempts are replaced.
     """
     run_id, ids = compared.run_id, compared.trajectory_ids
     attempts = read_rl_attempts(warehouse, run_id, ids, compared.rounds, compared.round)
@@ -205,7 +206,6 @@ class DeriveRLSteps(StageWork):
     """At which its replies were sampled."""
 
     def identity(self, compared: Sequence[ComparedTrajectory]) -> object:
-        """The trajectories with what their comparison has decided, and how rows are made."""
         return [compared, self.step_weight, self.family.name, self.with_tokens, self.temperature]
 
     def __call__(self, shard: str, compared: Sequence[ComparedTrajectory]) -> WrittenFiles:

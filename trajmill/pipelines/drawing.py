@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,44 +19,34 @@ from trajmill.pipelines.executors.processes import children_context, end_with
 from trajmill.schemas.observation import Observation
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
-from trajmill.warehouse.store.parts import JournalParts
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, stored_screen_journal
 
 _MOST_PROCESSES = 4
 _LOOK_SECONDS = 0.5
 
 
 @contextmanager
-def screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -> Iterator[ScreenWriter]:
-    """A writer to the shard's journal of screens; with `draws`, other processes draw the pixels."""
-    with closing(ScreenJournal(journal_path(warehouse, at, shard))) as journal:
-        yield ScreenWriter(journal, WarehouseScreens(warehouse), drawing_processes() if draws else None)
-
-
-@contextmanager
 def stored_screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -> Iterator[ScreenWriter]:
-    """The same for a shard without another journal: its screens are stored at the end, also where there is a bucket."""
-    parts = JournalParts(warehouse, at, [journal_path(warehouse, at, shard)])
-    with screen_writer(warehouse, at, shard, draws) as screens:
-        yield screens
-    parts.publish(parts.sizes())
+    """Yield a writer for a shard without another journal: its screens are stored at the end."""
+    with stored_screen_journal(warehouse, at, shard) as journal:
+        yield ScreenWriter(journal, WarehouseScreens(warehouse), draws)
 
 
 @lru_cache(maxsize=1)
 def drawing_processes() -> Executor:
-    """The processes that draw, one per core up to four; they start once and end with this process."""
+    """Return the processes that draw, one per core up to four; they start once and end with this process."""
     context = children_context(["trajmill.stages.environments.simulated.drawing.draw"])
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
     return ProcessPoolExecutor(processes, context, initializer=end_with, initargs=(os.getpid(),))
 
 
 class ScreenWriter:
-    """Writes screens to a journal, unless they are in it or committed already."""
+    """Writes screens to a journal, unless they are in it or committed already; with `draws`, other processes draw."""
 
-    def __init__(self, journal: ScreenJournal, committed: Container[str], executor: Executor | None) -> None:
+    def __init__(self, journal: ScreenJournal, committed: Container[str], draws: bool) -> None:
         self._journal = journal
         self._committed = committed
-        self._executor = executor
+        self._executor = drawing_processes() if draws else None
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def write(self, observations: Iterable[Observation]) -> None:
@@ -65,15 +55,15 @@ class ScreenWriter:
         if self._executor is None:
             self._journal.append(*new)
         else:
-            await asyncio.gather(*(self._write(observation, self._executor) for observation in new))
+            await asyncio.gather(*(self._write(observation) for observation in new))
 
-    async def _write(self, observation: Observation, executor: Executor) -> None:
+    async def _write(self, observation: Observation) -> None:
         screen_id = observation.screen.screen_id
         if screen_id in self._journal.ids():
             return
 
         async def draw() -> None:
-            image = await asyncio.get_running_loop().run_in_executor(executor, observation.screen.encode)
+            image = await asyncio.get_running_loop().run_in_executor(self._executor, observation.screen.encode)
             self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
 
         task = self._running.get(screen_id)
@@ -87,11 +77,8 @@ class ScreenWriter:
 def screens_in_background(screens: NewScreens) -> Iterator[Callable[[], None]]:
     """Write files of screens in a thread whenever the journals have grown enough; the last file is left to the caller.
 
-    Yields:
-        A function to call after the last episode, which writes the rest while the caller goes on.
-
-    Raises:
-        TrajmillError: the disk is full; raised at the end of the block.
+    Yields a function to call after the last episode, which writes the rest while the caller goes on. Raises
+    TrajmillError at the end of the block if the disk is full.
     """
     ended = threading.Event()
 

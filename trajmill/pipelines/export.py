@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,9 @@ _LICENCE = "apache-2.0"
 _COLUMNS = ("example_id", "trajectory_id", "step_index", "loss_weight")
 _BY_TRAJECTORY = [("trajectory_id", "ascending"), ("group", "ascending"), ("step_index", "ascending")]
 
+R = TypeVar("R")
+E = TypeVar("E")
+
 
 class ExportRequest(NamedTuple):
     """What to write, and where."""
@@ -77,7 +80,7 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
     source = ExportedRelease(release.name, release.run_id, release.round, release.code_version, _LICENCE, request.kind)
     with disk_full_as_error(request.folder), replacing_folder(request.folder) as folder:
         exporting = Exporting(warehouse, release, request.family, screens, folder)
-        supervised = kind_examples(exporting, request.kind, form) if request.kind else supervised_steps(exporting)
+        supervised = _kind_examples(exporting, request.kind, form) if request.kind else _supervised_steps(exporting)
         steps = ReleaseSteps(supervised, rl_steps(exporting, compared))
         exported = write_folder(folder, form, request.family, source, steps, screens)
         if not exported.written.rows:
@@ -100,11 +103,11 @@ class Exporting(NamedTuple):
     """Temporary files may lie here."""
 
     def rounds_of(self, trajectory_ids: Collection[str]) -> Mapping[str, int]:
-        """The rounds of those trajectories that are stored, by id."""
+        """Return the rounds of those trajectories that are stored, by id."""
         return rounds_of(self.warehouse, self.release.run_id, trajectory_ids, range(self.release.round + 1))
 
     def episodes(self, trajectory_ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
-        """The episodes of the trajectories whose rounds are in `stored`, by id, with their verdicts and guidance."""
+        """Read the episodes of trajectories whose rounds are in `stored`, by id, with verdicts and guidance."""
         chosen = {name: stored[name] for name in trajectory_ids if name in stored}
         run_id, until = self.release.run_id, self.release.round
         read = read_episodes_of_rounds(
@@ -112,73 +115,63 @@ class Exporting(NamedTuple):
         )
         return {episode.trajectory.trajectory_id: episode for episode in read}
 
+    def sorted_examples(
+        self,
+        chunks: Iterable[Sequence[tuple[Any, str, Sequence[R]]]],
+        stored: Mapping[str, int],
+        make: Callable[[Episode, R], E],
+    ) -> Iterator[E | LeftOutStep]:
+        """Make examples of rows, chunk by chunk, and yield them sorted by key, through a temporary file.
 
-class _SortedSpill:
-    """Sorts rows through a temporary file; memory holds a key for each part.
+        A chunk has keys with the ids of trajectories and some of their rows, which stay together. Rows are read fast in
+        the order in which the warehouse stores them, and written in the order of the release. Examples are records of
+        Python: DuckDB could sort nothing but these pickles.
+        """
+        with TemporaryFile(dir=self.folder) as file:
+            places: list[tuple[Any, int]] = []
 
-    Rows are read fast in the order in which the warehouse stores them, and written in the order of the release. They
-    are records of Python: DuckDB could sort nothing but these pickles.
-    """
+            def add(chunk: Sequence[tuple[Any, str, Sequence[R]]]) -> None:
+                """Separate function: releases the episodes before the next ones are read."""
+                episodes = self.episodes({name for _, name, _ in chunk}, stored)
+                for key, name, rows in chunk:
+                    episode = episodes.get(name)
+                    examples = [LeftOutStep("no_trajectory") if episode is None else make(episode, row) for row in rows]
+                    places.append((key, file.tell()))
+                    pickle.dump(examples, file, pickle.HIGHEST_PROTOCOL)
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._parts: list[tuple[Any, int]] = []
-
-    def add(self, key: Any, rows: Sequence[object]) -> None:
-        """Add rows that stay together, in their order; they must be picklable."""
-        self._parts.append((key, self._file.tell()))
-        pickle.dump(rows, self._file, pickle.HIGHEST_PROTOCOL)
-
-    def sorted(self) -> Iterator[Any]:
-        """Yield all rows in the order of their keys."""
-        for _, offset in sorted(self._parts):
-            self._file.seek(offset)
-            yield from pickle.load(self._file)
+            for chunk in chunks:
+                add(chunk)
+                # Release it before the next one is read.
+                del chunk
+            for _, offset in sorted(places):
+                file.seek(offset)
+                yield from pickle.load(file)
 
 
-def supervised_steps(exporting: Exporting) -> Iterator[StepExample | LeftOutStep]:
-    """The examples in the order of the release; each trajectory is read once, with those that are stored beside it.
+def _supervised_steps(exporting: Exporting) -> Iterator[StepExample | LeftOutStep]:
+    """Yield the examples in the order of the release; each trajectory is read once, with its neighbours in the store.
 
     Raises BadInputError if the release has no supervised rows.
     """
-    release = exporting.release
-    folder = exporting.warehouse.release(release.name)
+    name = exporting.release.name
+    folder = exporting.warehouse.release(name)
     if not has_rows_of(folder, SFT_FILE):
-        raise BadInputError(
-            f"release {release.name}: it has no supervised rows; make it with release.formats = ['trl']"
-        )
+        raise BadInputError(f"release {name}: it has no supervised rows; make it with release.formats = ['trl']")
     columns = (column.to_pylist() for column in released_rows(folder, SFT_FILE, _COLUMNS).columns)
-    return _sorted_steps(exporting, [ReleasedStep(*values) for values in zip(*columns, strict=True)])
+    released = [ReleasedStep(*values) for values in zip(*columns, strict=True)]
+    parts = [
+        (place, name, list(rows))
+        for place, (name, rows) in enumerate(groupby(released, key=lambda row: row.trajectory_id))
+    ]
+    stored = exporting.rounds_of({name for _, name, _ in parts})
+    waiting = iter(sorted(parts, key=lambda part: (stored.get(part[1], 0), part[1], part[0])))
+    chunks = iter(lambda: list(islice(waiting, TRAJECTORIES_AT_ONCE)), [])
+    family, screens = exporting.family, exporting.screens
+    return exporting.sorted_examples(chunks, stored, lambda episode, row: step_example(family, episode, row, screens))
 
 
-def _sorted_steps(exporting: Exporting, rows: Sequence[ReleasedStep]) -> Iterator[StepExample | LeftOutStep]:
-    trajectories = [list(of_one) for _, of_one in groupby(rows, key=lambda row: row.trajectory_id)]
-    names = [of_one[0].trajectory_id for of_one in trajectories]
-    stored = exporting.rounds_of(set(names))
-    places = iter(sorted(range(len(names)), key=lambda place: (stored.get(names[place], 0), names[place])))
-    with TemporaryFile(dir=exporting.folder) as file:
-        made = _SortedSpill(file)
-
-        def add(chunk: Sequence[int]) -> None:
-            """Separate function: releases the episodes before the next ones are read."""
-            episodes = exporting.episodes({names[place] for place in chunk}, stored)
-            for place in chunk:
-                episode = episodes.get(names[place])
-                examples = [
-                    step_example(exporting.family, episode, row, exporting.screens)
-                    if episode is not None
-                    else LeftOutStep("no_trajectory")
-                    for row in trajectories[place]
-                ]
-                made.add(place, examples)
-
-        while chunk := list(islice(places, TRAJECTORIES_AT_ONCE)):
-            add(chunk)
-        yield from made.sorted()
-
-
-def kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iterator[StepExample | LeftOutStep]:
-    """The examples of a kind in a family's words, in the order of their table.
+def _kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iterator[StepExample | LeftOutStep]:
+    """Yield the examples of a kind in a family's words, in the order of their table.
 
     A format for RL compares replies with a target action, so it takes no reply that is plain text.
     Raises BadInputError if the release has no such kind.
@@ -193,35 +186,33 @@ def kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Itera
             f"release {release.name} has no kind {kind!r}; it has: {known}; "
             "`trajmill derive KIND`, then `trajmill releases make`, adds one"
         )
-    rows = released_rows(folder / kind, file, ["example_id", "loss_weight", "trajectory_id"])
-    weights = dict(zip(*(rows[name].to_pylist() for name in ("example_id", "loss_weight")), strict=True))
-    return _examples(exporting, weights, exporting.rounds_of(rows["trajectory_id"].unique().to_pylist()), form)
-
-
-def _examples(
-    exporting: Exporting, weights: Mapping[str, float], stored: Mapping[str, int], form: TrainerFormat
-) -> Iterator[StepExample | LeftOutStep]:
-    release = exporting.release
+    released = released_rows(folder / kind, file, ["example_id", "loss_weight", "trajectory_id"])
+    weights = dict(zip(*(released[name].to_pylist() for name in ("example_id", "loss_weight")), strict=True))
+    stored = exporting.rounds_of(released["trajectory_id"].unique().to_pylist())
     wanted = pa.array(sorted(weights), pa.string())
-    seen: set[str] = set()
     rounds = range(release.round + 1)
-    for batch in read_batches(exporting.warehouse, "examples", rounds=rounds, run_id=release.run_id):
-        chosen = pa.Table.from_batches([batch.filter(pc.is_in(batch["example_id"], wanted))])
-        for start in range(0, chosen.num_rows, _ROWS_AT_ONCE):
-            rows = rows_from_arrow("examples", chosen.slice(start, _ROWS_AT_ONCE))
-            examples = [row for row in rows if isinstance(row, Example) and row.example_id not in seen]
-            seen.update(row.example_id for row in examples)
-            episodes = exporting.episodes({row.trajectory_id for row in examples}, stored)
-            for row in examples:
-                episode, weight = episodes[row.trajectory_id], weights[row.example_id]
-                made = kind_example(exporting.family, episode, row, weight, exporting.screens)
-                if isinstance(made, StepExample) and made.target is None and form.rl_columns:
-                    made = LeftOutStep("reply_is_no_action")
-                yield made
+
+    def examples() -> Iterator[StepExample | LeftOutStep]:
+        seen: set[str] = set()
+        for batch in read_batches(exporting.warehouse, "examples", rounds=rounds, run_id=release.run_id):
+            chosen = pa.Table.from_batches([batch.filter(pc.is_in(batch["example_id"], wanted))])
+            for start in range(0, chosen.num_rows, _ROWS_AT_ONCE):
+                rows = rows_from_arrow(Example, chosen.slice(start, _ROWS_AT_ONCE))
+                new = [row for row in rows if row.example_id not in seen]
+                seen.update(row.example_id for row in new)
+                episodes = exporting.episodes({row.trajectory_id for row in new}, stored)
+                for row in new:
+                    episode, weight = episodes[row.trajectory_id], weights[row.example_id]
+                    made = kind_example(exporting.family, episode, row, weight, exporting.screens)
+                    if isinstance(made, StepExample) and made.target is None and form.rl_columns:
+                        made = LeftOutStep("reply_is_no_action")
+                    yield made
+
+    return examples()
 
 
 def compared_trajectories(warehouse: Warehouse, release: Release) -> list[str]:
-    """The ids of the trajectories in the groups of the release's round.
+    """Return the ids of the trajectories in the groups of the release's round.
 
     Raises BadInputError if no group has attempts to compare.
     """
@@ -238,35 +229,19 @@ def compared_trajectories(warehouse: Warehouse, release: Release) -> list[str]:
 
 
 def rl_steps(exporting: Exporting, trajectory_ids: Collection[str]) -> Iterator[RLStepExample | LeftOutStep]:
-    """The examples of the RL rows of such trajectories by group, trajectory and step; each row is read once."""
+    """Return the examples of the RL rows of such trajectories by group, trajectory and step; each row is read once."""
     if not trajectory_ids:
-        return
-    stored = exporting.rounds_of(trajectory_ids)
-    with TemporaryFile(dir=exporting.folder) as file:
-        made = _SortedSpill(file)
-
-        def add(rows: Sequence[RLStep]) -> None:
-            """Separate function: releases the episodes before the next ones are read."""
-            episodes = exporting.episodes({row.trajectory_id for row in rows}, stored)
-            for (name, group), of_one in groupby(rows, key=lambda row: (row.trajectory_id, row.group)):
-                steps, episode = list(of_one), episodes.get(name)
-                examples = [
-                    rl_step_example(exporting.family, episode, row, exporting.screens.size)
-                    if episode is not None
-                    else LeftOutStep("no_trajectory")
-                    for row in steps
-                ]
-                made.add((group, name, steps[0].step_index), examples)
-
-        for rows in _stored_rows(exporting):
-            add(rows)
-            # Release them before the next ones are read.
-            del rows
-        yield from made.sorted()
+        return iter(())
+    family, size = exporting.family, exporting.screens.size
+    return exporting.sorted_examples(
+        _stored_rows(exporting),
+        exporting.rounds_of(trajectory_ids),
+        lambda episode, row: rl_step_example(family, episode, row, size),
+    )
 
 
-def _stored_rows(exporting: Exporting) -> Iterator[list[RLStep]]:
-    """The rows of some trajectories at a time; rows of one that lie in two row groups come in two parts."""
+def _stored_rows(exporting: Exporting) -> Iterator[list[tuple[Any, str, list[RLStep]]]]:
+    """Yield the rows of some trajectories at a time; rows of one that lie in two row groups come in two parts."""
     release = exporting.release
     for batch in read_batches(exporting.warehouse, "rl_steps", rounds=[release.round], run_id=release.run_id):
         stored = pa.Table.from_batches([batch]).sort_by(_BY_TRAJECTORY)
@@ -276,5 +251,8 @@ def _stored_rows(exporting: Exporting) -> Iterator[list[RLStep]]:
         names = stored["trajectory_id"].combine_chunks().dictionary_encode().indices.to_numpy()
         cuts = [*np.searchsorted(names, np.arange(0, names[-1] + 1, TRAJECTORIES_AT_ONCE)).tolist(), len(names)]
         for start, end in pairwise(cuts):
-            part = stored.slice(start, end - start)
-            yield [row for row in rows_from_arrow("rl_steps", part) if isinstance(row, RLStep)]
+            rows = rows_from_arrow(RLStep, stored.slice(start, end - start))
+            parts = [list(part) for _, part in groupby(rows, key=lambda row: (row.trajectory_id, row.group))]
+            keyed = [((part[0].group, part[0].trajectory_id, part[0].step_index), part) for part in parts]
+            del rows, parts
+            yield [(key, part[0].trajectory_id, part) for key, part in keyed]

@@ -22,7 +22,7 @@ from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.spec import Spec
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import DataFile, write_tables
-from trajmill.warehouse.staged_screens import write_screens
+from trajmill.warehouse.staged_screens import NewScreens
 from trajmill.warehouse.staging import ShardProgress, mark_done, plan_items, read_marker
 
 P = TypeVar("P", contravariant=True)
@@ -94,9 +94,9 @@ class StageWork:
         return ShardProgress(self.at.staging(self.warehouse), shard)
 
     def with_screens(self, made: WrittenFiles, made_by: str) -> WrittenFiles:
-        """Add the screens in the journals of the stage, each of which is written once; the committing process does."""
-        screens = write_screens(self.warehouse, self.at, self.origin, made_by=made_by)
-        return WrittenFiles({**made.files, "screens": [screens]}, made.dropped)
+        """Write the screens in the stage's journals, each once; called by the process that commits."""
+        screens = NewScreens(self.warehouse, self.at, self.origin, made_by).write()
+        return WrittenFiles({**made.files, "screens": screens}, made.dropped)
 
 
 class Shard(NamedTuple):
@@ -149,12 +149,8 @@ def fan_out(
 ) -> WrittenFiles:
     """Do `work` on every payload, each a shard of the stage, and return the files in the order of the payloads.
 
-    `payloads` are picklable; `divide` makes them of items. `workers` is the number of processes on this machine; a
-    runner on other machines has its own.
-
-    Raises:
-        TrajmillError: `work` raised it, workers were lost too often, or a worker has written to a folder that this
-            process does not see.
+    Payloads are picklable. `workers` is the number of processes on this machine; a runner on other machines has its
+    own. Raises TrajmillError if `work` raised it, workers were lost too often, or one has written elsewhere.
     """
     # The number in the name keeps the files of a stage in the order of its payloads.
     names = [f"{number:05d}-{content_id('shard', work.identity(payload))}" for number, payload in enumerate(payloads)]
@@ -184,20 +180,17 @@ def fan_out(
 
 
 def _items_of(payload: object) -> int:
-    """The items of a payload, as progress counts them: those of a list, else one."""
+    """Count a payload's items for the progress: those of a list, else one."""
     return len(payload) if isinstance(payload, Sequence) and not isinstance(payload, str | tuple) else 1
 
 
 def divide(
     items: Sequence[T], workers: int, most: int = MOST_IN_SHARD, near: Callable[[T], Any] | None = None
 ) -> list[list[T]]:
-    """Divide items into the payloads of shards: at least one per worker, none empty, nearly equal in length.
+    """Divide items into payloads: at least one per worker, none empty, nearly equal in length, of at most `most`.
 
-    Args:
-        items: neighbours come into one shard, so sort them as their rows are stored.
-        workers: worker processes on this machine.
-        most: the most items of a shard.
-        near: sort key for the division. Items keep their own order within a shard.
+    Neighbours come into one shard, so sort items as their rows are stored, or give a sort key as `near`; items keep
+    their own order within a shard.
     """
     places = sorted(range(len(items)), key=None if near is None else lambda place: near(items[place]))
     parts = split_evenly(places, max(workers, ceil(len(items) / most)))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
@@ -39,21 +37,6 @@ class GuideSpec:
     """A language model; None writes one line per step."""
     prompts: GuidePrompts = field(default_factory=guide_prompts)
 
-    @asynccontextmanager
-    async def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> AsyncIterator[Guide]:
-        """The guide with its models connected until the end; `sink` gets a row for each call.
-
-        Raises BadInputError if a model cannot be connected.
-        """
-        async with OpenEndpoints(origin, sink) as endpoints:
-            describer: StepDescriber = TreeDescriber()
-            if self.describer is not None:
-                describer = ModelDescriber(endpoints.model(self.describer), self.prompts.describe)
-            writer: GuidanceWriter = LineWriter()
-            if self.writer is not None:
-                writer = ModelGuidanceWriter(endpoints.model(self.writer), self.prompts.synthesise)
-            yield Guide(describer, writer)
-
 
 @dataclass(frozen=True)
 class WriteGuidance(StageWork):
@@ -68,24 +51,34 @@ class WriteGuidance(StageWork):
     """Trajectories that are worked on at the same time."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The trajectories, and which of them walk an annotated path."""
         return [[name, name in self.references] for name in trajectory_ids]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
-        """Write guidance, its model calls, and a failure for each trajectory that gives no guidance."""
-        calls: list[ModelCall] = []
-        written = asyncio.run(self._write(trajectory_ids, calls))
-        guidance = [row for row in written if isinstance(row, Guidance)]
-        failures = [row for row in written if isinstance(row, Failure)]
-        return self.written(shard, {"model_calls": calls, "guidance": guidance, "failures": failures})
+        """Write guidance, its model calls, and a failure for each trajectory that gives no guidance.
 
-    async def _write(self, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> list[Guidance | Failure]:
+        Raises BadInputError if a model cannot be connected.
+        """
+        calls: list[ModelCall] = []
         rounds_of = {name: self.rounds_of[name] for name in trajectory_ids}
         episodes = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_verdicts=True)
+        screens = WarehouseScreens(self.warehouse)
 
         def source_of(episode: Episode) -> str:
             return REFERENCE_PATH if episode.trajectory.trajectory_id in self.references else OWN_SUCCESS
 
-        async with self.guide.open(self.origin, calls.append) as guide:
-            screens = WarehouseScreens(self.warehouse)
-            return await guide_episodes(episodes, screens, self.origin, source_of, guide, self.concurrency)
+        async def write() -> list[Guidance | Failure]:
+            spec = self.guide
+            async with OpenEndpoints(self.origin, calls.append) as endpoints:
+                describer: StepDescriber = TreeDescriber()
+                if spec.describer is not None:
+                    describer = ModelDescriber(endpoints.model(spec.describer), spec.prompts.describe)
+                writer: GuidanceWriter = LineWriter()
+                if spec.writer is not None:
+                    writer = ModelGuidanceWriter(endpoints.model(spec.writer), spec.prompts.synthesise)
+                guide = Guide(describer, writer)
+                return await guide_episodes(episodes, screens, self.origin, source_of, guide, self.concurrency)
+
+        written = asyncio.run(write())
+        guidance = [row for row in written if isinstance(row, Guidance)]
+        failures = [row for row in written if isinstance(row, Failure)]
+        return self.written(shard, {"model_calls": calls, "guidance": guidance, "failures": failures})

@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.pipelines.reading.episodes import read_episodes
-from trajmill.schemas.episode import Episode
+from trajmill.schemas.episode import Episode, verdict_rows
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.stages.critics.judge import Judged, judge_each, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
-from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt, JudgeAttempt
+from trajmill.stages.rollout.base import FinishedAttempt, JudgeAttempt
 from trajmill.warehouse.screens import WarehouseScreens
 
 R = TypeVar("R", bound=Row)
@@ -38,7 +38,7 @@ class RejudgeIdentity:
     """Hash of everything that decides its verdicts."""
 
     def stamped(self, row: R) -> R:
-        """The same row with the name and id of this judge."""
+        """Return the same row with the name and id of this judge."""
         if isinstance(row, Failure):
             return row.model_copy(update={"stage": f"{AGAIN}:{self.name}"})
         return row.model_copy(update={"judge": self.name, "judge_id": self.judge_id})
@@ -58,7 +58,6 @@ class JudgeTrajectories(StageWork):
     """Names the judge on its verdicts; None for the run's own judge, whose rows name none."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        """The judge, and the trajectories with their failed tries."""
         return [self.judge.identity(), [[name, self.tried.get(name, 0)] for name in trajectory_ids]]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
@@ -67,9 +66,7 @@ class JudgeTrajectories(StageWork):
         judged = asyncio.run(self._judge(shard, trajectory_ids, calls))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
-            "step_verdicts": [verdict for episode in judged.episodes for verdict in episode.step_verdicts],
-            "trajectory_verdicts": [verdict for episode in judged.episodes for verdict in episode.trajectory_verdicts],
-            "judgements": [episode.judgement for episode in judged.episodes if episode.judgement],
+            **verdict_rows(judged.episodes),
             "failures": judged.failures,
         }
         if self.rejudge is not None:
@@ -93,7 +90,7 @@ class JudgeTrajectories(StageWork):
 
 @asynccontextmanager
 async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> AsyncIterator[JudgeAttempt]:
-    """A judge of single attempts; its models are connected until the context ends.
+    """Yield a judge of single attempts; its models are connected until the context ends.
 
     Raises BadInputError if a model cannot be connected.
     """
@@ -101,9 +98,11 @@ async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> Asy
 
     async with spec.open(critics, origin, lambda call: calls[call.trajectory_id].append(call)) as judge:
 
-        async def judge_attempt(made: FinishedAttempt) -> AttemptVerdicts:
+        async def judge_attempt(made: FinishedAttempt) -> FinishedAttempt:
             judged = await judge_episodes([made.episode], judge, ObservedScreens(made.screens), origin)
-            own = calls.pop(made.episode.trajectory.trajectory_id, [])
-            return AttemptVerdicts(judged.episodes[0], tuple(own), tuple(judged.failures))
+            [episode] = judged.episodes
+            added = calls.pop(episode.trajectory.trajectory_id, [])
+            update = {"calls": (*episode.calls, *added), "failures": tuple(judged.failures)}
+            return replace(made, episode=episode.model_copy(update=update))
 
         yield judge_attempt

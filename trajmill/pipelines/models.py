@@ -35,18 +35,18 @@ class Endpoint:
         return self.spec.context_budget
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The coordinate frame of the model's texts for a screen size."""
+        """Return the coordinate frame of the model's texts for a screen size."""
         return self.spec.frame(screen)
 
     def connect(self) -> ChatModel:
-        """The model; weights are loaded once into this process.
+        """Return the model; weights are loaded once into this process.
 
         Raises BadInputError if the variable of the key is not set, or the model cannot be loaded.
         """
         return self.spec.open(os.environ, self.request_cache, version=self.version)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        """The model, with a row for each call given to `sink`. Raises BadInputError if it cannot be connected."""
+        """Return the model; `sink` gets a row for each call. Raises BadInputError if it cannot be connected."""
         from trajmill.stages.models.wrapped import Accounting
 
         return self.spec.open(os.environ, self.request_cache, Accounting(origin, sink))
@@ -61,10 +61,10 @@ class OpenEndpoints(AsyncExitStack):
         self._open: list[tuple[Endpoint, ChatModel]] = []
 
     def model(self, endpoint: Endpoint) -> ChatModel:
-        """The model of an endpoint. Raises BadInputError if it cannot be connected."""
-        known = next((model for other, model in self._open if other == endpoint), None)
-        if known is not None:
-            return known
+        """Return the model of an endpoint. Raises BadInputError if it cannot be connected."""
+        for other, model in self._open:
+            if other == endpoint:
+                return model
         model = endpoint.open(self._origin, self._sink)
         self._open.append((endpoint, model))
         self.push_async_callback(model.close)
@@ -96,7 +96,7 @@ class ActingAgent:
     """The models of its further roles; a role of the spec that is missing here has none."""
 
     def identity(self) -> object:
-        """Everything that decides its steps; a path counts by its last name, a hash, the same on every machine."""
+        """Return everything that decides its steps; a path counts by its last name, a hash, the same everywhere."""
         fields, version, named = None, None, self.spec.roles()
         if self.endpoint is not None:
             paths = {name: value.name for name, value in self.endpoint.spec if isinstance(value, Path)}
@@ -106,7 +106,7 @@ class ActingAgent:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentMaker]:
-        """Give a function that makes the agent for a query; all agents share the models, which are closed at the end.
+        """Yield a function that makes the agent for a query; all agents share the models, which are closed at the end.
 
         Raises BadInputError if a model cannot be connected, or the agent lacks a file.
         """

@@ -11,17 +11,17 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from trajmill.pipelines.journaled import JournaledAttempt, read_attempts
+from trajmill.pipelines.journaled import attempt_record, read_attempts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt
+from trajmill.stages.rollout.base import FinishedAttempt
 from trajmill.warehouse.commit import commit_stage, last_attempt
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged_screens import ScreenJournal, journal_path, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.staging import Journal, mark_done, sweep
 from trajmill.warehouse.store.parts import JournalParts
 
@@ -29,18 +29,16 @@ _LOG = logging.getLogger(__name__)
 
 ONLINE = "online"
 """The stage of the rows."""
-_EPISODES = "episodes.jsonl"
-_BATCH = 64
-"""Episodes of one commit, and so of one file of each table."""
+_EPISODES_IN_COMMIT = 64
+"""Also those of one file of each table."""
 
 
 class _Batch:
-    """The episodes of one commit, in journals."""
+    """The episodes of one commit, in journals, which an earlier server may have begun."""
 
     def __init__(self, warehouse: Warehouse, at: StageRun) -> None:
-        """Use the journals of the stage run, which an earlier server may have begun."""
         self.at = at
-        episodes = at.staging(warehouse) / _EPISODES
+        episodes = at.staging(warehouse) / "episodes.jsonl"
         screens = journal_path(warehouse, at, ONLY_SHARD)
         self.parts = JournalParts(warehouse, at, [screens, episodes])
         self.episodes, self.screens = Journal(episodes), ScreenJournal(screens)
@@ -68,9 +66,9 @@ class OnlineRecorder:
         if self._batch.at.attempt == last:
             self._batch = self._begin(last + 1)
             self._commit()
-        self._tell("")
+        self._set_trouble("")
 
-    async def record(self, made: FinishedAttempt, judged: AttemptVerdicts | None) -> None:
+    async def record(self, made: FinishedAttempt) -> None:
         """Store an attempt; a full batch is committed. A commit that fails is tried again later.
 
         Raises TrajmillError if the disk is full.
@@ -78,11 +76,11 @@ class OnlineRecorder:
         async with self._busy:
             batch = self._batch
             batch.screens.append(*(seen for id_, seen in made.screens.items() if id_ not in self._committed))
-            batch.episodes.append(JournaledAttempt.of(made, judged).model_dump_json().encode())
+            batch.episodes.append(attempt_record(made))
             # Where there is only a bucket, a killed server has lost what is not put.
-            await asyncio.to_thread(batch.parts.publish, batch.parts.sizes())
+            await asyncio.to_thread(batch.parts.publish)
             batch.waiting += 1
-            if batch.waiting % _BATCH == 0:
+            if batch.waiting % _EPISODES_IN_COMMIT == 0:
                 await asyncio.to_thread(self._try_commit)
 
     async def commit_every(self, seconds: float) -> None:
@@ -99,10 +97,10 @@ class OnlineRecorder:
         """
         async with self._busy:
             await asyncio.to_thread(self._commit)
-            self._tell("")
+            self._set_trouble("")
 
     def numbers(self) -> Counter[tuple[str, str, int]]:
-        """Number of committed attempts, by query, policy and seed."""
+        """Count the committed attempts, by query, policy and seed."""
         columns = ["query_id", "model_version", "seed", "purpose"]
         rows = read_table(self._warehouse, "trajectories", columns, run_id=self._origin.run_id)
         found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
@@ -117,11 +115,11 @@ class OnlineRecorder:
             self._commit()
         except Exception as error:  # whatever a store, a table or a row makes of it; episodes go on
             _LOG.exception("the episodes cannot be committed; they stay on disk, and it is tried again")
-            self._tell(" ".join(f"{type(error).__name__}: {error}".split())[:500])
+            self._set_trouble(" ".join(f"{type(error).__name__}: {error}".split())[:500])
         else:
-            self._tell("")
+            self._set_trouble("")
 
-    def _tell(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         """Store why commits fail, for `trajmill status`; a store that does not answer may be the reason itself."""
         if trouble == self.trouble and trouble:
             return
@@ -134,30 +132,29 @@ class OnlineRecorder:
                 store.delete(name)
 
     def _commit(self) -> None:
+        """Commit a batch that has failed before, then the newest one, and begin the next."""
         if self._failing is not None:
-            self._commit_batch(self._failing)
-            self._failing = None
+            self._commit_failing()
         batch = self._batch
         batch.episodes.close()
         batch.screens.close()
-        if not any(batch.episodes.read()):
-            return
-        self._failing, self._batch = batch, self._begin(batch.at.attempt + 1)
-        self._commit_batch(batch)
-        self._failing = None
-        self._committed.refresh()
+        if any(batch.episodes.read()):
+            self._failing, self._batch = batch, self._begin(batch.at.attempt + 1)
+            self._commit_failing()
+            self._committed.refresh()
 
-    def _commit_batch(self, batch: _Batch) -> None:
-        at = batch.at
+    def _commit_failing(self) -> None:
+        assert self._failing is not None
+        batch, at, folder = self._failing, self._failing.at, self._failing.at.staging(self._warehouse)
         journaled = read_attempts(self._warehouse, at, self._origin, batch.episodes.read())
         files = write_tables(self._warehouse, at, journaled.rows())
-        screens = write_screens(self._warehouse, at, self._origin, made_by=self._environment)
-        commit_stage(self._warehouse, at, {**files, "screens": [screens]})
-        folder = at.staging(self._warehouse)
+        screens = NewScreens(self._warehouse, at, self._origin, self._environment).write()
+        commit_stage(self._warehouse, at, {**files, "screens": screens})
         mark_done(self._warehouse, folder, at.name, {"episodes": len(journaled.finished)})
         sweep(self._warehouse, folder)
+        self._failing = None
 
 
 def trouble_file(warehouse: Warehouse, run_id: str) -> Path:
-    """The file that says why the environment server of a run cannot commit; there is none if it can."""
+    """Return the file that says why the environment server of a run cannot commit; there is none if it can."""
     return warehouse.run(run_id) / "online-trouble.txt"

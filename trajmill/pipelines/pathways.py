@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
+from trajmill.pipelines.drawing import stored_screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.spec import identity_of
@@ -30,7 +30,6 @@ class WalkPrograms(StageWork):
     """The prompt of the second opinion."""
 
     def identity(self, program: PathwayProgram) -> object:
-        """The program, the bounds of the walk, and the environment."""
         return [program.model_dump(), self.bounds.model_dump(), identity_of(self.environment)]
 
     def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
@@ -40,21 +39,22 @@ class WalkPrograms(StageWork):
         """
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
-            found = asyncio.run(self._walk(program, screens, calls))
+
+            async def walk() -> WalkResult:
+                async with AsyncExitStack() as stack:
+                    factory = self.environment.factory(program.platform)
+                    stack.push_async_callback(factory.close)
+                    opinion = None
+                    if self.second_opinion is not None:
+                        opinion = PromptedModel(self.second_opinion.open(self.origin, calls.append), self.selection)
+                        stack.push_async_callback(opinion.model.close)
+                    found = await collect_pathways(factory, program, self.bounds, self.origin, opinion)
+                await screens.write(found.screens.values())
+                return found
+
+            found = asyncio.run(walk())
         rows = {"pathways": found.pathways, "failures": found.failures, "model_calls": calls}
         return self.written(shard, rows, Counter(f"{row.input_id}: {row.message}" for row in found.failures))
-
-    async def _walk(self, program: PathwayProgram, screens: ScreenWriter, calls: list[ModelCall]) -> WalkResult:
-        async with AsyncExitStack() as stack:
-            factory = self.environment.factory(program.platform)
-            stack.push_async_callback(factory.close)
-            opinion = None
-            if self.second_opinion is not None:
-                opinion = PromptedModel(self.second_opinion.open(self.origin, calls.append), self.selection)
-                stack.push_async_callback(opinion.model.close)
-            found = await collect_pathways(factory, program, self.bounds, self.origin, opinion)
-        await screens.write(found.screens.values())
-        return found
 
 
 def walk_programs(work: WalkPrograms, programs: Sequence[PathwayProgram], beam: BeamSettings) -> WrittenFiles:

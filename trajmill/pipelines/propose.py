@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out, split_evenly
-from trajmill.pipelines.journaled import Journaled, JournaledAttempt
+from trajmill.pipelines.journaled import Journaled
 from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.episodes import queries_of
 from trajmill.pipelines.rollout import AttemptJudge, RunAttempts
+from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
@@ -64,7 +65,7 @@ class ProposeTasks(StageWork):
     """Tasks of earlier rounds that are in no table yet, because no attempt at them was judged."""
 
     def identity(self, starts: Sequence[StartingPoint]) -> object:
-        """The example tasks and the wanted numbers; the run decides the writer and its prompts."""
+        """Return the example tasks and the wanted numbers; the run decides the writer and its prompts."""
         known = [[start.id, start.examples, start.successes] for start in starts]
         return [known, self.wanted, self.run_seed, self.heldout_apps]
 
@@ -127,7 +128,6 @@ class TryProposals:
     judge: AttemptJudge
 
     def identity(self, attempts: Sequence[Attempt]) -> object:
-        """The attempts, the environment, the agent and the judge."""
         return [self.attempts.identity(attempts), self.judge.spec.identity()]
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
@@ -136,8 +136,8 @@ class TryProposals:
         Of an attempt that decides nothing, only the failures and the model calls are written: its query has no row yet.
         """
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
-        decided: list[tuple[JournaledAttempt, DecidedProposal]] = []
-        undecided: list[JournaledAttempt] = []
+        decided: list[tuple[AttemptRows, DecidedProposal]] = []
+        undecided: list[AttemptRows] = []
         journaled = self.attempts.finish(shard, attempts, self.judge)
         for one in journaled.finished:
             query = queries[one.trajectory.query_id]

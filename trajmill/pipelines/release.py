@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import hints_of
 from trajmill.pipelines.reading.examples import (
+    ExampleSet,
     StoredExamples,
     derived,
     leaks_of,
@@ -22,7 +22,7 @@ from trajmill.pipelines.reading.examples import (
     shown_screens,
     supervised,
 )
-from trajmill.pipelines.release_shards import NO_SHARED_ROWS, SharedRelease, SharedRows, share_rows
+from trajmill.pipelines.release_shards import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
@@ -30,7 +30,6 @@ from trajmill.stages.curate.leaks import LeakCheck, without_leaks, without_rows
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import (
     Alike,
-    TrainingSet,
     alike_queries,
     training_set,
     with_equal_reflections,
@@ -40,7 +39,7 @@ from trajmill.stages.curate.training_set import (
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, LeftOutRows, dataset_card
 from trajmill.stages.export.exporter import RL_FILE, Exporter, SftExporter
-from trajmill.stages.export.release import ExportedFile, RowsWritten, check_release, export_release, write_selection
+from trajmill.stages.export.release import ExportedFile, check_release, export_release
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
 from trajmill.warehouse.read import read_batches, read_table
@@ -91,20 +90,6 @@ class Released(NamedTuple):
     """By reason, how many trajectories, steps and rows are not in it."""
 
 
-class _Rows(NamedTuple):
-    """Rows of table `examples` that a release may take: the supervised ones, or those of a derived kind."""
-
-    kind: str
-    """Empty for the supervised rows."""
-    rows: pa.Table
-    """In the schema `CANDIDATES`."""
-    where: Mapping[str, list[str]]
-    """The filter that finds the rows in their table."""
-    exporters: Sequence[Exporter]
-    left_out: Mapping[str, int] = {}
-    """By reason, rows that leak, repeat others, or that one side of a Reflector has too many of."""
-
-
 def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], staging: Path) -> Released:
     """Curate, check for leaks, export, and write the manifest of a release; `staging` is where progress is counted.
 
@@ -114,11 +99,9 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     # Other runs commit rows too, so that a release which is there keeps the versions in its manifest.
     versions = read_release(warehouse, name).tables if is_made else table_versions(warehouse)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
-    sort = supervised(request.keep_per_query)
-    candidates = read_candidates(warehouse, origin, sort, check)
-    alike = _alike(queries, request.curate, warehouse)
+    candidates = read_candidates(warehouse, origin, supervised(request.keep_per_query), check)
     limits = (request.averages, request.keep_per_query, request.keep_per_reply)
-    chosen = training_set(candidates.rows, *limits, alike)
+    chosen = training_set(candidates.rows, *limits, _alike(queries, request.curate, warehouse))
     clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
     longer = candidates.offered - candidates.rows.num_rows + chosen.longer_success
     curated = chosen._replace(examples=clean.rows, longer_success=longer)
@@ -126,7 +109,11 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in request.formats if is_rl or each.table != "rl_steps"]
     for_rl = [each for each in exporters if each.table == "rl_steps"]
-    own = _Rows("", curated.examples, sort.where, [each for each in exporters if each.table == "examples"])
+    own = ReleaseRows(
+        curated.examples,
+        [each for each in exporters if each.table == "examples"],
+        *_readers(warehouse, origin, supervised(request.keep_per_query)),
+    )
     kinds = _kinds(warehouse, origin, request.kinds, check)
     folder = warehouse.release(name)
     if not is_made:
@@ -134,24 +121,56 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     progress = ShardProgress(staging, ONLY_SHARD)
-    in_shards = sum(each.rows.num_rows * len(each.exporters) for each in (own, *kinds))
+    in_shards = sum(each.chosen.num_rows * len(each.exporters) for each in (own, *kinds))
     plan_items(staging, in_shards + rl_steps.rows.num_rows * len(for_rl))
-    files = _write_rl(warehouse, origin, folder, for_rl, rl_steps.leaking, progress.add)
-    shared = _write(warehouse, folder, origin, own, progress.add) if own.exporters else NO_SHARED_ROWS
-    left_out = {each.name: LeftOutRows(shared.left_out, shared.left_out_rows) for each in exporters}
-    written = [(own, shared)]
-    for each in kinds if shared.files else ():
-        of_kind = _write(warehouse, folder, origin, each, progress.add)
-        left_out[each.exporters[0].name] = LeftOutRows(of_kind.left_out, of_kind.left_out_rows)
-        written.append((each, of_kind))
-    files += [file for _, shard in written for file in shard.exported(warehouse, folder)]
+    files: list[ExportedFile] = []
+    if for_rl:
+        # The RL rows are those of one round and so of one release.
+        stored = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
+        rows = (without_rows(batch, "rl_step_id", rl_steps.leaking) for batch in stored)
+        files = export_release(folder, for_rl, {"rl_steps": rows}, WarehouseScreens(warehouse), progress.add)
+        _refuse_problems(warehouse, origin, folder, for_rl)
+    shared: list[tuple[ReleaseRows, SharedRows]] = []
+    for part in (own, *kinds):
+        # Kinds come with supervised rows only.
+        if part.exporters if part is own else shared and shared[0][1].files:
+            made = share_rows(warehouse, origin.run_id, origin.round, folder, part, progress.add)
+            if made.new is not None:
+                _refuse_problems(warehouse, origin, made.new, part.exporters)
+            shared.append((part, made))
+    files += [file for _, made in shared for file in made.exported(warehouse, folder)]
     leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
-    for each in kinds:
-        leaking.update({f"{why} ({each.kind})": rows for why, rows in each.left_out.items()})
-    contents = _card_contents(request, curated, leaking, versions)._replace(
-        notes=() if is_rl else (_NO_GROUPS,), left_out=left_out, authors=_authors(curated.examples, kinds)
+    for part in kinds:
+        leaking.update({f"{why} ({part.kind})": rows for why, rows in part.left_out.items()})
+    dropped = [
+        *(DroppedRows(reason, rows) for reason, rows in sorted(request.left_out.items()) if rows),
+        DroppedRows("longer_success", curated.longer_success),
+        DroppedRows("duplicate", curated.duplicate),
+        *([DroppedRows("equal_reply", curated.equal_reply)] if request.keep_per_reply else []),
+        *([DroppedRows("near_screen", curated.near_screen)] if request.curate.near_screens else []),
+        *(DroppedRows(reason, rows) for reason, rows in sorted(leaking.items())),
+    ]
+    contents = CardContents(
+        name=name,
+        licence="apache-2.0",
+        run_id=origin.run_id,
+        round=origin.round,
+        code_version=origin.code_version,
+        policy=request.policy,
+        judge=request.judge,
+        tables=versions,
+        queries=len(curated.examples["query_id"].unique()),
+        trajectories=len(curated.examples["trajectory_id"].unique()),
+        dropped=dropped,
+        left_out={
+            each.name: LeftOutRows(made.left_out, made.left_out_rows)
+            for part, made in shared
+            for each in part.exporters
+        },
+        authors=_authors(own, kinds),
+        notes=() if is_rl else (_NO_GROUPS,),
     )
-    of_kinds = [exporter for each, _ in written[1:] for exporter in each.exporters]
+    of_kinds = [exporter for part, _ in shared[1:] for exporter in part.exporters]
     card = dataset_card(contents, [*exporters, *of_kinds], files)
     (folder / "README.md").write_text(card, encoding="utf-8")
     write_release(
@@ -163,11 +182,19 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         code_version=origin.code_version,
         created_at=request.created_at,
         previous=request.previous,
-        shards={file for _, shard in written for file in shard.files},
+        shards={file for _, made in shared for file in made.files},
     )
     rl_rows = next((file.rows for file in files if file.path == RL_FILE), 0)
-    dropped = {dropped.reason: dropped.rows for dropped in contents.dropped if dropped.rows}
-    return Released(candidates.offered, curated.examples.num_rows, rl_rows, dropped)
+    left_out = {each.reason: each.rows for each in dropped if each.rows}
+    return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out)
+
+
+def _readers(
+    warehouse: Warehouse, origin: Origin, wanted: ExampleSet
+) -> tuple[partial[StoredExamples], partial[set[str]]]:
+    """Return what reads the rows of digests, and the screens that they show."""
+    found = (warehouse, origin.run_id, wanted.where)
+    return partial(StoredExamples, *found), partial(shown_screens, *found)
 
 
 def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> Alike:
@@ -180,8 +207,8 @@ def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> 
     return Alike(same_queries, partial(without_alike_screens, screens=screens, bits=spec.near_screens))
 
 
-def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[_Rows]:
-    """The rows of the derived kinds up to a round, by kind; `versions` are `made_by` of the rows to take.
+def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[ReleaseRows]:
+    """Return the rows of the derived kinds up to a round, by kind; `versions` are `made_by` of the rows to take.
 
     Raises TrajmillError if held-out data is in the rows.
     """
@@ -198,40 +225,9 @@ def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], chec
                 duplicate=rows.num_rows - distinct.num_rows,
                 unequal_reflections=clean.rows.num_rows - balanced.num_rows,
             )
-            found.append(_Rows(kind, balanced, wanted.where, [SftExporter(derived_kind=kind)], left_out))
+            readers = _readers(warehouse, origin, wanted)
+            found.append(ReleaseRows(balanced, [SftExporter(derived_kind=kind)], *readers, kind, left_out))
     return sorted(found, key=lambda each: each.kind)
-
-
-def _write_rl(
-    warehouse: Warehouse,
-    origin: Origin,
-    folder: Path,
-    exporters: Sequence[Exporter],
-    leaking: frozenset[str],
-    written: RowsWritten,
-) -> list[ExportedFile]:
-    """Write the RL rows, which are those of one round and so of one release, without the leaking ones."""
-    if not exporters:
-        return []
-    stored = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
-    rows = (without_rows(batch, "rl_step_id", leaking) for batch in stored)
-    files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse), written)
-    _refuse_problems(warehouse, origin, folder, exporters)
-    return files
-
-
-def _write(warehouse: Warehouse, release: Path, origin: Origin, wanted: _Rows, written: RowsWritten) -> SharedRows:
-    """Write and check the rows that no earlier release has, and write which of all rows the release takes."""
-    folder = release / wanted.kind
-    stored = partial(StoredExamples, warehouse, origin.run_id, wanted.where)
-    shown = partial(shown_screens, warehouse, origin.run_id, wanted.where)
-    up = len(folder.relative_to(warehouse.root).parts)
-    request = SharedRelease(origin.run_id, origin.round, wanted.rows, stored, up, shown)
-    shared = share_rows(warehouse, request, wanted.exporters, written)
-    if shared.new is not None:
-        _refuse_problems(warehouse, origin, shared.new, wanted.exporters)
-    write_selection(folder, shared.selected)
-    return shared
 
 
 def _refuse_problems(warehouse: Warehouse, origin: Origin, folder: Path, exporters: Sequence[Exporter]) -> None:
@@ -248,38 +244,10 @@ def _refuse_problems(warehouse: Warehouse, origin: Origin, folder: Path, exporte
         )
 
 
-def _authors(examples: pa.Table, kinds: Sequence[_Rows]) -> list[AuthoredRows]:
-    """The authors of what is learned, for each sort of row; the text of an example of a round is its agent's."""
-    counts: Counter[tuple[str, str, str]] = Counter(
-        ("sft", "", policy or "") for policy in examples["written_by"].to_pylist()
-    )
-    for each in kinds:
-        values = zip(each.rows["variant"].to_pylist(), each.rows["written_by"].to_pylist(), strict=True)
-        counts.update((each.kind, variant, author) for variant, author in values)
+def _authors(own: ReleaseRows, kinds: Sequence[ReleaseRows]) -> list[AuthoredRows]:
+    """Count the authors of what is learned, for each sort of row; the text of an example of a round is its agent's."""
+    counts = Counter(("sft", "", policy or "") for policy in own.chosen["written_by"].to_pylist())
+    for part in kinds:
+        values = zip(part.chosen["variant"].to_pylist(), part.chosen["written_by"].to_pylist(), strict=True)
+        counts.update((part.kind, variant, author) for variant, author in values)
     return [AuthoredRows(*key, rows) for key, rows in sorted(counts.items())]
-
-
-def _card_contents(
-    request: ReleaseRequest, curated: TrainingSet, leaking: Mapping[str, int], versions: Mapping[str, int]
-) -> CardContents:
-    examples = curated.examples
-    return CardContents(
-        name=request.name,
-        licence="apache-2.0",
-        run_id=request.origin.run_id,
-        round=request.origin.round,
-        code_version=request.origin.code_version,
-        policy=request.policy,
-        judge=request.judge,
-        tables=versions,
-        queries=len(examples["query_id"].unique()),
-        trajectories=len(examples["trajectory_id"].unique()),
-        dropped=(
-            *(DroppedRows(reason, rows) for reason, rows in sorted(request.left_out.items()) if rows),
-            DroppedRows("longer_success", curated.longer_success),
-            DroppedRows("duplicate", curated.duplicate),
-            *([DroppedRows("equal_reply", curated.equal_reply)] if request.keep_per_reply else []),
-            *([DroppedRows("near_screen", curated.near_screen)] if request.curate.near_screens else []),
-            *(DroppedRows(reason, rows) for reason, rows in sorted(leaking.items())),
-        ),
-    )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from trajmill.schemas.record import Record
+from collections.abc import Sequence
+
+from pydantic import AliasChoices, Field
+
+from trajmill.schemas.record import Record, Row
+from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.step import Step
@@ -10,15 +15,36 @@ from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 
 
-class Episode(Record):
-    """One trajectory with its query and steps and, if they were read, its guidance and verdicts."""
+class AttemptRows(Record):
+    """The rows of one attempt, as journals store them; its screens have another journal."""
 
-    query: Query
     trajectory: Trajectory
     steps: tuple[Step, ...]
-    guidance: str = ""
-    """The guidance of the agent; empty without any, or if it was not read."""
-    calls: tuple[ModelCall, ...] = ()
+    # Journals of an earlier trajmill have the longer name.
+    calls: tuple[ModelCall, ...] = Field(default=(), validation_alias=AliasChoices("calls", "model_calls"))
+    failures: tuple[Failure, ...] = ()
     step_verdicts: tuple[StepVerdict, ...] = ()
     trajectory_verdicts: tuple[TrajectoryVerdict, ...] = ()
     judgement: Judgement | None = None
+
+    @property
+    def judged_reward(self) -> float | None:
+        """1 for a correct attempt, 0 for an incorrect one, None if it was not judged."""
+        return None if self.judgement is None else float(self.judgement.correct)
+
+
+def verdict_rows(attempts: Sequence[AttemptRows]) -> dict[str, list[Row]]:
+    """Collect the verdicts of attempts, by table."""
+    return {
+        "step_verdicts": [verdict for one in attempts for verdict in one.step_verdicts],
+        "trajectory_verdicts": [verdict for one in attempts for verdict in one.trajectory_verdicts],
+        "judgements": [one.judgement for one in attempts if one.judgement],
+    }
+
+
+class Episode(AttemptRows):
+    """One trajectory with its query and steps and, if they were read, its guidance and verdicts."""
+
+    query: Query
+    guidance: str = ""
+    """The guidance of the agent; empty without any, or if it was not read."""

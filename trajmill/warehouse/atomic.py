@@ -82,7 +82,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def is_disk_full(error: Exception) -> bool:
-    """Whether an error of the operating system, Delta or DuckDB means that no space is left."""
+    """Return whether an error of the operating system, Delta or DuckDB means that no space is left."""
     # deltalake and DuckDB give the operating system's error as text only.
     return getattr(error, "errno", None) in _FULL or any(os.strerror(number) in str(error) for number in _FULL)
 

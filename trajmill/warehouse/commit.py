@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -19,7 +18,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.lock import sole_writer
 from trajmill.warehouse.screens import without_committed
 from trajmill.warehouse.shards import DataFile, stored_schema
-from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again
+from trajmill.warehouse.store.connection import DELTA_RETRIES, repeat
 
 _KEEP_FOREVER = "interval 36500 days"
 _TABLE_SETTINGS = {
@@ -34,9 +33,9 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     """Commit the shards of one stage to their tables and return each table's version.
 
     After a crash between two tables, the same call completes the commit. Rows that others refer to are committed first
-    (`screens`, then in the order of `trajmill.schemas.tables.registry.TABLES`). Screens that another run has committed
-    in the meantime are left out. The DuckDB views are not refreshed: that costs as much as all tables of a stage
-    together, and every reader in trajmill refreshes them first.
+    (`screens`, then in the order of `TABLES`). Screens that another run has committed in the meantime are left out. The
+    DuckDB views are not refreshed: that costs as much as all tables of a stage together, and every reader in trajmill
+    refreshes them first.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
     versions = {}
@@ -58,42 +57,43 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
         TrajmillError: the disk is full; the table is unchanged.
         BadInputError: entries of the table's log are missing or damaged.
     """
-    # A second call adds nothing, so that it can be tried again when the store answers.
-    return ask_again(warehouse.store, lambda: _committed(warehouse, table, files, at))
+    store, uri = warehouse.store, warehouse.store.uri(f"tables/{table}")
 
+    def committed() -> int:
+        with disk_full_as_error(warehouse.table(table)), store.one_line(f"tables/{table}"):
+            delta = delta_table(warehouse, table) or DeltaTable.create(
+                uri,
+                schema=stored_schema(table),
+                mode="ignore",
+                configuration=_TABLE_SETTINGS,
+                storage_options=DELTA_RETRIES,
+            )
+            if not _is_committed(delta, at):
+                known = {field.name for field in delta.schema().fields}
+                # Existing rows have no value in a new column: it is nullable, even if the record requires a value.
+                missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
+                if missing:
+                    delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+                try:
+                    delta.create_write_transaction(
+                        [_add_action(file) for file in files if file.rows],
+                        mode="append",
+                        schema=delta.schema(),
+                        commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
+                        post_commithook_properties=_KEEP_LOG,
+                    )
+                except (DeltaError, OSError):
+                    # The reply to a commit that was made may have been lost.
+                    again = None if store.is_local else delta_table(warehouse, table)
+                    if again is None or not _is_committed(again, at):
+                        raise
+                delta.update_incremental()
+            # Also where it was committed before: that process may have been killed before it came to this.
+            make_log_durable(warehouse, table)
+            return int(delta.version())
 
-def _committed(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: StageRun) -> int:
-    with disk_full_as_error(warehouse.table(table)), warehouse.store.one_line(f"tables/{table}"):
-        delta = delta_table(warehouse, table) or DeltaTable.create(
-            warehouse.store.uri(f"tables/{table}"),
-            schema=stored_schema(table),
-            mode="ignore",
-            configuration=_TABLE_SETTINGS,
-            storage_options=DELTA_RETRIES,
-        )
-        if not _is_committed(delta, at):
-            known = {field.name for field in delta.schema().fields}
-            # Existing rows have no value in a new column: it is nullable, even if the record requires a value.
-            missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
-            if missing:
-                delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
-            try:
-                delta.create_write_transaction(
-                    [_add_action(file) for file in files if file.rows],
-                    mode="append",
-                    schema=delta.schema(),
-                    commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
-                    post_commithook_properties=_KEEP_LOG,
-                )
-            except (DeltaError, OSError):
-                # The reply to a commit that was made may have been lost.
-                again = None if warehouse.store.is_local else delta_table(warehouse, table)
-                if again is None or not _is_committed(again, at):
-                    raise
-            delta.update_incremental()
-        # Also where it was committed before: that process may have been killed before it came to this.
-        make_log_durable(warehouse, table)
-        return int(delta.version())
+    # A second call adds nothing, so that it can be repeated when the store answers.
+    return repeat(store, committed)
 
 
 def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int], joined: Sequence[DataFile]) -> None:
@@ -117,7 +117,7 @@ def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int],
 
 
 def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
-    """The highest attempt at a stage run that any table has, whichever `at` is; -1 if there is none."""
+    """Return the highest attempt at a stage run that any table has, whichever `at` is; -1 if there is none."""
     tables = (delta_table(warehouse, table) for table in TABLES)
     attempts = (None if delta is None else delta.transaction_version(at.name) for delta in tables)
     return max((attempt for attempt in attempts if attempt is not None), default=-1)
@@ -129,5 +129,4 @@ def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
 
 
 def _add_action(file: DataFile, changes: bool = True) -> AddAction:
-    no_partition: dict[str, Any] = {}
-    return AddAction(file.path, file.size, no_partition, int(time.time() * 1000), changes, file.stats)
+    return AddAction(file.path, file.size, {}, int(time.time() * 1000), changes, file.stats)

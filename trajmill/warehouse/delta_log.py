@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -28,7 +27,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.base import StoredFile
-from trajmill.warehouse.store.connection import DELTA_RETRIES, ask_again, credentials_key
+from trajmill.warehouse.store.connection import DELTA_RETRIES, credentials_key, repeat
 
 _SIZES = "_log_sizes.json"
 """Delta's own tools leave files alone whose names begin with `_`."""
@@ -48,7 +47,7 @@ class Snapshot(NamedTuple):
 
 
 def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
-    """The entries of the log of a table, oldest first; empty if nothing was committed.
+    """Return the entries of the log of a table, oldest first; empty if nothing was committed.
 
     Raises BadInputError if an entry is missing, empty, or has another size than when it was committed.
     """
@@ -57,7 +56,7 @@ def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
     for _ in range(2):
         files = warehouse.store.files(_log(table))
         entries = [file for file in files if _ENTRY.fullmatch(PurePosixPath(file.name).name)]
-        damage = _damage(warehouse, table, entries, _sizes(warehouse, table))
+        damage = _damage(warehouse, table, entries)
         if not damage:
             return entries
     raise BadInputError(f"{damage}; restore the file from a copy")
@@ -83,7 +82,7 @@ def _log(table: str) -> str:
 
 
 def _sizes(warehouse: Warehouse, table: str) -> list[int]:
-    """The sizes of the entries at the last commit; empty for a table of an earlier trajmill."""
+    """Return the sizes of the entries at the last commit; empty for a table of an earlier trajmill."""
     name = f"tables/{table}/{_SIZES}"
     data = warehouse.store.get(name)
     try:
@@ -96,9 +95,9 @@ def _sizes(warehouse: Warehouse, table: str) -> list[int]:
     return sizes
 
 
-def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile], known: Sequence[int]) -> str:
-    """The oldest entry that is missing or damaged, and how; empty without one. `known` are the committed sizes."""
-    sizes = {entry.name: entry.size for entry in entries}
+def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile]) -> str:
+    """Describe the oldest entry that is missing or damaged; empty without one."""
+    known, sizes = _sizes(warehouse, table), {entry.name: entry.size for entry in entries}
     newest = int(PurePosixPath(entries[-1].name).stem) if entries else -1
     found = list(sizes.values())
     if newest == len(found) - 1 and all(found) and found[: len(known)] == known:
@@ -129,7 +128,7 @@ def _shared(warehouse: Warehouse, table: str, credentials: str) -> _SharedTable:
 
 
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
-    """The Delta table at a version, or at its newest; None if nothing was committed to it.
+    """Return the Delta table at a version, or at its newest; None if nothing was committed to it.
 
     Callers share the object of the newest version, which moves on to newer ones.
 
@@ -137,12 +136,12 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
         BadInputError: entries of its log are missing or damaged.
         StoreError: the store does not answer.
     """
-    entries = log_entries(warehouse, table)
+    store, entries = warehouse.store, log_entries(warehouse, table)
     if not entries:
         return None
 
-    def opened(at: int | None = None) -> DeltaTable:
-        return DeltaTable(warehouse.store.uri(f"tables/{table}"), version=at, storage_options=DELTA_RETRIES)
+    def opened() -> DeltaTable:
+        return DeltaTable(store.uri(f"tables/{table}"), version=version, storage_options=DELTA_RETRIES)
 
     def newest() -> DeltaTable:
         shared = _shared(warehouse, table, credentials_key())
@@ -156,34 +155,28 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
             shared.entries = tuple(entries)
             return delta
 
-    def named() -> DeltaTable:
-        with _damage_named(warehouse, table):
-            return newest() if version is None else opened(version)
+    def found() -> DeltaTable:
+        with store.one_line(f"tables/{table}"):
+            try:
+                return newest() if version is None else opened()
+            except DeltaError as error:
+                # Name the oldest entry that is not JSON.
+                path = store.uri(_log(table))
+                for entry in log_entries(warehouse, table):
+                    try:
+                        for line in (store.get(entry.name) or b"").splitlines():
+                            json.loads(line)
+                    except ValueError:
+                        path = store.uri(entry.name)
+                        break
+                reason = str(error).splitlines()[0]
+                raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
 
-    return ask_again(warehouse.store, named)
-
-
-@contextmanager
-def _damage_named(warehouse: Warehouse, table: str) -> Iterator[None]:
-    """Turn an error of Delta about the log into one line that names the oldest entry that is not JSON."""
-    with warehouse.store.one_line(f"tables/{table}"):
-        try:
-            yield
-        except DeltaError as error:
-            path = warehouse.store.uri(_log(table))
-            for entry in log_entries(warehouse, table):
-                try:
-                    for line in (warehouse.store.get(entry.name) or b"").splitlines():
-                        json.loads(line)
-                except ValueError:
-                    path = warehouse.store.uri(entry.name)
-                    break
-            reason = str(error).splitlines()[0]
-            raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
+    return repeat(store, found)
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
-    """File names of a table's version, sorted, relative to the table's folder."""
+    """Return the file names of a table's version, sorted, relative to the table's folder."""
     return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
 
 
@@ -195,7 +188,7 @@ def committed_files(
     run_id: str | None = None,
     where: Mapping[str, Collection[str]] | None = None,
 ) -> list[Path]:
-    """Paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
+    """Return the paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
 
     With `rounds`, `run_id` or `where` (by column, the values of the wanted rows), files without such rows are left out
     by the log's statistics; the others may still have other rows.
@@ -218,14 +211,13 @@ def newest_log_entry(warehouse: Warehouse, table: str) -> str:
     """Identify the newest entry of a table's log; empty without any commit, and equal as long as nothing changes.
 
     Its size and time belong to it: a warehouse that was made anew at the same address has entries of the same names.
-    Raises BadInputError if entries of its log are missing or damaged.
     """
     entries = log_entries(warehouse, table)
     return " ".join(map(str, entries[-1])) if entries else ""
 
 
 def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
-    """The committed state of a table."""
+    """Return the committed state of a table."""
     # The entry is read before the table: after a commit in between it is too old, so that the reader looks again.
     entry = newest_log_entry(warehouse, table)
     delta = delta_table(warehouse, table)
@@ -239,6 +231,6 @@ def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
 
 
 def table_versions(warehouse: Warehouse) -> dict[str, int]:
-    """The newest version of every table to which something was committed."""
+    """Return the newest version of every table to which something was committed."""
     found = {table: delta_table(warehouse, table) for table in TABLES}
     return {table: int(delta.version()) for table, delta in found.items() if delta is not None}

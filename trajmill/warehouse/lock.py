@@ -13,7 +13,6 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.base import HeldError
 
 _LOG = logging.getLogger(__name__)
-_LOCK = "lock"
 _UPKEEP = " (upkeep)"
 """After the name of a process that only deletes what a run does not need."""
 _UPKEEP_SECONDS = 900.0
@@ -56,35 +55,36 @@ def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
 def sole_keeper(warehouse: Warehouse, run_id: str) -> AbstractContextManager[None]:
     """Lock a run for a short while to delete what it does not need; a process that begins to work on it waits.
 
-    Raises:
-        RunInUseError: another process works on it; raised immediately.
-        LeaseLostError: this process stood still for so long that another works on it.
+    Raises RunInUseError at once if another process works on it, and LeaseLostError as `sole_worker` does.
     """
     return _locked(warehouse, run_id, _UPKEEP)
 
 
 def worker_of(warehouse: Warehouse, run_id: str) -> str | None:
-    """The process that works on a run, other than for upkeep; None if none does."""
-    process = warehouse.store.holder(warehouse.name(warehouse.staging(run_id) / _LOCK))
+    """Return the process that works on a run, other than for upkeep; None if none does."""
+    process = warehouse.store.holder(_lock(warehouse, run_id))
     return None if process is None or process.endswith(_UPKEEP) else process
+
+
+def _lock(warehouse: Warehouse, run_id: str) -> str:
+    return warehouse.name(warehouse.staging(run_id) / "lock")
 
 
 @contextmanager
 def _locked(warehouse: Warehouse, run_id: str, purpose: str = "") -> Iterator[None]:
-    folder, run = warehouse.staging(run_id), f"run {run_id} in {warehouse.address}"
+    run = f"run {run_id} in {warehouse.address}"
     with ExitStack() as stack:
         try:
-            stack.enter_context(warehouse.store.hold(warehouse.name(folder / _LOCK), wait=False, purpose=purpose))
+            stack.enter_context(warehouse.store.hold(_lock(warehouse, run_id), wait=False, purpose=purpose))
         except HeldError as error:
             process = str(error).removesuffix(_UPKEEP)
             if process != str(error):
                 line = f"{run}: process {process} deletes what it does not need; wait for it to end"
                 raise RunInUpkeepError(line) from None
-            line = f"{run}: process {process} is at work on it; wait for it to end, or stop it"
-            raise RunInUseError(line) from None
+            raise RunInUseError(f"{run}: process {process} is at work on it; wait for it to end, or stop it") from None
         if not warehouse.store.is_local:
             # What an earlier process has left on this machine may not be what others have stored since.
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(warehouse.staging(run_id), ignore_errors=True)
         yield
 
 

@@ -154,15 +154,6 @@ def stored_screen_journal(warehouse: Warehouse, at: StageRun, shard: str) -> Ite
     parts.publish(parts.sizes())
 
 
-def write_screens(warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> DataFile:
-    """Write the stage's only shard of `screens`: the screens in its journals that are not committed yet, sorted by id.
-
-    `origin` and `made_by` (the environment that drew the screens) give the common columns of the rows.
-    """
-    [file] = NewScreens(warehouse, at, origin, made_by).write()
-    return file
-
-
 class NewScreens:
     """The screens in the journals of a stage that are not committed yet, each of which it writes once.
 
@@ -171,7 +162,7 @@ class NewScreens:
     """
 
     def __init__(self, warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> None:
-        """Read no journal yet; the arguments are those of `write_screens`."""
+        """Read no journal yet; `made_by` is the environment that drew the screens, for the common columns."""
         self._warehouse, self._at = warehouse, at
         self._common = origin.common(made_by) | {"schema_version": SCHEMA_VERSION}
         self._committed = WarehouseScreens(warehouse)

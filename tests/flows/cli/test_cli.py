@@ -258,8 +258,8 @@ def test_what_the_program_warns_of_is_a_line_on_standard_error(
 ) -> None:
     monkeypatch.setattr(logging.getLogger("trajmill"), "handlers", [])
     show_own_warnings()
-    logging.getLogger("trajmill.pipelines.executors.watch").warning("stage %s: it is started again", "rollout")
-    logging.getLogger("trajmill.pipelines.executors.watch").info("nobody asked for this")
+    logging.getLogger("trajmill.pipelines.executors.beam").warning("stage %s: it is started again", "rollout")
+    logging.getLogger("trajmill.pipelines.executors.beam").info("nobody asked for this")
     logging.getLogger("a.library").warning("nor for this")
     assert capsys.readouterr().err == "stage rollout: it is started again\n"
 

@@ -106,4 +106,4 @@ def test_rows_survive_the_way_to_arrow_and_back(table: str, filled: bool) -> Non
     row = sample(TABLES[table], filled)
     data = rows_to_arrow(table, [row, row])
     assert data.schema.equals(arrow_schema(table))
-    assert rows_from_arrow(table, data) == [row, row]
+    assert rows_from_arrow(TABLES[table], data) == [row, row]

@@ -8,6 +8,7 @@ from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
@@ -31,7 +32,7 @@ def test_an_example_is_the_conversation_that_was_answered() -> None:
     assert first.messages[1].content == "The user query: go\nTask progress: 0 steps<image>"
     assert first.screens == ("s0",)
     assert [e.step_index for e in made.examples] == [0, 1]
-    assert rows_from_arrow("examples", rows_to_arrow("examples", made.examples)) == list(made.examples)
+    assert rows_from_arrow(Example, rows_to_arrow("examples", made.examples)) == list(made.examples)
 
 
 @pytest.mark.parametrize("platform", list(Platform))

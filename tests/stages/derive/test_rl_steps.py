@@ -12,6 +12,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.rewards import RewardMoments, moments
@@ -93,7 +94,7 @@ def test_a_row_names_its_group_and_its_policy_version() -> None:
     assert {(r.group, r.group_size, r.policy_version, r.guided, r.replayed) for r in made.rows} == {
         ("a", 2, "m0", False, False)
     }
-    assert rows_from_arrow("rl_steps", rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
+    assert rows_from_arrow(RLStep, rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
 
 
 def test_the_response_is_what_the_policy_said_malformed_or_not() -> None:
@@ -255,7 +256,7 @@ def test_a_served_policys_rows_have_its_tokens_or_are_dropped() -> None:
     refused = rl_rows_of(EpisodeBatch([short, lost]), GROUP, PolicyWords(ANY, size_of, with_tokens=True))
     assert {d.reason for d in refused.dropped} == {"log_probabilities_of_another_length", "no_log_probabilities"}
     assert not refused.rows
-    assert rows_from_arrow("rl_steps", rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
+    assert rows_from_arrow(RLStep, rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
     unasked = rl_rows_of(batch, GROUP)
     assert {row.old_logprobs for row in unasked.rows if row.trajectory_id == id_of(lost)} == {None}
 

@@ -7,6 +7,8 @@ import pytest
 from tests.stages.derive.samples import DONE, TAP, episode, query, step
 from tests.stages.derive.screens import derived as derived_by
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepLabel
@@ -92,5 +94,5 @@ def test_rows_name_their_source_and_survive_storage() -> None:
     assert first.kind == "step"
     assert first.written_by == "m0"
     assert first.source_screens == ("s0",)
-    assert rows_from_arrow("examples", rows_to_arrow("examples", rows.examples)) == list(rows.examples)
-    assert rows_from_arrow("refusals", rows_to_arrow("refusals", rows.refusals)) == list(rows.refusals)
+    assert rows_from_arrow(Example, rows_to_arrow("examples", rows.examples)) == list(rows.examples)
+    assert rows_from_arrow(Refusal, rows_to_arrow("refusals", rows.refusals)) == list(rows.refusals)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -22,7 +23,7 @@ from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.environments.openenv.client import EnvironmentClient, ServerBusy, session_address
 from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
-from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt
+from trajmill.stages.rollout.base import FinishedAttempt
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ def test_an_episode_in_the_words_of_a_model_is_rewarded_and_recorded_before_the_
         assert (second.screen.screen_id, second.screen.step_index) == ("after", 1)
         last = client.step(reply(DONE))
         assert (last.reward, last.done, last.screen.void) == (1.0, True, False)
-        (made, _), *_ = server.recorded
+        made, *_ = server.recorded
     trajectory, steps = made.episode.trajectory, made.episode.steps
     assert (trajectory.purpose, trajectory.agent, trajectory.model_version) == (Purpose.ONLINE, "online", "mine")
     assert (trajectory.seed, trajectory.attempt, trajectory.reward) == (3, 0, 1.0)
@@ -72,7 +73,7 @@ def test_equal_attempts_are_different_rows() -> None:
         for _ in range(3):
             client.reset("press", seed=5)
             client.finish()
-    trajectories = [made.episode.trajectory for made, _ in server.recorded]
+    trajectories = [made.episode.trajectory for made in server.recorded]
     assert [trajectory.attempt for trajectory in trajectories] == [0, 1, 2]
     assert len({trajectory.trajectory_id for trajectory in trajectories}) == 3
 
@@ -85,9 +86,9 @@ def test_the_step_limit_and_a_limit_of_the_trainer_end_an_episode_without_succes
         client.reset("press")
         client.step(CLICK)
         assert client.finish().reward == 0.0
-    stops = [made.episode.trajectory.stop_reason for made, _ in server.recorded]
+    stops = [made.episode.trajectory.stop_reason for made in server.recorded]
     assert stops == [StopReason.STEP_LIMIT, StopReason.STEP_LIMIT]
-    assert [made.episode.trajectory.steps for made, _ in server.recorded] == [4, 1]
+    assert [made.episode.trajectory.steps for made in server.recorded] == [4, 1]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_what_is_no_action_is_a_step_without_effect_that_says_why(asked: WireAct
         assert (answer.done, answer.screen.screen_id) == (False, "before")
         assert client.step(CLICK).screen.error == ""
         client.finish()
-    assert server.recorded[0][0].episode.steps[0].action_kind == "unparsed"
+    assert server.recorded[0].episode.steps[0].action_kind == "unparsed"
 
 
 @given(texts=st.lists(st.text(max_size=200), min_size=1, max_size=3))
@@ -145,7 +146,7 @@ def test_a_failure_of_the_environment_is_void_and_the_next_episode_gets_another(
         client.reset("press")
         client.step(CLICK)
         assert client.step(reply(DONE)).reward == 1.0
-    failed, finished = (made.episode.trajectory for made, _ in server.recorded)
+    failed, finished = (made.episode.trajectory for made in server.recorded)
     assert (failed.status, failed.reward, failed.failure_class) == ("failed", None, FailureClass.ENVIRONMENT)
     assert finished.reward == 1.0
 
@@ -157,7 +158,7 @@ def test_an_environment_that_cannot_be_started_gives_one_error_line_and_one_void
         pytest.raises(EnvironmentFailure, match="no phone is free"),
     ):
         client.reset("press")
-    ((made, _),) = server.recorded
+    (made,) = server.recorded
     assert made.failure is not None
     assert (made.failure.failure_class, made.failure.attempts) == (FailureClass.SETUP, 3)
 
@@ -173,12 +174,12 @@ def test_a_client_that_leaves_or_resets_leaves_a_void_episode() -> None:
         until(lambda: len(server.recorded) == 2)
         with EnvironmentClient(server.url) as other:
             other.reset("press")
-    failures = [made.failure.message for made, _ in server.recorded if made.failure]
+    failures = [made.failure.message for made in server.recorded if made.failure]
     assert failures == [
         "the trainer began another episode before the end of this one",
         "the trainer went away before the end of the episode",
     ]
-    assert {made.episode.trajectory.reward for made, _ in server.recorded} == {None}
+    assert {made.episode.trajectory.reward for made in server.recorded} == {None}
 
 
 def test_a_silent_trainer_gives_its_environment_back() -> None:
@@ -188,7 +189,7 @@ def test_a_silent_trainer_gives_its_environment_back() -> None:
         until(lambda: len(server.recorded) == 1)
         with pytest.raises(EnvironmentFailure, match=r"no episode is under way|connection was lost"):
             client.step(CLICK)
-    assert server.recorded[0][0].episode.trajectory.failure_message == "the trainer was silent for 0.2 s"
+    assert server.recorded[0].episode.trajectory.failure_message == "the trainer was silent for 0.2 s"
 
 
 def test_only_served_queries_can_be_asked_for() -> None:
@@ -260,7 +261,7 @@ def test_a_token_keeps_others_out_and_pages_of_other_sites_are_never_let_in() ->
 
 
 def test_the_reward_can_be_what_the_judge_says() -> None:
-    async def judge(made: FinishedAttempt) -> AttemptVerdicts:
+    async def judge(made: FinishedAttempt) -> FinishedAttempt:
         trajectory = made.episode.trajectory
         judgement = Judgement(
             trajectory_id=trajectory.trajectory_id,
@@ -271,7 +272,7 @@ def test_the_reward_can_be_what_the_judge_says() -> None:
             first_error_step=None,
             **ORIGIN.common("test"),
         )
-        return AttemptVerdicts(made.episode.model_copy(update={"judgement": judgement}))
+        return replace(made, episode=made.episode.model_copy(update={"judgement": judgement}))
 
     with toy_server(judge=judge) as server, EnvironmentClient(server.url) as client:
         client.reset("press")
@@ -279,7 +280,7 @@ def test_the_reward_can_be_what_the_judge_says() -> None:
         client.reset("press")
         client.step(CLICK)
         assert client.step(reply(DONE)).reward == 0.0
-    assert [made.episode.trajectory.reward for made, _ in server.recorded] == [0.0, 1.0]
+    assert [made.episode.trajectory.reward for made in server.recorded] == [0.0, 1.0]
 
 
 def test_the_task_list_names_the_served_queries_without_goals_and_paths() -> None:
@@ -332,7 +333,7 @@ def test_a_number_that_is_none_is_refused_and_the_session_goes_on(
         assert json.loads(ask(click))["data"]["observation"]["step_index"] == 1
         last = json.loads(ask('{"type": "step", "data": {"stop": true}}'))
         assert (last["data"]["done"], last["data"]["reward"]) == (True, 0.0)
-    made, _ = busy_server.recorded[-1]
+    made = busy_server.recorded[-1]
     assert len(busy_server.recorded) == before + 1
     assert [step.action_kind for step in made.episode.steps] == ["click"]
 

@@ -24,7 +24,7 @@ from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.online.host import EpisodeHost, HostSettings, ServedQueries
-from trajmill.stages.rollout.base import AttemptVerdicts, FinishedAttempt, JudgeAttempt, Limits
+from trajmill.stages.rollout.base import FinishedAttempt, JudgeAttempt, Limits
 
 
 class ToySpec(EnvironmentSpec):
@@ -69,10 +69,10 @@ class ToyServer:
     """What a test knows of a running server."""
 
     url: str = ""
-    recorded: list[tuple[FinishedAttempt, AttemptVerdicts | None]] = field(default_factory=list)
+    recorded: list[FinishedAttempt] = field(default_factory=list)
 
-    async def record(self, made: FinishedAttempt, judged: AttemptVerdicts | None) -> None:
-        self.recorded.append((made, judged))
+    async def record(self, made: FinishedAttempt) -> None:
+        self.recorded.append(made)
 
 
 @contextmanager

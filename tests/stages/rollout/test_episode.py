@@ -10,6 +10,7 @@ from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
+from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
@@ -66,7 +67,7 @@ def test_the_steps_of_a_served_policy_have_its_tokens() -> None:
         assert len(steps) == 4
         assert {(step.reply_token_ids, step.reply_logprobs) for step in steps} == {tokens}
         assert {step.policy_version for step in steps} == {"owl-1"}
-        assert rows_from_arrow("steps", rows_to_arrow("steps", steps)) == list(steps)
+        assert rows_from_arrow(Step, rows_to_arrow("steps", steps)) == list(steps)
 
 
 @pytest.mark.parametrize("status", ["success", "failure"])

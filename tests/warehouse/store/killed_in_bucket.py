@@ -28,10 +28,10 @@ from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged_screens import stored_screen_journal, write_screens
+from trajmill.warehouse.staged_screens import NewScreens, stored_screen_journal
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import LeaseLostError
-from trajmill.warehouse.store.bucket import _BucketStore as BucketStore
+from trajmill.warehouse.store.bucket import BucketStore
 from trajmill.warehouse.store.lease import leased
 
 ROWS, SCREENS = 6, 3
@@ -89,12 +89,12 @@ def make_stage(warehouse: Warehouse, at: StageRun, after: Callable[[str], None] 
         for number in range(SCREENS):
             journal.append(observation(number))
     origin = Origin(round=at.round, run_id=at.run_id, code_version="test")
-    screens = write_screens(warehouse, at, origin, "draw-v1")
+    screens = NewScreens(warehouse, at, origin, "draw-v1").write()
     after("screens written")
     rows = rows_to_arrow("step_verdicts", step_verdicts(ROWS, at))
     verdicts = write_shard(warehouse, "step_verdicts", at, rows)
     after("rows written")
-    commit_stage(warehouse, at, {"screens": [screens], "step_verdicts": [verdicts]})
+    commit_stage(warehouse, at, {"screens": screens, "step_verdicts": [verdicts]})
     mark_done(warehouse, at.staging(warehouse), KEY, {"rows": ROWS})
     after("marked")
 

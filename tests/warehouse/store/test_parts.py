@@ -56,7 +56,7 @@ def test_a_journal_in_a_folder_is_left_alone(tmp_path: Path) -> None:
 class _CountedParts(JournalParts):
     puts = 0
 
-    def publish(self, sizes: Mapping[Path, int]) -> None:
+    def publish(self, sizes: Mapping[Path, int] | None = None) -> None:
         self.puts += 1
         super().publish(sizes)
 

@@ -331,7 +331,7 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
 def _written_queries(context: RoundContext, files: Mapping[str, Sequence[DataFile]]) -> list[Query]:
     """The queries that a stage has written and not committed yet."""
     shards = read_shards(context.warehouse, "queries", files.get("queries", ()), file_schema("queries").names)
-    return [row for shard in shards for row in rows_from_arrow("queries", shard) if isinstance(row, Query)]
+    return [row for shard in shards for row in rows_from_arrow(Query, shard)]
 
 
 def _as_result(undecided: Sequence[Query]) -> dict[str, Any]:

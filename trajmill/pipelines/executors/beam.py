@@ -1,19 +1,34 @@
-"""Runs shards as a Beam pipeline on the machines of an engine; the one module that imports Beam."""
+"""Runs shards as a Beam pipeline on the machines of an engine; the one module that imports Beam.
+
+Beam's Python runners neither retry nor notice a lost machine: a killed worker ends the job, and one that is cut off
+blocks it for ever. Flink and Dataflow handle both themselves. So workers send heartbeats, and a job whose workers are
+lost is started again; it finds what earlier starts have finished. Heartbeats and errors travel through the store, in a
+folder for each start in the stage's staging: the portable runners pass on errors only as the text of a traceback.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 import logging
+import math
+import re
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from itertools import count
+from queue import Empty, Queue
+from typing import Any, NamedTuple
 
 from trajmill.pipelines.executors.packing import Packed, packed
-from trajmill.pipelines.executors.watch import Start, run_watched
 from trajmill.pipelines.fan_out import BeamSettings, DoShard, Shard
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.store.base import StoreError
 
 
 @contextmanager
@@ -37,37 +52,107 @@ with _quiet():
 _REFUSED_MODES = {"multi_threading": "loses rows", "multi_processing": "waits for ever for a process that was killed"}
 _NO_LIST_OF_PACKAGES = "--experiments=disable_logging_submission_environment"
 """Beam would run `pip freeze` before each job, which takes seconds, and no stage needs it."""
+_BEATS_IN_SILENCE = 10
+"""Heartbeats that must be missing before workers are taken for lost."""
+_USUAL_SECONDS = 30.0
+"""Seconds between two heartbeats where no silence is too long."""
+_STARTING_SECONDS = 900.0
+"""Silence that is not too long before the first heartbeat: an engine may have to start machines."""
+_LONGEST_PAUSE_SECONDS = 60.0
+_LONGEST_REASON = 300
+_DETAILS = re.compile(r'details = "([^"]+)"')
+"""The reason of a broken connection in the text of a gRPC error."""
+_LOG = logging.getLogger(__name__)
 
 
 def run_on_machines(do: DoShard[Any], shards: Sequence[Shard], settings: BeamSettings) -> None:
-    """Do every shard, as one element of a pipeline; returns when all are done.
+    """Do every shard, as one element of a pipeline; start it again when workers are lost, with a line in the log.
 
-    Raises TrajmillError if `do` raised it, no job service takes the job, or workers were lost too often.
+    Raises TrajmillError if `do` raised it, no job service takes the job, or workers were lost once too often.
     """
-    store, folder = do.warehouse.store, do.warehouse.name(do.at.staging(do.warehouse))
+    warehouse, at, store = do.warehouse, do.at, do.warehouse.store
+    folder = warehouse.name(at.staging(warehouse))
     work = packed(do, store, f"{folder}/work")
     sent = [Shard(name, packed(payload, store, f"{folder}/payload-{name}")) for name, payload in shards]
     options = [f"--runner={settings.runner}", _NO_LIST_OF_PACKAGES, *settings.options]
-
-    def pipeline_of(start: Start) -> beam.Pipeline:
+    numbers, reason = count(1), None
+    every_seconds = settings.silent_seconds / _BEATS_IN_SILENCE or _USUAL_SECONDS
+    for restart in range(settings.restarts + 1):
+        starts = (_Start(warehouse, at, number, every_seconds) for number in numbers)
+        # A number is taken once; a file's name claims it.
+        start = next(start for start in starts if store.claim(start.name("started")))
         pipeline = beam.Pipeline(options=PipelineOptions(options))
-        _ = pipeline | "Shards" >> beam.Create(sent) | do.at.stage >> beam.ParDo(_DoPackedShard(work, start))
-        return pipeline
+        _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(_DoPackedShard(work, start))
+        reason = _lost(pipeline, start, settings.silent_seconds or math.inf, is_first=not restart)
+        if reason is None:
+            return
+        if restart < settings.restarts:
+            line = "stage %s: %s; it is started again (%d of %d), finished work is kept"
+            _LOG.warning(line, at.stage, reason, restart + 1, settings.restarts)
+            # Whoever keeps the workers alive needs a moment for a new one.
+            time.sleep(min(2.0**restart, _LONGEST_PAUSE_SECONDS))
+    raise TrajmillError(
+        f"stage {at.stage}: {reason}, the last of {settings.restarts + 1} starts (beam.restarts); see to the "
+        "workers and run the same command again, finished work is kept"
+    )
 
-    run_watched(pipeline_of, do.warehouse, do.at, settings.restarts, settings.silent_seconds)
+
+class _Start(NamedTuple):
+    """One start of a job; picklable."""
+
+    warehouse: Warehouse
+    at: StageRun
+    number: int
+    """Unique within the stage."""
+    every_seconds: float
+    """Seconds between two heartbeats."""
+
+    def name(self, *parts: str) -> str:
+        """Return the name in the store of a heartbeat or an error."""
+        folder = self.warehouse.name(self.at.staging(self.warehouse) / "heartbeats")
+        return "/".join((folder, f"{self.number:06d}", *parts))
+
+    @contextmanager
+    def working_on(self, shard: str) -> Iterator[None]:
+        """Send heartbeats while the block lasts, and leave the error that ends it."""
+        ended, store = threading.Event(), self.warehouse.store
+
+        def stay_alive() -> None:
+            for number in count():
+                # The work itself uses the same store, and reports when it does not answer.
+                with suppress(StoreError):
+                    store.put(self.name("alive", shard), b"%d" % number)
+                if ended.wait(self.every_seconds):
+                    return
+
+        alive = threading.Thread(target=stay_alive, daemon=True)
+        alive.start()
+        try:
+            yield
+        except Exception as error:
+            line = str(error)
+            if not isinstance(error, TrajmillError):
+                line = f"stage {self.at.stage}: a worker failed: {type(error).__name__}: {error}"
+            left = {"bad_input": isinstance(error, BadInputError), "line": line}
+            store.put(self.name("errors", shard), json.dumps(left).encode())
+            raise
+        finally:
+            ended.set()
+            alive.join()
 
 
 class _DoPackedShard(beam.DoFn):
     """Does shards on another machine, with heartbeats."""
 
-    def __init__(self, work: Packed, start: Start) -> None:
+    def __init__(self, work: Packed, start: _Start) -> None:
         self._work, self._start = work, start
 
     def process(self, element: Shard) -> Iterable[str]:
         with self._start.working_on(element.name):
-            rows = self._do(Shard(element.name, element.payload.open()), self._start.attempt)
-        for table, count in rows.items():
-            Metrics.counter("trajmill", f"{table}_rows").inc(count)
+            # Files of an earlier start that still writes have other names.
+            rows = self._do(Shard(element.name, element.payload.open()), f"-s{self._start.number}")
+        for table, written in rows.items():
+            Metrics.counter("trajmill", f"{table}_rows").inc(written)
         yield element.name
 
     @cached_property
@@ -77,8 +162,75 @@ class _DoPackedShard(beam.DoFn):
         return opened
 
 
+def _lost(pipeline: beam.Pipeline, start: _Start, silent_seconds: float, is_first: bool) -> str | None:
+    """Run a job; return why it ended, or seems to have, without its work being done; None if it was done."""
+    submitted: list[Any] = []
+    ended: Queue[str] = Queue()
+
+    def run() -> None:
+        try:
+            submitted.append(pipeline.run())
+            submitted[0].wait_until_finish()
+        except Exception as error:
+            # The details of a broken connection, else the last line with words, as of a worker's traceback.
+            lines = [line.strip() for line in str(error).splitlines() if any(letter.isalnum() for letter in line)]
+            details = _DETAILS.search(str(error))
+            ended.put((details[1] if details else lines[-1] if lines else type(error).__name__)[:_LONGEST_REASON])
+        else:
+            ended.put("")
+
+    def cancel() -> None:
+        def cancel_one(job: Any) -> None:
+            try:
+                job.cancel()
+            except Exception as error:
+                _LOG.debug("the job could not be cancelled: %s", error)
+
+        for job in submitted:
+            # A machine that is cut off does not answer.
+            threading.Thread(target=cancel_one, args=(job,), daemon=True).start()
+
+    # Beam's waiting for the end cannot be interrupted.
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        reason = _end(ended, start, silent_seconds)
+    except BaseException:
+        cancel()
+        raise
+    if reason is None:
+        cancel()
+        return "no worker sends a heartbeat any more"
+    if not reason:
+        return None
+    store = start.warehouse.store
+    for file in store.files(start.name("errors")):
+        left = json.loads(store.get(file.name) or b"{}")
+        raise (BadInputError if left.get("bad_input") else TrajmillError)(left.get("line", "a worker failed"))
+    if submitted:
+        return f"the job ended ({reason})"
+    lost = f"no job service takes the job ({reason})"
+    if is_first:
+        raise TrajmillError(f"stage {start.at.stage}: {lost}; correct beam.runner and beam.options, or start it")
+    return lost
+
+
+def _end(ended: Queue[str], start: _Start, silent_seconds: float) -> str | None:
+    """Wait for the end of a job; return why it failed, empty if it did not, None if its workers are silent."""
+    store, beats, since = start.warehouse.store, start.name("alive"), time.monotonic()
+    seen, patience = store.files(beats), max(silent_seconds, _STARTING_SECONDS)
+    while True:
+        try:
+            return ended.get(timeout=start.every_seconds)
+        except Empty:
+            now = store.files(beats)
+        if now != seen:
+            seen, since, patience = now, time.monotonic(), silent_seconds
+        elif time.monotonic() - since > patience:
+            return None
+
+
 def runner_mistake(name: str) -> str | None:
-    """What is wrong with the name of a Beam runner (one that Beam lists, or `module.Class`); None if it is valid."""
+    """Say what is wrong with the name of a Beam runner (one that Beam lists, or `module.Class`); None if nothing is."""
     try:
         create_runner(name)
     except ImportError as error:
@@ -91,15 +243,19 @@ def runner_mistake(name: str) -> str | None:
 
 
 def options_mistake(settings: BeamSettings) -> str | None:
-    """What is wrong with the options of a runner; None if nothing is.
+    """Say what is wrong with the options of a runner; None if nothing is.
 
     Engines on other machines have options of their own, so unknown ones are refused only on this machine.
     """
     for option in settings.options:
         if not option.startswith("--"):
             return f"{option!r} is no option; write it as on a command line, e.g. --job_endpoint=localhost:8099"
+    printed = io.StringIO()
     try:
-        given = _parsed(settings.options)
+        with redirect_stderr(printed):
+            given = PipelineOptions(list(settings.options)).get_all_options(retain_unknown_options=True)
+    except SystemExit:
+        return printed.getvalue().strip().rpartition("error: ")[2]
     except ValueError as error:
         return str(error)
     if given.get("runner"):
@@ -109,18 +265,8 @@ def options_mistake(settings: BeamSettings) -> str | None:
         return f"Beam's {mode} {_REFUSED_MODES[mode]}; set rollout.workers to the number of processes instead"
     if settings.runner == "PortableRunner" and not given.get("job_endpoint"):
         return "PortableRunner needs the address of a job service, as --job_endpoint=localhost:8099"
-    known = _parsed(())
+    known = PipelineOptions([]).get_all_options()
     unknown = next((name for name in given if name not in known), None)
     if settings.on_this_machine and unknown is not None:
         return f"Beam has no option --{unknown}; {instead_of(unknown, known)}"
     return None
-
-
-def _parsed(options: Sequence[str]) -> dict[str, Any]:
-    """Beam's options, and unknown ones, by name. Raises ValueError, with Beam's message, for a refused value."""
-    printed = io.StringIO()
-    try:
-        with redirect_stderr(printed):
-            return dict(PipelineOptions(list(options)).get_all_options(retain_unknown_options=True))
-    except SystemExit:
-        raise ValueError(printed.getvalue().strip().rpartition("error: ")[2]) from None

@@ -32,7 +32,7 @@ class Packed(NamedTuple):
     store: FileStore
 
     def open(self) -> Any:
-        """The value, once its files are on this machine."""
+        """Return the value, once its files are on this machine."""
         pickled = self.pickled if self.pickled is not None else self.store.get(self.name)
         assert pickled is not None, "a stage stores its work before it is started"
         return _Unpickler(pickled, self.store).load()
@@ -55,7 +55,7 @@ class _Pickler(pickle.Pickler):
         self._store = store
 
     def persistent_id(self, value: object) -> str | None:
-        """The name in the store of a file or folder, which gets a copy there.
+        """Return the name in the store of a file or folder, which gets a copy there.
 
         None for other values, for paths with nothing there, and where all machines see the same folder.
         """

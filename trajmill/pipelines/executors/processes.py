@@ -25,7 +25,7 @@ from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-
 from typing import NoReturn, TypeVar
 
 from trajmill.schemas.errors import TrajmillError
-from trajmill.warehouse.store.folder import is_alive
+from trajmill.warehouse.store.base import is_alive
 
 S = TypeVar("S")
 
@@ -116,7 +116,7 @@ class WorkerLane:
             raise error
 
     def end(self) -> int | None:
-        """End the process, if there is one, whatever it does; returns its exit code."""
+        """End the process, if there is one, whatever it does; return its exit code."""
         process, self._process, self._ours = self._process, None, None
         if process is None:
             return None
@@ -127,7 +127,7 @@ class WorkerLane:
         process.join()
         return process.exitcode
 
-    def retire(self) -> None:
+    def _retire(self) -> None:
         """Let the process end by itself, if it does not work."""
         if self._ours is not None and self._process is not None and not self._is_busy:
             self._ours.close()
@@ -141,7 +141,7 @@ class WorkerLane:
         process.start()
         self._process, self._ours = process, ours
         # Otherwise this process would wait at its end for one that waits for work.
-        Finalize(None, self.retire, exitpriority=1)
+        Finalize(None, self._retire, exitpriority=1)
         # The last copy of that end is the process's own, so that its death is noticed.
         theirs.close()
         return ours
@@ -154,14 +154,21 @@ def _lane(number: int) -> WorkerLane:
 
 def _serve(work: Connection, owner: int) -> None:
     """Do what comes, one after the other, until the owner ends."""
-    signal.signal(signal.SIGTERM, lambda number, frame: _give_back_and_end(128 + number))
+
+    def give_back_and_end(code: int) -> NoReturn:
+        # Not waiting for the work, nor for the processes that draw for it, which end with this one. A kill would leave
+        # semaphores, which Python reports to the user.
+        _run_finalizers(0)
+        os._exit(code)
+
+    signal.signal(signal.SIGTERM, lambda number, frame: give_back_and_end(128 + number))
     end_with(owner)
     while True:
         try:
             environment, do, shard = work.recv()
         except EOFError:
             sys.stdout.flush()
-            _give_back_and_end(0)
+            give_back_and_end(0)
         # Credentials and addresses may have changed in the owner since this process was started.
         os.environ.clear()
         os.environ.update(environment)
@@ -175,15 +182,6 @@ def _serve(work: Connection, owner: int) -> None:
             except Exception:
                 failure = TrajmillError(f"{type(error).__name__}: {error}")
         work.send(failure)
-
-
-def _give_back_and_end(code: int) -> NoReturn:
-    """End without waiting for the work, nor for the processes that draw for it, which end with this one.
-
-    A kill would leave semaphores, which Python reports to the user.
-    """
-    _run_finalizers(0)
-    os._exit(code)
 
 
 def children_context(preload: Sequence[str]) -> ForkServerContext:

@@ -24,7 +24,7 @@ from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.delta_log import committed_files, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table, table_of
@@ -39,35 +39,12 @@ _CRITIC: Final = "critic"
 _ORDER: Final = ("reflector", "notetaker", "state_tracker", "manager", "coordinator", "planner")
 """Order of these roles within a step; the role that acts is last."""
 _JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
-"""No judge of a run is asked about other attempts."""
+"""No judge of a run judges other attempts."""
 _READS_AT_ONCE = 4
 
 
-class TrajectoryPlace(NamedTuple):
-    """Where the rows of a trajectory are."""
-
-    trajectory_id: str
-    run_id: str
-    round: int
-
-
-class TrajectoryRecords(NamedTuple):
-    """A trajectory with its steps, and the verdicts of every judge."""
-
-    trajectory: Trajectory
-    query: Query | None
-    """None if it is not stored."""
-    guidance: Guidance | None
-    steps: tuple[Step, ...]
-    step_verdicts: tuple[StepVerdict, ...]
-    """In the order of steps and judges; the run's own judge is the first."""
-    votes: tuple[TrajectoryVerdict, ...]
-    judgements: tuple[Judgement, ...]
-    """In the order of judges and rounds."""
-
-
 def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
-    """The committed queries of a run by id, in order of id; cached until some are committed."""
+    """Read the committed queries of a run by id, in order of id; cached until some are committed."""
     return _queries(warehouse, run_id, newest_log_entry(warehouse, "queries"))
 
 
@@ -78,7 +55,7 @@ def _queries(warehouse: Warehouse, run_id: str, log_entry: str) -> Mapping[str, 
 
 
 def attemptable(queries: Mapping[str, Query]) -> Mapping[str, Query]:
-    """The queries that an environment can start: all but those of imported recordings and refused proposals."""
+    """Keep the queries that an environment can start: all but those of imported recordings and refused proposals."""
     if all(query.validation not in _NOT_ATTEMPTED for query in queries.values()):
         return queries
     return {query_id: query for query_id, query in queries.items() if query.validation not in _NOT_ATTEMPTED}
@@ -99,25 +76,24 @@ def read_episodes(
     were made during the attempts, without those of the judge.
     """
 
-    def grouped(record: type[R], is_verdict: bool = False) -> dict[str, list[R]]:
-        """The rows of these trajectories, by trajectory; no others are held."""
+    def grouped(record: type[R]) -> dict[str, list[R]]:
+        """Read the rows of these trajectories, by trajectory; no others are held."""
+        if issubclass(record, JudgeRow) and not with_verdicts:
+            return {}
         table, found = table_of(record), defaultdict[str, list[R]](list)
         where = {"trajectory_id": trajectory_ids}
         batches = list(read_batches(warehouse, table, rounds=rounds, run_id=run_id, where=where))
         data = pa.Table.from_batches(batches, file_schema(table).remove_metadata())
-        data = of_judge(data, None) if is_verdict else data
-        for name, row in zip(data["trajectory_id"].to_pylist(), rows_from_arrow(table, data), strict=True):
-            if isinstance(row, record):
-                found[name].append(row)
+        data = of_judge(data, None) if issubclass(record, JudgeRow) else data
+        for name, row in zip(data["trajectory_id"].to_pylist(), rows_from_arrow(record, data), strict=True):
+            found[name].append(row)
         return found
 
     trajectories = [row for name, rows in sorted(grouped(Trajectory).items()) for row in rows]
     wanted = {"query_id": {row.query_id for row in trajectories}}
     queries = {row.query_id: row for row in read_rows(warehouse, Query, run_id=run_id, where=wanted)}
-    steps = grouped(Step)
-    verdicts = grouped(StepVerdict, is_verdict=True) if with_verdicts else {}
-    votes = grouped(TrajectoryVerdict, is_verdict=True) if with_verdicts else {}
-    judgements = grouped(Judgement, is_verdict=True) if with_verdicts else {}
+    steps, verdicts = grouped(Step), grouped(StepVerdict)
+    votes, judgements = grouped(TrajectoryVerdict), grouped(Judgement)
     calls: dict[str, list[ModelCall]] = defaultdict(list)
     for call in _rollout_calls(warehouse, run_id, trajectory_ids, rounds) if with_calls else ():
         calls[call.trajectory_id or ""].append(call)
@@ -168,7 +144,7 @@ def read_episodes_of_rounds(
 def rounds_of(
     warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int]
 ) -> Mapping[str, int]:
-    """The round of each of some trajectories, by id; those that are in none of `rounds` are left out."""
+    """Read the round of each of some trajectories, by id; those that are in none of `rounds` are left out."""
     where = {"trajectory_id": trajectory_ids}
     rows = read_table(warehouse, "trajectories", ["trajectory_id", "round"], rounds=rounds, run_id=run_id, where=where)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
@@ -177,22 +153,17 @@ def rounds_of(
 def _rollout_calls(
     warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int] | None
 ) -> Iterator[ModelCall]:
-    """The calls of some trajectories; most rows of the table are a judge's, so it is read batch by batch."""
+    """Read the calls of some trajectories; most rows of the table are a judge's, so it is read batch by batch."""
     where = {"trajectory_id": trajectory_ids}
     for batch in read_batches(warehouse, "model_calls", rounds=rounds, run_id=run_id, where=where):
         own = batch.filter(pc.invert(pc.starts_with(batch["role"], _CRITIC)))
-        for row in rows_from_arrow("model_calls", pa.Table.from_batches([own])):
-            if isinstance(row, ModelCall):
-                yield row
+        yield from rows_from_arrow(ModelCall, pa.Table.from_batches([own]))
 
 
 def read_role_calls(
     warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int] | None = None
 ) -> Mapping[str, tuple[ModelCall, ...]]:
-    """The answered calls of an agent's roles by trajectory, in the order of steps and, in a step, of the roles.
-
-    Arguments as of `read_episodes`.
-    """
+    """Read the answered calls of an agent's roles by trajectory, in the order of steps and, in a step, of the roles."""
     calls: dict[str, list[ModelCall]] = defaultdict(list)
     for call in _rollout_calls(warehouse, run_id, trajectory_ids, rounds):
         if call.response is not None and call.trajectory_id is not None and call.step_index is not None:
@@ -211,7 +182,7 @@ def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
 
 
 def hints_of(warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str]) -> Mapping[str, str]:
-    """The hints of some trajectories, by trajectory id; a trajectory without guidance has none."""
+    """Read the hints of some trajectories, by trajectory id; a trajectory without guidance has none."""
     columns, where = ["trajectory_id", "guidance_id"], {"trajectory_id": trajectory_ids}
     made = read_table(warehouse, "trajectories", columns, run_id=run_id, where=where)
     given = zip(*(column.to_pylist() for column in made.columns), strict=True)
@@ -219,8 +190,31 @@ def hints_of(warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str])
     return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in given if guidance_id is not None}
 
 
+class TrajectoryPlace(NamedTuple):
+    """Where the rows of a trajectory are."""
+
+    trajectory_id: str
+    run_id: str
+    round: int
+
+
+class TrajectoryRecords(NamedTuple):
+    """A trajectory with its steps, and the verdicts of every judge."""
+
+    trajectory: Trajectory
+    query: Query | None
+    """None if it is not stored."""
+    guidance: Guidance | None
+    steps: tuple[Step, ...]
+    step_verdicts: tuple[StepVerdict, ...]
+    """In the order of steps and judges; the run's own judge is the first."""
+    votes: tuple[TrajectoryVerdict, ...]
+    judgements: tuple[Judgement, ...]
+    """In the order of judges and rounds."""
+
+
 def places_of(warehouse: Warehouse, start: str) -> list[TrajectoryPlace]:
-    """Return the trajectories whose ids start so.
+    """Find the trajectories whose ids begin with `start`.
 
     Raises BadInputError if a committed file or an entry of the table's log is missing or damaged.
     """

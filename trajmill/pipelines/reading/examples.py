@@ -42,12 +42,12 @@ class ExampleSet(NamedTuple):
 
 
 def supervised(per_query: int) -> ExampleSet:
-    """The rows that rounds derive, of so many trajectories of each query."""
+    """Choose the rows that rounds derive, of so many trajectories of each query."""
     return ExampleSet({"kind": [END_TO_END]}, per_query)
 
 
 def derived(made_by: str) -> ExampleSet:
-    """All rows of a derived kind that one version of its settings has made."""
+    """Choose all rows of a derived kind that one version of its settings has made."""
     return ExampleSet({"made_by": [made_by]}, None)
 
 
@@ -89,14 +89,14 @@ def read_candidates(warehouse: Warehouse, origin: Origin, wanted: ExampleSet, ch
 
 
 def leaks_of(rows: pa.Table) -> dict[str, RowLeak]:
-    """The leaks in candidates, by example id."""
+    """Return the leaks in candidates, by example id."""
     leaking = rows.filter(pc.is_valid(rows["leak"])).select(["example_id", "leak", "refusal"])
     found = zip(*(column.to_pylist() for column in leaking.columns), strict=True)
     return {example_id: RowLeak(reason, refusal) for example_id, reason, refusal in found}
 
 
 def shown_screens(warehouse: Warehouse, run_id: str, where: Mapping[str, list[str]], digests: pa.Table) -> set[str]:
-    """Ids of the screens that rows of table `examples` show; arguments as of `StoredExamples`."""
+    """Return the ids of the screens that rows of table `examples` show; arguments as of `StoredExamples`."""
     ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
     columns, found = ["example_id", "screens"], set[str]()
     for batch in read_batches(warehouse, "examples", columns, rounds=rounds, run_id=run_id, where=where):
@@ -122,20 +122,20 @@ class StoredExamples:
             yield from self._few
         else:
             for start in range(0, self.digests.num_rows, _ROWS_AT_ONCE):
-                yield from self._read(self.digests.slice(start, _ROWS_AT_ONCE)).to_batches()
+                yield from self._read(self.digests.slice(start, _ROWS_AT_ONCE))
 
     @cached_property
     def _few(self) -> list[pa.RecordBatch]:
-        batches: list[pa.RecordBatch] = self._read(self.digests).to_batches()
-        return batches
+        return self._read(self.digests)
 
-    def _read(self, digests: pa.Table) -> pa.Table:
-        """One part of the rows: only files of its rounds are read."""
+    def _read(self, digests: pa.Table) -> list[pa.RecordBatch]:
+        """Read some of the rows: only files of their rounds are opened."""
         ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
         batches = read_batches(self.warehouse, "examples", rounds=rounds, run_id=self.run_id, where=self.where)
         found = [batch.filter(pc.is_in(batch["example_id"], ids)) for batch in batches]
         rows = pa.Table.from_batches(found, file_schema("examples").remove_metadata())
-        return rows.take(pc.index_in(ids, rows["example_id"].combine_chunks()))
+        chosen: list[pa.RecordBatch] = rows.take(pc.index_in(ids, rows["example_id"].combine_chunks())).to_batches()
+        return chosen
 
 
 class ReleaseDiff(NamedTuple):
@@ -151,13 +151,13 @@ def compare_releases(warehouse: Warehouse, first: str, second: str) -> ReleaseDi
 
     Raises BadInputError if there is no such release, it has no supervised rows, or a file of it is missing or damaged.
     """
-    one, other = _example_ids(warehouse, first), _example_ids(warehouse, second)
+
+    def ids(name: str) -> set[str]:
+        folder = release_folder(warehouse, name)
+        if not has_rows_of(folder, SFT_FILE):
+            raise BadInputError(f"release {name}: it has no supervised rows to compare")
+        with damage_as_error(warehouse.store.uri(f"releases/{name}")):
+            return set(released_rows(folder, SFT_FILE, ["example_id"])["example_id"].to_pylist())
+
+    one, other = ids(first), ids(second)
     return ReleaseDiff(len(one & other), len(one - other), len(other - one))
-
-
-def _example_ids(warehouse: Warehouse, name: str) -> set[str]:
-    folder = release_folder(warehouse, name)
-    if not has_rows_of(folder, SFT_FILE):
-        raise BadInputError(f"release {name}: it has no supervised rows to compare")
-    with damage_as_error(warehouse.store.uri(f"releases/{name}")):
-        return set(released_rows(folder, SFT_FILE, ["example_id"])["example_id"].to_pylist())

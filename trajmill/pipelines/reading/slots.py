@@ -22,7 +22,7 @@ _MOST_BYTES = 8 << 20
 
 
 class LiveSlots(NamedTuple):
-    """The slots of all workers of a run that are at work."""
+    """The slots of all running workers of a run."""
 
     workers: int
     slots: tuple[SlotView, ...]
@@ -54,7 +54,7 @@ async def shown_slots(board: SlotBoard, beside: Path) -> AsyncIterator[None]:
 
 
 def read_slots(warehouse: Warehouse, run_id: str) -> LiveSlots:
-    """The slots of a run's workers now; a worker that does not write any more is left out."""
+    """Read the slots of a run's workers; a worker that does not write any more is left out."""
     workers, slots, spent = 0, list[SlotView](), dict.fromkeys(SlotState, 0.0)
     for file in sorted(warehouse.staging(run_id).glob(f"*/*{_SUFFIX}")):
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from trajmill.stages.curate.history import History, JudgedAttempt
 from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of
 from trajmill.stages.derive.rl_plan import RLAttempt
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.read import WantedRows, read_batches, read_table
 
 _COLLECTED = (Purpose.TRAIN, Purpose.GUIDED)
 _ATTEMPT = ("trajectory_id", "query_id", "round", "model_version", "purpose", "status")
@@ -25,17 +25,14 @@ def read_verdicts(
     table: str,
     columns: Sequence[str],
     *,
-    run_id: str,
-    rounds: Collection[int] | None = None,
     judge_id: str | None = None,
-    where: Mapping[str, Collection[str]] | None = None,
+    **wanted: Unpack[WantedRows],
 ) -> pa.Table:
-    """Read rows of one judge from a table with the column `judge_id`; further arguments as of `read_table`.
+    """Read rows of one judge from a table with the column `judge_id`.
 
     Without `judge_id` they are those of the run's own judge, which alone decides what is trained on.
     """
-    rows = read_table(warehouse, table, [*columns, "judge_id"], rounds=rounds, run_id=run_id, where=where)
-    return of_judge(rows, judge_id).select(list(columns))
+    return of_judge(read_table(warehouse, table, [*columns, "judge_id"], **wanted), judge_id).select(list(columns))
 
 
 def of_judge(rows: pa.Table, judge_id: str | None) -> pa.Table:
@@ -45,16 +42,13 @@ def of_judge(rows: pa.Table, judge_id: str | None) -> pa.Table:
 
 
 def read_history(warehouse: Warehouse, run_id: str, before: int) -> History:
-    """Read the figures of the attempts at training queries, guided or not, that the run's own judge has judged.
-
-    Attempts of rounds before `before` count.
-    """
+    """Read the figures of the judged attempts at training queries in the rounds before `before`."""
     return History.of(read_judged(warehouse, run_id, range(before)))
 
 
 def read_judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> tuple[JudgedAttempt, ...]:
-    """Read the attempts of some rounds at training queries that the run's own judge has judged, oldest first."""
-    correct = _correct(warehouse, run_id, rounds)
+    """Read the attempts at training queries, guided or not, that the run's own judge has judged, oldest first."""
+    correct = _correct(warehouse, run_id=run_id, rounds=rounds)
     columns = ["round", "query_id", "purpose", "attempt", "trajectory_id", "steps"]
     trajectories = read_table(warehouse, "trajectories", columns, rounds=rounds, run_id=run_id)
     rows = zip(*(column.to_pylist() for column in trajectories.columns), strict=True)
@@ -76,8 +70,8 @@ def read_rl_attempts(
         return []
     where = {"trajectory_id": trajectory_ids}
     rows = read_table(warehouse, "trajectories", _ATTEMPT, rounds=rounds, run_id=run_id, where=where)
-    correct = _correct(warehouse, run_id, range(min(rounds), judged_until + 1), where)
-    replies = _count_replies(warehouse, run_id, rounds, where)
+    correct = _correct(warehouse, run_id=run_id, rounds=range(min(rounds), judged_until + 1), where=where)
+    steps, malformed = _count_replies(warehouse, run_id=run_id, rounds=rounds, where=where)
     queries = read_table(warehouse, "queries", ["query_id", "split"], run_id=run_id)
     splits = dict(zip(*(column.to_pylist() for column in queries.columns), strict=True))
     return [
@@ -89,8 +83,8 @@ def read_rl_attempts(
             model_version=version,
             purpose=purpose,
             status=status,
-            steps=replies.steps[trajectory_id],
-            malformed=replies.malformed[trajectory_id],
+            steps=steps[trajectory_id],
+            malformed=malformed[trajectory_id],
             correct=correct.get(trajectory_id),
         )
         for trajectory_id, query_id, number, version, purpose, status in zip(
@@ -104,7 +98,7 @@ def reward_moments(warehouse: Warehouse, run_id: str, before: int, without: Coll
 
     Rounds before `before` count, and no trajectories of `without`.
     """
-    malformed = _count_replies(warehouse, run_id, range(before)).malformed
+    _, malformed = _count_replies(warehouse, run_id=run_id, rounds=range(before))
     rewards: dict[int, list[float]] = defaultdict(list)
     for attempt in read_judged(warehouse, run_id, range(before)):
         if attempt.steps and not attempt.guided and attempt.trajectory_id not in without:
@@ -113,37 +107,19 @@ def reward_moments(warehouse: Warehouse, run_id: str, before: int, without: Coll
     return [moments(rewards[number]) for number in sorted(rewards)]
 
 
-def _correct(
-    warehouse: Warehouse,
-    run_id: str,
-    rounds: Collection[int],
-    where: Mapping[str, Collection[str]] | None = None,
-) -> dict[str, bool]:
-    """By trajectory id, what the run's own judge decided."""
-    columns = ["trajectory_id", "correct"]
-    rows = read_verdicts(warehouse, "judgements", columns, run_id=run_id, rounds=rounds, where=where)
+def _correct(warehouse: Warehouse, **wanted: Unpack[WantedRows]) -> Mapping[str, bool]:
+    """Read what the run's own judge decided, by trajectory id."""
+    rows = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], **wanted)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
-class _Replies(NamedTuple):
-    """By trajectory id, how many steps it has."""
-
-    steps: Counter[str]
-    malformed: Counter[str]
-    """Those whose reply could not be parsed."""
-
-
-def _count_replies(
-    warehouse: Warehouse,
-    run_id: str,
-    rounds: Collection[int],
-    where: Mapping[str, Collection[str]] | None = None,
-) -> _Replies:
-    found, columns = _Replies(Counter(), Counter()), ["trajectory_id", "action_kind"]
-    for batch in read_batches(warehouse, "steps", columns, rounds=rounds, run_id=run_id, where=where):
+def _count_replies(warehouse: Warehouse, **wanted: Unpack[WantedRows]) -> tuple[Counter[str], Counter[str]]:
+    """Count steps by trajectory id: all of them, and those whose reply could not be parsed."""
+    steps, malformed = Counter[str](), Counter[str]()
+    for batch in read_batches(warehouse, "steps", ["trajectory_id", "action_kind"], **wanted):
         names = batch["trajectory_id"]
         unparsed = names.filter(pc.equal(batch["action_kind"], "unparsed"))
-        for counter, counted in ((found.steps, names), (found.malformed, unparsed)):
+        for counter, counted in ((steps, names), (malformed, unparsed)):
             for value in pc.value_counts(counted).to_pylist():
                 counter[value["values"]] += value["counts"]
-    return found
+    return steps, malformed

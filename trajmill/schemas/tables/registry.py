@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+
+R = TypeVar("R", bound=Row)
 
 TABLES: dict[str, type[Row]] = {
     "queries": Query,
@@ -76,13 +78,12 @@ def rows_to_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist([_plain(row) for row in rows], schema=arrow_schema(table))
 
 
-def rows_from_arrow(table: str, data: pa.Table) -> list[Row]:
-    """Records from an Arrow table in the table's schema; further columns are ignored.
+def rows_from_arrow(record: type[R], data: pa.Table) -> list[R]:
+    """Read records from an Arrow table in their table's schema; further columns are ignored.
 
     Raises pydantic.ValidationError if a row is not a valid record.
     """
-    record = TABLES[table]
-    columns = [name for name in arrow_schema(table).names if name in data.column_names]
+    columns = [name for name in table_schema(record).names if name in data.column_names]
     return [record.model_validate(_record_input(record, row)) for row in data.select(columns).to_pylist()]
 
 

@@ -28,7 +28,7 @@ from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, Wir
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens
-from trajmill.stages.rollout.base import Attempt, AttemptVerdicts, FinishedAttempt, JudgeAttempt, Limits, episode_seed
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, Recorder, episode_seed
 from trajmill.stages.rollout.worker import try_once
 
 AGENT = "online"
@@ -69,10 +69,6 @@ class EndedEpisode(NamedTuple):
         """The last observation; None without any."""
         steps, seen = self.attempt.episode.steps, self.attempt.screens
         return seen[steps[-1].screen_after] if steps else next(iter(seen.values()), None)
-
-
-RecordAttempt = Callable[[FinishedAttempt, AttemptVerdicts | None], Awaitable[None]]
-"""Stores an attempt with its verdicts; it is awaited before the trainer gets the reward."""
 
 
 class ServedQueries:
@@ -255,7 +251,7 @@ class EpisodeHost:
         environment: EnvironmentSpec,
         queries: ServedQueries,
         settings: HostSettings,
-        record: RecordAttempt,
+        record: Recorder,
         judge: JudgeAttempt | None = None,
         draw: Draw = draw_in_thread,
         numbers: Counter[tuple[str, str, int]] | None = None,
@@ -325,10 +321,13 @@ class EpisodeHost:
             if not made.episode.steps and (left or not (made.screens or last)):
                 return EndedEpisode(made, None)
         made = await episode.drawn(made)
-        judged = await self._judge(made) if self._judge and made.failure is None else None
+        reward = made.episode.trajectory.reward
+        if self._judge and made.failure is None:
+            made = await self._judge(made)
+            reward = made.episode.judged_reward
         if order.record:
-            await self._record(made, judged)
-        return EndedEpisode(made, judged.reward if judged else made.episode.trajectory.reward)
+            await self._record(made)
+        return EndedEpisode(made, reward)
 
     def _pool(self, platform: Platform) -> EnvironmentPool:
         if platform not in self._pools:

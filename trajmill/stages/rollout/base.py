@@ -14,7 +14,6 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
-from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import Agent
@@ -60,25 +59,14 @@ class FinishedAttempt:
     """The failure of the tries before the last one, with their number; None if there was one try."""
 
 
-class AttemptVerdicts(NamedTuple):
-    episode: Episode
-    calls: tuple[ModelCall, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    """Why it could not be judged; empty if it could."""
-
-    @property
-    def reward(self) -> float | None:
-        """1 for a correct attempt, 0 for an incorrect one, None if it could not be judged."""
-        return None if self.episode.judgement is None else float(self.episode.judgement.correct)
-
-
 class AttemptSource(Protocol):
     """Gives attempts one by one, to whichever slot is free."""
 
     async def take(self) -> Attempt | None: ...
 
 
-JudgeAttempt = Callable[[FinishedAttempt], Awaitable[AttemptVerdicts]]
+JudgeAttempt = Callable[[FinishedAttempt], Awaitable[FinishedAttempt]]
+"""Adds verdicts, model calls and failures of the judge to an attempt's episode."""
 Recorder = Callable[[FinishedAttempt], Awaitable[None]]
 """Stores a finished attempt; it is awaited before the next attempt starts in its place."""
 

@@ -10,7 +10,6 @@ from pydantic import PlainValidator
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.store.base import FileStore
-from trajmill.warehouse.store.folder import folder_store
 
 SCHEMES = ("s3", "gs", "abfs", "abfss")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/.*", re.DOTALL)
@@ -23,7 +22,7 @@ class BucketUrl(str):
 
 
 def address_of(written: object) -> Path | BucketUrl:
-    """What a user has written as the place of a warehouse: an URL, or a path, which is taken as it is.
+    """Parse what a user has written as the place of a warehouse: an URL, or a path, which is taken as it is.
 
     Raises ValueError if it is neither, or an URL that no store can open.
     """
@@ -48,23 +47,23 @@ Root = Annotated[Path | BucketUrl, PlainValidator(address_of)]
 
 
 def store_at(address: Path | str) -> FileStore:
-    """The store at an address; a folder need not be there. Raises BadInputError if no store can be opened there."""
+    """Return the store at an address; a folder need not be there. Raises BadInputError for an impossible address."""
     try:
         place = address_of(address)
     except ValueError as error:
         raise BadInputError(f"{error}; correct the address of the warehouse") from None
     if isinstance(place, BucketUrl):
         # obstore takes a twentieth of a second to import.
-        from trajmill.warehouse.store.bucket import bucket_store
+        from trajmill.warehouse.store.bucket import BucketStore
 
-        return bucket_store(str(place))
+        return BucketStore(str(place))
     root = place.resolve()
     if set("%?*[") & set(str(root)):
         # Delta decodes per cent signs; DuckDB takes the others for patterns.
         raise BadInputError(f"warehouse {root}: its path must have none of % ? * [; choose another folder")
-    return folder_store(root)
+    return FileStore(str(root))
 
 
 def local_folder(address: Path | str) -> Path:
-    """The folder on this machine for what only this machine needs."""
+    """Return the folder on this machine for what only this machine needs."""
     return address if isinstance(address, Path) else store_at(address).local

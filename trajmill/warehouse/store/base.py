@@ -1,12 +1,18 @@
-"""The protocol of a store: files that have names, appear whole or not at all, and survive a loss of power."""
+"""A store: files that have names, appear whole or not at all, and survive a loss of power."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from trajmill.schemas.errors import TrajmillError
+from trajmill.warehouse.atomic import disk_full_as_error, sync, write_bytes
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,17 +49,18 @@ class StoredFile(NamedTuple):
     """When it was stored, in seconds since the epoch."""
 
 
-@runtime_checkable
-class FileStore(Protocol):
-    """Files by name. A name is relative to the store's address and has `/` between its parts.
+@dataclass(frozen=True)
+class FileStore:
+    """Files in a folder of this machine, or of a disk that several machines mount; `BucketStore` has them elsewhere.
 
-    Every method that asks the store raises StoreError if it does not answer, and BadInputError if its address is wrong.
+    A name is relative to the store's address and has `/` between its parts. Methods raise StoreError if the store does
+    not answer, and BadInputError if its address is wrong.
     """
 
-    @property
-    def address(self) -> str:
-        """An absolute path, or an URL."""
-        ...
+    address: str
+    """An absolute path with symbolic links resolved, or an URL without a `/` at the end."""
+    patience: float = 0.0
+    """Seconds for which requests are repeated if the store does not answer."""
 
     @property
     def local(self) -> Path:
@@ -61,74 +68,119 @@ class FileStore(Protocol):
 
         It is the store itself if that is a folder, else a cache that may be deleted when nothing runs.
         """
-        ...
+        return Path(self.address)
 
     @property
     def is_local(self) -> bool:
         """Whether `local` is the store itself, so that what lies there is stored."""
-        ...
+        return True
 
-    @property
-    def patience(self) -> float:
-        """Seconds for which requests are repeated if the store does not answer."""
-        ...
-
-    def impatient(self) -> FileStore:
-        """The same store, without patience."""
-        ...
+    def impatient(self) -> Self:
+        """Return the same store, without patience."""
+        return self
 
     def get(self, name: str) -> bytes | None:
-        """The bytes of a file; None if there is none."""
-        ...
+        """Return the bytes of a file; None if there is none."""
+        try:
+            return (self.local / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def put(self, name: str, data: bytes) -> None:
         """Store a small file, in the place of one with this name."""
-        ...
+        path = self.local / name
+        write_bytes(path, data)
+        sync(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Store a small file unless there is one of this name; returns False, and changes nothing, if another has."""
-        ...
+        """Store a small file unless there is one of this name; return False, and change nothing, if another has."""
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
+        with disk_full_as_error(path):
+            try:
+                unfinished.write_bytes(data)
+                sync(unfinished)
+                # Unlike a rename, a link never replaces a file.
+                os.link(unfinished, path)
+            except FileExistsError:
+                return False
+            finally:
+                unfinished.unlink(missing_ok=True)
+        sync(path.parent)
+        return True
 
     def claim(self, name: str) -> bool:
-        """Take a name for this caller alone; returns False if another has taken it. A loss of power may undo it."""
-        ...
+        """Take a name for this caller alone; return False if another has taken it. A loss of power may undo it."""
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk_full_as_error(path):
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                return False
+        return True
 
     def publish(self, name: str) -> None:
         """Store the file that lies in `local` under this name."""
-        ...
 
     def fetch(self, name: str, anew: bool = False) -> Path:
-        """A copy of a file in `local`; `anew` replaces a copy that is there.
+        """Return a copy of a file in `local`; `anew` replaces a copy that is there.
 
         Raises FileNotFoundError if the store has no such file.
         """
-        ...
+        path = self.local / name
+        if not path.is_file():
+            raise FileNotFoundError(path)
+        return path
 
     def size(self, name: str) -> int | None:
-        """The bytes of a file; None if there is none."""
-        ...
+        """Return the bytes of a file; None if there is none."""
+        path = self.local / name
+        return path.stat().st_size if path.is_file() else None
 
     def files(self, folder: str) -> list[StoredFile]:
-        """All files below a folder, in the order of their names; empty if there is no such folder."""
-        ...
+        """List all files below a folder, in the order of their names; empty if there is no such folder."""
+        # Not with `Path`, which takes most of the time of a page: a log has thousands of entries.
+        found, before = [], f"{self.address}/"
+        for place, _, names in os.walk(self.local / folder):
+            for path in (f"{place}/{name}" for name in names):
+                try:
+                    status = os.stat(path)  # noqa: PTH116
+                except FileNotFoundError:
+                    continue  # Somebody has deleted it meanwhile.
+                found.append(StoredFile(path.removeprefix(before), status.st_size, status.st_mtime))
+        return sorted(found)
 
     def folders(self, folder: str) -> list[str]:
-        """The last parts of the names of the folders in a folder, in alphabetical order."""
-        ...
+        """List the last parts of the names of the folders in a folder, in alphabetical order."""
+        path = self.local / folder
+        return sorted(each.name for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
 
     def delete(self, name: str) -> None:
-        """Delete a file; a missing one is fine."""
-        ...
+        """Delete a file, with folders that it leaves empty; a missing one is fine."""
+        path = self.local / name
+        path.unlink(missing_ok=True)
+        for above in path.relative_to(self.local).parents[:-2]:
+            try:
+                (self.local / above).rmdir()
+            except OSError:
+                return
 
     def touch(self, name: str) -> None:
         """Make the present the time at which a file was stored."""
-        ...
+        os.utime(self.local / name)
 
     def sync(self, names: list[str]) -> None:
         """Return once files that were written in `local`, and their names, survive a loss of power."""
-        ...
+        paths = [self.local / name for name in names]
+        for path in paths:
+            sync(path)
+        for above in sorted({above for path in paths for above in path.parents if above.is_relative_to(self.local)}):
+            sync(above)
 
-    def hold(self, name: str, *, wait: bool, purpose: str = "") -> AbstractContextManager[None]:
+    @contextmanager
+    def hold(self, name: str, *, wait: bool, purpose: str = "") -> Iterator[None]:
         """Hold a lock, of which there is one for each name; it ends with its process.
 
         Args:
@@ -140,28 +192,59 @@ class FileStore(Protocol):
             HeldError: somebody holds it.
             LeaseLostError: at the end, if this process stood still for so long that another has it.
         """
-        ...
+        path = self.local / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                owner = os.read(descriptor, 60).decode("ascii", "replace").strip()
+                raise HeldError(owner or "of another machine") from None
+            if not wait:
+                with disk_full_as_error(path):
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, f"{os.getpid()}{purpose}".encode())
+            yield
+        finally:
+            os.close(descriptor)
 
     def holder(self, name: str) -> str | None:
-        """Who holds a lock, e.g. `1234`; None if nobody does. Nothing is held by asking."""
-        ...
+        """Return who holds a lock, e.g. `1234`; None if nobody does. Nothing is held by asking."""
+        path = self.local / name
+        try:
+            written, inode = path.read_text(), path.stat().st_ino
+            process = int(written.partition(" ")[0])
+        except (OSError, ValueError):
+            return None
+        locks = Path("/proc/locks")
+        if not locks.exists():
+            return written if is_alive(process) else None
+        held = any(line.split()[5].endswith(f":{inode}") for line in locks.read_text().splitlines() if "FLOCK" in line)
+        return written if held else None
 
     def one_line(self, name: str) -> AbstractContextManager[None]:
-        """Turn an error of something else that uses the store (Delta, DuckDB, pyarrow) into a StoreError.
-
-        Args:
-            name: the file or folder that it uses.
-        """
-        ...
+        """Turn an error of something else that uses a file or folder (Delta, DuckDB, pyarrow) into a StoreError."""
+        return nullcontext()
 
     def uri(self, name: str) -> str:
-        """Where a file or folder is, as Delta, DuckDB and messages call it."""
-        ...
+        """Return where a file or folder is, as Delta, DuckDB and messages call it."""
+        return f"{self.address}/{name}" if name else self.address
 
     def arrow_files(self) -> tuple[FileSystem | None, str]:
-        """The file system that pyarrow reads with (None: its own), and what stands before each name in it."""
-        ...
+        """Return the file system that pyarrow reads with (None: its own), and what stands before each name in it."""
+        return None, f"{self.address}/"
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let DuckDB read the store."""
-        ...
+
+
+def is_alive(process: int) -> bool:
+    """Return whether a process of this machine runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

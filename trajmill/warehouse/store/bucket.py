@@ -28,10 +28,10 @@ from trajmill.warehouse.store.base import CANNOT_LOCK, FileStore, StoredFile
 from trajmill.warehouse.store.connection import (
     PATIENCE,
     RETRIES,
-    asked_again,
     check_endpoints,
     client_options,
     credentials_key,
+    repeated,
     says_no_bucket,
     store_error,
 )
@@ -45,19 +45,11 @@ if TYPE_CHECKING:
     from trajmill.warehouse.store.ranges import RangeStore
 
 
-def bucket_store(address: str) -> FileStore:
-    """The store below an URL, as `s3://bucket/folder`, without a `/` at the end."""
-    return _BucketStore(address)
-
-
 @dataclass(frozen=True)
-class _BucketStore:
-    """The files below an URL; implements `FileStore`."""
+class BucketStore(FileStore):
+    """The files below an URL, as `s3://bucket/folder`."""
 
-    address: str
-    """As `s3://bucket/folder`, without a `/` at the end."""
     patience: float = PATIENCE
-    """Seconds for which it is asked again if it does not answer."""
 
     @property
     def local(self) -> Path:
@@ -68,10 +60,10 @@ class _BucketStore:
     def is_local(self) -> bool:
         return False
 
-    def impatient(self) -> _BucketStore:
+    def impatient(self) -> BucketStore:
         return replace(self, patience=0.0)
 
-    @asked_again
+    @repeated
     def get(self, name: str) -> bytes | None:
         with self.one_line(name):
             try:
@@ -80,12 +72,12 @@ class _BucketStore:
                 self._check_bucket(error)
                 return None
 
-    @asked_again
+    @repeated
     def put(self, name: str, data: bytes) -> None:
         with self.one_line(name):
             obstore.put(self._objects, name, data)
 
-    @asked_again
+    @repeated
     def create(self, name: str, data: bytes) -> bool:
         with self.one_line(name):
             try:
@@ -98,15 +90,15 @@ class _BucketStore:
         return True
 
     def claim(self, name: str) -> bool:
-        # Bytes of its own: equal ones are taken for a reply that was lost.
+        # Unique bytes: equal ones are taken for a reply that was lost.
         return self.create(name, uuid4().bytes)
 
-    @asked_again
+    @repeated
     def publish(self, name: str) -> None:
         with self.one_line(name):
             obstore.put(self._objects, name, self.local / name)
 
-    @asked_again
+    @repeated
     def fetch(self, name: str, anew: bool = False) -> Path:
         # A copy of the right size is taken for the file, as files that are fetched never change.
         path, size = self.local / name, self.size(name)
@@ -118,7 +110,7 @@ class _BucketStore:
                     file.write(chunk)
         return path
 
-    @asked_again
+    @repeated
     def size(self, name: str) -> int | None:
         with self.one_line(name):
             try:
@@ -127,7 +119,7 @@ class _BucketStore:
                 self._check_bucket(error)
                 return None
 
-    @asked_again
+    @repeated
     def files(self, folder: str) -> list[StoredFile]:
         with self.one_line(folder):
             pages = obstore.list(self._objects, prefix=folder or None)
@@ -138,13 +130,13 @@ class _BucketStore:
             ]
         return sorted(files)
 
-    @asked_again
+    @repeated
     def folders(self, folder: str) -> list[str]:
         with self.one_line(folder):
             found = obstore.list_with_delimiter(self._objects, prefix=folder or None)["common_prefixes"]
         return sorted(name.rpartition("/")[2] for name in found)
 
-    @asked_again
+    @repeated
     def delete(self, name: str) -> None:
         with self.one_line(name):
             obstore.delete(self._objects, name)
@@ -158,7 +150,7 @@ class _BucketStore:
     def sync(self, names: list[str]) -> None:
         pass  # A put returns when the store has the file.
 
-    def hold(self, name: str, *, wait: bool, purpose: str = "") -> AbstractContextManager[None]:
+    def hold(self, name: str, *, wait: bool, purpose: str = "") -> AbstractContextManager[None]:  # type: ignore[override]
         return leased(self, name, wait=wait, purpose=purpose)
 
     def holder(self, name: str) -> str | None:
@@ -177,9 +169,6 @@ class _BucketStore:
             raise
         except (BaseError, DeltaError) as error:
             raise store_error(self.uri(name), error) from error
-
-    def uri(self, name: str) -> str:
-        return f"{self.address}/{name}" if name else self.address
 
     def arrow_files(self) -> tuple[FileSystem | None, str]:
         from pyarrow.fs import FSSpecHandler, PyFileSystem

@@ -1,4 +1,4 @@
-"""Retries requests to a bucket, and turns errors of stores and of damaged files into one line."""
+"""Repeats requests to a bucket, and turns errors of stores and of damaged files into one line."""
 
 from __future__ import annotations
 
@@ -26,39 +26,37 @@ RETRIES: Final[RetryConfig] = {"max_retries": 5, "retry_timeout": timedelta(seco
 DELTA_RETRIES: Final = {"max_retries": "5", "retry_timeout": "5s"}
 """The same for Delta."""
 PATIENCE: Final = 60.0
-"""Seconds for which a store that does not answer is asked again; a lease does not live longer either."""
+"""Seconds for which requests to a store that does not answer are repeated; a lease does not live longer either."""
 _LONGEST_PAUSE = 4.0
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden", "401 Unauthorized")
 _NO_ANSWER = "max_retries"
-"""In what obstore and Delta say after they have asked again."""
+"""In the errors of obstore and Delta after their own retries."""
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
 _CLOUDS = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
 S = TypeVar("S", bound=FileStore)
 
 
-def asked_again(ask: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Repeat a request to a store as `ask_again` does."""
+def repeated(request: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Make a method of a store repeat its request while the store does not answer."""
 
-    @wraps(ask)
-    def asked(store: S, /, *args: P.args, **named: P.kwargs) -> R:
-        return ask_again(store, lambda: ask(store, *args, **named))
+    @wraps(request)
+    def with_patience(store: S, /, *args: P.args, **named: P.kwargs) -> R:
+        return repeat(store, lambda: request(store, *args, **named))
 
-    return asked
+    return with_patience
 
 
-def ask_again(store: FileStore, ask: Callable[[], R]) -> R:
+def repeat(store: FileStore, request: Callable[[], R]) -> R:
     """Repeat a request while the store does not answer and its patience lasts; it must do no harm twice."""
     left = pauses(store.patience)
     while True:
         try:
-            return ask()
+            return request()
         except StoreError:
             pause = next(left, None)
             if pause is None:
@@ -67,7 +65,7 @@ def ask_again(store: FileStore, ask: Callable[[], R]) -> R:
 
 
 def pauses(patience: float) -> Iterator[float]:
-    """Seconds to wait before each further request, until `patience` has passed."""
+    """Yield the seconds to wait before each further request, until `patience` has passed."""
     until, pause = time.monotonic() + patience, 0.5
     while time.monotonic() + pause <= until:
         yield pause
@@ -75,7 +73,7 @@ def pauses(patience: float) -> Iterator[float]:
 
 
 def store_error(where: str, error: Exception) -> BadInputError | StoreError:
-    """The line about an error of obstore, or of Delta, DuckDB or pyarrow that read a bucket."""
+    """Make the line about an error of obstore, or of Delta, DuckDB or pyarrow that read a bucket."""
     text = str(error)
     if says_no_bucket(error):
         return BadInputError(f"{where}: there is no such bucket; make it, or correct run.root")
@@ -87,12 +85,11 @@ def store_error(where: str, error: Exception) -> BadInputError | StoreError:
 
 
 def says_no_bucket(error: Exception) -> bool:
-    """Whether an error says that the bucket is not there."""
     return any(sign in str(error) for sign in _NO_BUCKET)
 
 
 def is_unanswered(error: Exception) -> bool:
-    """Whether an error of obstore, Delta, DuckDB or pyarrow says that a store was asked several times in vain."""
+    """Return whether an error of obstore, Delta, DuckDB or pyarrow is that a store did not answer several requests."""
     return _NO_ANSWER in str(error)
 
 
@@ -100,9 +97,8 @@ def is_unanswered(error: Exception) -> bool:
 def damage_as_error(where: Path | str) -> Iterator[None]:
     """Turn the error of pyarrow about a missing or damaged Parquet file into one line.
 
-    Raises:
-        BadInputError: a file at `where`, a path or an URL, cannot be read.
-        StoreError: the store does not answer.
+    Raises BadInputError if a file at `where`, a path or an URL, cannot be read, and StoreError if the store does not
+    answer.
     """
     try:
         yield
@@ -111,7 +107,7 @@ def damage_as_error(where: Path | str) -> Iterator[None]:
 
 
 def unreadable(where: Path | str, error: Exception) -> BadInputError | StoreError:
-    """The line about an error of pyarrow or DuckDB that reads committed files at `where`."""
+    """Make the line about an error of pyarrow or DuckDB that reads committed files at `where`."""
     if is_unanswered(error) or any(sign in str(error) for sign in (*_NO_BUCKET, *_DENIED)):
         return store_error(str(where), error)
     reason = str(error).splitlines()[0]
@@ -129,7 +125,7 @@ def credentials_key() -> str:
 
 
 def client_options() -> ClientConfig:
-    """Options of the connection; those that are given replace what obstore would read from the environment."""
+    """Return the connection's options; they replace what obstore would read from the environment."""
     return {"timeout": "60s", "connect_timeout": "10s", "allow_http": _allows_http()}
 
 

@@ -29,7 +29,7 @@ SECONDS = 60.0
 """Time after which a lease that nobody renews may be taken."""
 _RENEWALS = 4
 _CLOCK_STEP = 1.0
-"""Stores tell times in whole seconds."""
+"""Stores give times in whole seconds."""
 _KEPT = 8
 """Old generations that stay, so that a listing is short."""
 
@@ -142,7 +142,6 @@ class _InterruptIfLost:
     """The handler before."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Interrupt the main thread if the lease is lost."""
         if self.lease.lost:
             raise KeyboardInterrupt
         if isinstance(self.outer, _InterruptIfLost):
@@ -150,7 +149,7 @@ class _InterruptIfLost:
 
 
 def holder(store: FileStore, name: str) -> str | None:
-    """The holder of a lease; None if it is free."""
+    """Return the holder of a lease; None if it is free."""
     newest = _newest(store, name)
     return None if newest is None or _is_free(store, name, newest) else newest.owner
 
@@ -183,10 +182,9 @@ def create_generation(
     token: str = "",
     process: list[Any] | None = None,
 ) -> bool:
-    """Create a generation of this process; False if another process has created it or a later one.
+    """Create a generation of this process; return False if another process has created it or a later one.
 
-    `number` is one more than the newest; an empty `owner` releases the lease; the other fields are those of
-    `Generation`.
+    `number` is one more than the newest; an empty `owner` releases the lease.
     """
     body = Generation(number, owner, process or this_process(), seconds, token or uuid.uuid4().hex)
     if not store.create(_file(name, number), json.dumps(body).encode()):
@@ -226,7 +224,7 @@ def _is_free(store: FileStore, name: str, newest: Generation) -> bool:
 
 
 def this_process() -> list[Any]:
-    """Boot of the machine, namespace of the process numbers, number and start of the process; no boot: not known."""
+    """Return boot of the machine (empty if unknown), namespace of the process numbers, number and start."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = Path("/proc/self/ns/pid").stat().st_ino
@@ -236,7 +234,7 @@ def this_process() -> list[Any]:
 
 
 def _start_of(process: int) -> int | None:
-    """When a process started, in ticks since the boot; None if it does not run."""
+    """Return when a process started, in ticks since the boot; None if it does not run."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -249,5 +247,5 @@ def _file(name: str, number: int) -> str:
 
 
 def number_of(file: StoredFile) -> int:
-    """The number of the generation that a file is."""
+    """Return the number of the generation that a file is."""
     return int(file.name.rpartition("/")[2])

@@ -27,14 +27,13 @@ class JournalParts:
     """The parts of the journals of one shard.
 
     `journals` are local paths in the order in which they are stored: first those that the others refer to. Before
-    anybody opens them, they are made what their parts say.
+    anybody opens them, they are made what their parts are.
     """
 
     def __init__(self, warehouse: Warehouse, at: StageRun, journals: Sequence[Path]) -> None:
         self._warehouse = warehouse
         self._journals = journals
         self.are_needed = not warehouse.store.is_local
-        """Whether journals are stored in parts; in a folder they are stored as they grow."""
         if self.are_needed:
             parts = _parts(warehouse, at)
             for path in journals:
@@ -44,16 +43,16 @@ class JournalParts:
         self._stored = dict(self.sizes())
 
     def sizes(self) -> Mapping[Path, int]:
-        """The sizes of the journals now; call it where nobody is appending, since parts end with whole records."""
+        """Return the sizes of the journals; call it where nobody is appending, since parts end with whole records."""
         return {path: path.stat().st_size for path in self._journals if path.exists()} if self.are_needed else {}
 
-    def publish(self, sizes: Mapping[Path, int]) -> None:
-        """Store what the journals have grown to.
+    def publish(self, sizes: Mapping[Path, int] | None = None) -> None:
+        """Store what the journals have grown to, by default now.
 
         Raises StoreError if another process works on the shard, or the store does not answer.
         """
         store = self._warehouse.store
-        for path, size in sizes.items():
+        for path, size in (self.sizes() if sizes is None else sizes).items():
             start = self._stored.get(path, 0)
             if size > start:
                 with path.open("rb") as file:
@@ -66,7 +65,7 @@ class JournalParts:
 
 
 def stored_journals(warehouse: Warehouse, at: StageRun, pattern: str) -> list[Path]:
-    """The journals of a stage whose names match a pattern: in a folder themselves, else copies of what is stored.
+    """Find the journals of a stage whose names match a pattern: in a folder themselves, else copies of what is stored.
 
     What another worker on this machine has not stored yet is not in them.
     """
@@ -84,7 +83,7 @@ def stored_journals(warehouse: Warehouse, at: StageRun, pattern: str) -> list[Pa
 
 
 def _parts(warehouse: Warehouse, at: StageRun) -> Mapping[str, Sequence[StoredFile]]:
-    """The parts of each journal of a stage in their order, by the journal's name."""
+    """Return the parts of each journal of a stage in their order, by the journal's name."""
     of_journal: dict[str, list[StoredFile]] = defaultdict(list)
     for file in warehouse.store.files(warehouse.name(at.staging(warehouse))):
         journal, found, _ = file.name.partition(f"{_PARTS}/")
@@ -94,7 +93,6 @@ def _parts(warehouse: Warehouse, at: StageRun) -> Mapping[str, Sequence[StoredFi
 
 
 def _join(warehouse: Warehouse, parts: Sequence[StoredFile], path: Path) -> None:
-    """Write parts to a file; no parts give no file."""
     if parts:
         with replacing(path) as temporary, temporary.open("wb") as whole:
             for part in parts:
@@ -108,12 +106,9 @@ class Durability(NamedTuple):
     seconds: float = 30.0
 
 
-USUAL = Durability()
-
-
 @asynccontextmanager
 async def stored_in_time(parts: JournalParts, bound: Durability) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Store what journals grow by within a bound; gives a function to call after each episode in the journals."""
+    """Store what journals grow by within a bound; yield a function to call after each episode in the journals."""
     waiting = 0
     busy = asyncio.Lock()
 

@@ -22,13 +22,13 @@ from trajmill.warehouse.store.connection import PATIENCE, is_unanswered, pauses
 R = TypeVar("R")
 _DATA_FILE: Final = re.compile(r"/tables/\w+/[^/]+\.parquet$")
 _READ_WHOLE: Final = 1 << 18
-"""Bytes of the largest file that is asked for once: its footer and its columns would be two requests."""
+"""Bytes of the largest file that is read in one request: its footer and its columns would be two."""
 _BEHIND_THE_END: Final = "416 "
 """In the answer to a request for bytes behind the end of a file."""
 
 
 class RangeStore(FsspecStore):
-    """A file system for reading, which asks a store that does not answer again."""
+    """A file system for reading, which repeats requests to a store that does not answer."""
 
     # fsspec would keep one instance for each scheme, whatever the credentials.
     cachable = False
@@ -44,10 +44,9 @@ class RangeStore(FsspecStore):
 
 
 class DataFileStore(RangeStore):
-    """The same for pyarrow, which asks for a file's size twice when it opens it; that of a data file never changes."""
+    """The same for pyarrow, which reads a file's size twice when it opens it; that of a data file never changes."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        """Know no file yet. Arguments as of `FsspecStore`."""
         super().__init__(*arguments, **keywords)
         self._data_files: dict[str, dict[str, Any]] = {}
 
@@ -72,57 +71,50 @@ class RangeFile(io.RawIOBase):
     """A file open for reading; each read is one request for its range, all reads of a small file are one together."""
 
     def __init__(self, files: FsspecStore, path: str) -> None:
-        """Open a file, without a request."""
         self._files, self._path = files, path
         self._position = threading.local()
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
         return True
 
     def tell(self) -> int:
-        """The position of this thread."""
         return int(getattr(self._position, "bytes", 0))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position of this thread."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell()}.get(whence)
         self._position.bytes = offset + (self._size if start is None else start)
         return self.tell()
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read up to some bytes, all that are left if negative, and set the position of this thread behind them."""
         start = self.tell()
         end = self._size if size is None or size < 0 else min(start + size, self._size)
-        data = self._bytes(start, end) if start < end else b""
+        data = b""
+        if start < end:
+            data = self._whole[start:end] if self._size <= _READ_WHOLE else self._range(start, end)
         self._position.bytes = start + len(data)
         return data
 
-    def _bytes(self, start: int, end: int) -> bytes:
-        if self._size <= _READ_WHOLE:
-            return self._all[start:end]
+    def _range(self, start: int, end: int) -> bytes:
         data: bytes = self._files.cat_file(self._path, start=start, end=end)
         return data
 
     @cached_property
-    def _all(self) -> bytes:
-        data: bytes = self._files.cat_file(self._path, start=0, end=self._size)
-        return data
+    def _whole(self) -> bytes:
+        return self._range(0, self._size)
 
     @cached_property
     def _size(self) -> int:
         return int(self._files.info(self._path)["size"])
 
 
-async def _answered(ask: Callable[[], Awaitable[R]]) -> R:
+async def _answered(request: Callable[[], Awaitable[R]]) -> R:
     left = pauses(PATIENCE)
     while True:
         try:
-            return await ask()
+            return await request()
         except BaseError as error:
             pause = next(left, None)
             if pause is None or not is_unanswered(error):

@@ -78,7 +78,7 @@ def test_a_row_holds_the_request_the_answer_and_what_it_cost() -> None:
     assert (row.response, row.other_responses) == ("yes��", ("no",))
     assert (row.input_tokens, row.output_tokens, row.price, row.cached, row.error) == (7, 3, 0.25, False, None)
     assert row.latency_ms > 0
-    assert rows_from_arrow("model_calls", rows_to_arrow("model_calls", [row])) == [row]
+    assert rows_from_arrow(ModelCall, rows_to_arrow("model_calls", [row])) == [row]
 
 
 def test_equal_calls_are_rows_of_their_own_with_ids_that_come_again() -> None:
