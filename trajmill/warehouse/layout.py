@@ -37,7 +37,6 @@ class Warehouse:
 
     @property
     def address(self) -> str:
-        """The path of its folder, or its URL."""
         return self.store.address
 
     def name(self, path: Path) -> str:
@@ -55,7 +54,6 @@ class Warehouse:
         return self.root / "staging" / checked_name(run_id)
 
     def release(self, name: str) -> Path:
-        """Folder of a release."""
         return self.root / "releases" / checked_name(name)
 
     def shards(self, run_id: str) -> Path:
@@ -63,7 +61,6 @@ class Warehouse:
         return self.root / "shards" / checked_name(run_id)
 
     def model(self, version: str) -> Path:
-        """Folder of a policy version."""
         return self.root / "models" / checked_name(version)
 
     def run(self, run_id: str) -> Path:
@@ -72,7 +69,6 @@ class Warehouse:
 
     @property
     def database(self) -> Path:
-        """The DuckDB file with the views."""
         return self.views or self.root / "trajmill.duckdb"
 
 

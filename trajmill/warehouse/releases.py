@@ -23,8 +23,6 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 class ReleaseFile(Record):
-    """One file of a release."""
-
     path: str
     """Relative to the release's folder, with `/`; for a file of a shard, relative to the warehouse's folder."""
     sha256: str
@@ -46,7 +44,6 @@ class Release(Record):
     tables: dict[str, int]
     """Version of every table that it was made from."""
     files: tuple[ReleaseFile, ...]
-    """In the order of their paths."""
     shards: tuple[ReleaseFile, ...] = ()
     """Files of shards, which other releases share; their paths are relative to the warehouse's folder."""
     previous: str | None
@@ -230,7 +227,6 @@ def _fetched(warehouse: Warehouse, path: Path, anew: bool = False) -> Path:
 
 
 def _paths(warehouse: Warehouse, release: Release) -> list[tuple[Path, ReleaseFile]]:
-    """The files of a release and of its shards."""
     folder = warehouse.release(release.name)
     own = [(folder / file.path, file) for file in release.files]
     return [*own, *((warehouse.root / file.path, file) for file in release.shards)]

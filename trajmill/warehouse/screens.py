@@ -53,7 +53,6 @@ class WarehouseScreens:
 
     @property
     def files(self) -> Collection[Path]:
-        """The committed files."""
         return [file.path for file in self._files]
 
     def __contains__(self, screen_id: object) -> bool:
@@ -139,8 +138,6 @@ def _without(warehouse: Warehouse, file: DataFile, committed: WarehouseScreens) 
 
 
 class _ScreenFile:
-    """One committed file of screens."""
-
     def __init__(self, warehouse: Warehouse, path: Path) -> None:
         self.path, self._warehouse, self._name = path, warehouse, warehouse.name(path)
         self._where = warehouse.store.uri(self._name)
@@ -154,7 +151,6 @@ class _ScreenFile:
 
     @cached_property
     def sizes(self) -> list[npt.NDArray[np.int32]]:
-        """Widths and heights."""
         return [column.to_numpy() for column in _read(self._warehouse, self._name, "width", "height").columns]
 
     @cached_property

@@ -37,7 +37,6 @@ class DataFile(NamedTuple):
     rows: int
     """0 for a shard without rows, for which no file exists."""
     size: int
-    """Bytes."""
     stats: str
     """Row count, minima, maxima and null counts in Delta's JSON, from the Parquet footer."""
 

@@ -31,8 +31,6 @@ _SPILLED_AT_MOST = 4
 
 
 class QueryLimits(NamedTuple):
-    """Bounds of one query."""
-
     seconds: float = 600.0
     megabytes: int = 4096
     """Memory of the query, and of its answer."""
@@ -41,8 +39,6 @@ class QueryLimits(NamedTuple):
 
 
 class SqlAnswer(NamedTuple):
-    """The answer to a query."""
-
     rows: pa.Table
     is_whole: bool
     """Whether there are no further rows."""
@@ -85,7 +81,6 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimits) -> SqlAnswer:
-    """The rows of an answer, batch by batch, until a limit."""
     answer = connection.sql(query)
     if answer is None:
         return SqlAnswer(pa.table({}), True)
@@ -103,7 +98,6 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimi
 
 @contextmanager
 def _stopped_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt the query of the block after some seconds."""
     timer = threading.Timer(seconds, connection.interrupt)
     timer.daemon = True
     timer.start()
@@ -166,7 +160,6 @@ def _value_rows(rows: pa.Table) -> list[Sequence[object]]:
 
 
 def _plain(value: object) -> object:
-    """The value in JSON's own types."""
     match value:
         case dict():
             return {str(key): _plain(part) for key, part in value.items()}

@@ -41,8 +41,6 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class _Span(NamedTuple):
-    """The positions of the parts of a record in the file, in bytes."""
-
     tree: int
     image: int
     end: int
@@ -127,7 +125,6 @@ class ScreenJournal:
         return self._spans[screen_id].size
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
         for descriptor in (self._writer, self._reader):
             if descriptor is not None:
                 os.close(descriptor)

@@ -58,7 +58,6 @@ class Journal:
                     yield line[:-1]
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -102,11 +101,8 @@ class RecordCounter:
 
 
 class Progress(NamedTuple):
-    """How far a stage has come."""
-
     done: int
     total: int | None
-    """None if it is not known yet."""
 
 
 class ShardProgress:
@@ -117,7 +113,6 @@ class ShardProgress:
         self._write("wb", 0)
 
     def add(self, items: int = 1) -> None:
-        """Count more finished items."""
         self._write("ab", items)
 
     def fill(self, items: int) -> None:

@@ -60,8 +60,6 @@ class UnusedFile(NamedTuple):
 
 
 class Maintained(NamedTuple):
-    """What was done to a warehouse."""
-
     dropped: Sequence[str]
     """Names of releases."""
     in_use: Sequence[str]

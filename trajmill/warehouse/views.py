@@ -222,7 +222,6 @@ def _table_query(table: str, committed: Snapshot) -> str:
 
 
 def _name_folder(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    """Tell the views where the warehouse is."""
     warehouse.store.register(connection)
     connection.execute(f"SET VARIABLE warehouse = {quoted(warehouse.address)}")
 
@@ -237,7 +236,6 @@ def duckdb_type(kind: pa.DataType) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -273,7 +271,6 @@ def view_description(name: str) -> TableDescription:
 
 
 def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: TableDescription) -> None:
-    """Set the comments of a view and its columns."""
     comments = [f"COMMENT ON VIEW {view} IS {quoted(description.text)}"]
     for column, meaning in description.columns.items():
         comments.append(f'COMMENT ON COLUMN {view}."{column}" IS {quoted(meaning)}')

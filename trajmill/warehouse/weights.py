@@ -13,7 +13,6 @@ SUMS = "SHA256SUMS"
 
 
 def file_hash(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -112,6 +112,5 @@ def dialect_seen_in(text: str) -> str:
 
 
 def unknown_action(tool: str, name: str) -> str:
-    """The message about a name that a dialect's tool does not have."""
     writer = _WRITERS.get(name)
     return f"{tool} has no action {name!r:.40}" + (f" here; it belongs to {writer}" if writer else "")

@@ -36,13 +36,10 @@ class Family(NamedTuple):
     name: str
     """The family's name in a configuration."""
     mobile: Dialect
-    """Wire format of actions on phones."""
     desktop: Dialect
-    """Wire format of actions on desktops and in browsers."""
     space: CoordinateSpace
     """The coordinate space of its positions."""
     budget: PixelBudget
-    """The sizes of its images."""
 
     past_screens: int = 0
     """Number of earlier screens in a prompt, each with the model's reply to it."""
@@ -86,7 +83,6 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         )
     }
 )
-"""The built-in families by their names."""
 
 
 def family_names() -> tuple[str, ...]:

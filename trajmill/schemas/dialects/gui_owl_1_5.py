@@ -41,12 +41,9 @@ Rules:
 
 
 class _GuiOwl(PublishedToolDialect):
-    """What the dialects of phone and desktop share."""
-
     written_by = (GUI_OWL_1_5,)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, its guidance, and a line for each step that is not shown."""
         hints = f"\n\nGuidance:\n{guidance.strip()}" if guidance else ""
         lines = [f"Step {number}: {one_line(step)}" for number, step in enumerate(past, 1)]
         done = "\n".join(lines) or "None"
@@ -62,8 +59,6 @@ class _GuiOwl(PublishedToolDialect):
 
 @dataclass(frozen=True)
 class GuiOwl15Mobile(_GuiOwl):
-    """The tool `mobile_use`."""
-
     tool = MOBILE_USE
     forms = published_forms(MOBILE_USE, MOBILE_ACTIONS)
     system = mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM
@@ -71,8 +66,6 @@ class GuiOwl15Mobile(_GuiOwl):
 
 @dataclass(frozen=True)
 class GuiOwl15Desktop(_GuiOwl):
-    """The tool `computer_use`."""
-
     tool = COMPUTER_USE
     forms = published_forms(COMPUTER_USE, COMPUTER_ACTIONS)
     system = computer_message(COMPUTER_ACTIONS) + _FORM

@@ -110,19 +110,15 @@ def _system_prompt(device: str, name: str, actions: dict[str, str], parameters: 
 
 
 class _GuiOwl(ToolCallDialect):
-    """What the dialects of phone and desktop share: the text around the call."""
-
     written_by = (GUI_OWL_V3,)
     _system: ClassVar[str]
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
-        """The system message that teaches a model this format, for screens of the frame's resolution."""
         # In the words that the embedded policy was trained with.
         unit = {CoordinateSpace.RESIZED_PIXELS: " pixels", CoordinateSpace.UNIT: " (fractions)"}.get(frame.space, "")
         return self._system.replace("{screen}", written_extent(frame) + unit, 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The user text; the embedded policy reads it too."""
         return compose(instruction, guidance, past)
 
     def _words(self, call: CallText) -> Words:

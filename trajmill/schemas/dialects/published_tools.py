@@ -44,7 +44,6 @@ MOBILE_ACTIONS: Final[Mapping[str, str]] = {
     "interact": "Ask the user to resolve what blocks the task.",
     "terminate": "End the task and report its status.",
 }
-"""The description of each action of `mobile_use`."""
 
 COMPUTER_ACTIONS: Final[Mapping[str, str]] = {
     "key": "Press the given keys in order, then release them in reverse order.",
@@ -63,7 +62,6 @@ COMPUTER_ACTIONS: Final[Mapping[str, str]] = {
     "answer": "Answer a question.",
     "interact": "Ask the user to resolve what blocks the task.",
 }
-"""The description of each action of `computer_use`."""
 
 _ABOUT = {
     MOBILE_USE: "Operate a mobile device by its touchscreen, and see its screen.",
@@ -151,7 +149,6 @@ class PublishedToolDialect(ToolCallDialect):
     """The system message, with the placeholder `{screen}` for the resolution."""
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
-        """The system message that teaches a model this format."""
         return self.system.replace("{screen}", written_extent(frame), 1)
 
 

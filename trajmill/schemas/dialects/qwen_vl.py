@@ -60,10 +60,7 @@ _THOUGHT, _ACTION = "Thought:", "\nAction:"
 
 
 class _Qwen(PublishedToolDialect):
-    """What all dialects of the cookbooks share."""
-
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, its guidance, and all steps in one line."""
         hints = f"\nGuidance:\n{guidance.strip()}" if guidance else ""
         done = "".join(f"Step {number}: {one_line(step)}; " for number, step in enumerate(past, 1))
         return f"The user query: {instruction}{hints}\n{_PROGRESS}{done}"
@@ -96,8 +93,6 @@ class _Qwen3(_Qwen):
 
 @dataclass(frozen=True)
 class Qwen25Mobile(_Qwen25):
-    """The tool `mobile_use` of Qwen2.5-VL."""
-
     tool = MOBILE_USE
     forms = published_forms(MOBILE_USE, _MOBILE_2_5)
     system = _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True)
@@ -105,8 +100,6 @@ class Qwen25Mobile(_Qwen25):
 
 @dataclass(frozen=True)
 class Qwen25Desktop(_Qwen25):
-    """The tool `computer_use` of Qwen2.5-VL."""
-
     tool = COMPUTER_USE
     forms = published_forms(COMPUTER_USE, _COMPUTER_2_5)
     system = _ASSISTANT + computer_message(_COMPUTER_2_5)
@@ -114,8 +107,6 @@ class Qwen25Desktop(_Qwen25):
 
 @dataclass(frozen=True)
 class Qwen3Mobile(_Qwen3):
-    """The tool `mobile_use` of Qwen3-VL."""
-
     tool = MOBILE_USE
     forms = published_forms(MOBILE_USE, _MOBILE_3)
     system = mobile_message(_MOBILE_3, with_human_name=False) + _FORM
@@ -123,8 +114,6 @@ class Qwen3Mobile(_Qwen3):
 
 @dataclass(frozen=True)
 class Qwen3Desktop(_Qwen3):
-    """The tool `computer_use` of Qwen3-VL."""
-
     tool = COMPUTER_USE
     forms = published_forms(COMPUTER_USE, _COMPUTER_3)
     system = computer_message(_COMPUTER_3) + _FORM

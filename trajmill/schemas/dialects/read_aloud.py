@@ -49,7 +49,6 @@ _PLAIN: Final = MappingProxyType[str, Action](
         "give_up": Terminate(status="failure"),
     }
 )
-"""Actions of one word."""
 _CLICK_OF: Final = {count: word for word, count in _CLICKS.items()}
 _TURN_OF: Final = {clicks: word for word, clicks in _TURNS.items()}
 _TYPED: Final = {"type": False, "enter": True}
@@ -59,19 +58,14 @@ ACTION_WORDS: Final = (*_CLICKS, *_TURNS, *_TYPED, *_PLAIN, "swipe")
 
 @dataclass(frozen=True)
 class ReadAloud:
-    """One wire format for phones, desktops and browsers."""
-
     def system_prompt(self, frame: CoordinateFrame) -> str:
-        """The system message that teaches a model this format."""
         return _SYSTEM.replace("{screen}", written_extent(frame), 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The task, its guidance, and the steps so far."""
         lines = [one_line(instruction), *(guidance.split("\n") if guidance else ())]
         return "\n".join((*lines, _DONE + " ; ".join(map(one_line, past))))
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Parse a model's reply; every text gives a reply or a failure."""
         thought, mark, call = text.partition(DO)
         if not mark:
             seen = dialect_seen_in(text)
@@ -102,7 +96,6 @@ def rows_aloud(labels: Sequence[str], wanted: str = "") -> str:
 
 
 def spoken(text: str) -> str:
-    """A text on one line without the mark before the action."""
     return one_line(text.replace(DO, " "))
 
 

@@ -37,7 +37,6 @@ class Arguments(NamedTuple):
     frame: CoordinateFrame
 
     def has(self, name: str) -> bool:
-        """Whether an argument is given."""
         return self.values.get(name) is not None
 
     def word(self, name: str) -> str:
@@ -58,7 +57,6 @@ class Arguments(NamedTuple):
         return self.frame.to_pixels(_number(value[0], name, 0.0, wide), _number(value[1], name, 0.0, high))
 
     def seconds(self, default: float) -> float:
-        """The `time` argument."""
         return _number(self.values["time"], "time", 0.0, LONGEST_SECONDS) if self.has("time") else default
 
     def wheel(self, most: int) -> int:
@@ -80,13 +78,11 @@ class Arguments(NamedTuple):
         return tuple(_checked_text(key, "keys") for key in value)
 
     def button(self) -> str:
-        """The `button` argument."""
         if self.word("button") not in _BUTTONS:
             raise ArgumentsError("button is not one of Back, Home, Menu, Enter")
         return self.word("button")
 
     def status(self) -> str:
-        """The `status` argument."""
         if self.word("status") not in ("success", "failure"):
             raise ArgumentsError("status is neither success nor failure")
         return self.word("status")
@@ -133,7 +129,6 @@ class Form(NamedTuple):
 
 
 def mouse_click(button: str, count: int) -> Form:
-    """The form of a click at a position."""
     return Form(Click, ("coordinate",), {"button": button, "count": count})
 
 
@@ -141,7 +136,6 @@ class ToolCallDialect:
     """What all dialects with function calls share."""
 
     tool: ClassVar[str]
-    """Name of the function."""
     forms: ClassVar[Mapping[str, Form]]
     """Its actions, by name."""
     most_wheel_clicks: ClassVar[int] = 1000
@@ -150,7 +144,6 @@ class ToolCallDialect:
     """Dialects whose typical form a reply in this dialect may have."""
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Parse a model's reply; every text gives a reply or a failure."""
         seen = dialect_seen_in(text)
         if seen and seen not in self.written_by:
             return ParseFailure(f"the reply is written as {seen} writes, not as {self.written_by[0]}")
@@ -304,7 +297,6 @@ def written_extent(frame: CoordinateFrame) -> str:
 
 
 def refusal(tool: str, action: Action) -> NotExpressible:
-    """The error that a tool cannot express an action."""
     return NotExpressible(f"{tool} cannot say {action!r:.200}")
 
 
@@ -322,7 +314,6 @@ def without_tags(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text on one line."""
     return " ".join(text.split())
 
 

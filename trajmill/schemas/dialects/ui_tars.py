@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from trajmill.schemas.actions import (
     Action,
@@ -63,8 +63,11 @@ _WHEEL_CLICKS = 5
 """Wheel clicks of one `scroll`."""
 _WAIT_SECONDS = 5.0
 """Seconds of one `wait`."""
-_VERTICAL = {"up": _WHEEL_CLICKS, "down": -_WHEEL_CLICKS}
-_SIDEWAYS = {"right": _WHEEL_CLICKS, "left": -_WHEEL_CLICKS}
+_CLICKS: Mapping[type[Any], Mapping[str, int]] = {
+    Scroll: {"up": _WHEEL_CLICKS, "down": -_WHEEL_CLICKS},
+    HorizontalScroll: {"right": _WHEEL_CLICKS, "left": -_WHEEL_CLICKS},
+}
+"""By class of an action, the wheel clicks of each direction."""
 
 _NAME = re.compile(r"([a-z_]+)\(\s*")
 # Models do not escape quotes within a text: a quote ends the text only before a comma, a bracket or the end.
@@ -82,24 +85,41 @@ _WRITTEN = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _TO_WRITTEN = str.maketrans(_WRITTEN)
 
 
-class _UiTars:
-    """What the dialects of phone and desktop share."""
+class UiTarsForm(NamedTuple):
+    """How a call stands for an action: the action's class, its arguments, and the fields that its name decides."""
 
+    name: str
+    kind: type[Any]
+    arguments: tuple[str, ...] = ()
+    fixed: Mapping[str, object] = {}
+
+
+_ANY_DEVICE = (
+    UiTarsForm("click", Click, ("start_box",), {"button": "left", "count": 1}),
+    UiTarsForm("type", TypeText, ("content",), {"clear": False}),
+    UiTarsForm("wait", Wait, (), {"seconds": _WAIT_SECONDS}),
+    UiTarsForm("finished", Answer, ("answer",)),
+    UiTarsForm("finished", Terminate, (), {"status": "success"}),
+)
+
+
+class _UiTars:
     name: ClassVar[str]
     actions: ClassVar[str]
     """The signature of each action, one a line."""
+    forms: ClassVar[Sequence[UiTarsForm]]
+    """A call stands for the first one that its arguments fit."""
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
-        """A message without the format, because for UI-TARS the format is in the task's text."""
+        # For UI-TARS the format is in the task's text.
         return _SYSTEM
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        """The format, the actions and the task; the earlier steps are in the replies that follow."""
+        """Write the format, the actions and the task; the earlier steps are in the replies that follow."""
         hints = f"\n\n## Guidance\n{guidance.strip()}" if guidance else ""
         return f"{_TASK.replace('{actions}', self.actions)}{instruction}{hints}"
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
-        """Parse a model's reply; every text gives a reply or a failure."""
         seen = dialect_seen_in(text)
         if seen != UI_TARS:
             return ParseFailure(f"the reply is written as {seen} writes, not as {UI_TARS}" if seen else _no_call(text))
@@ -115,43 +135,31 @@ class _UiTars:
         return Reply(thought, action, " ".join(call.split()), "" if closed else "a box is not closed")
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would. Raises NotExpressible if the dialect cannot express the action."""
-        call = self._write(reply.action, frame)
+        call = self._written(reply.action, frame)
         if call is None or not storable(call):
             raise refusal(self.name, reply.action)
         thought = reply.thought.replace(_ACTION, "Action -").replace("tool_call>", "tool_call›")
         return f"{_THOUGHT} {thought.strip()}\n{_ACTION} {call}"
 
     def _read(self, call: UiTarsCall) -> Action:
-        match call.name:
-            case "click":
-                x, y = call.position("start_box")
-                return Click(x=x, y=y)
-            case "type":
-                content = call.text("content")
-                return TypeText(text=content.removesuffix("\n"), enter=content.endswith("\n"))
-            case "wait":
-                return Wait(seconds=_WAIT_SECONDS)
-            case "finished":
-                content = call.text("content") if call.has("content") else ""
-                return Answer(text=content) if content else Terminate(status="success")
-            case other:
-                raise ArgumentsError(f"{self.name} has no action {other!r:.40}")
+        for form in self.forms:
+            if form.name == call.name:
+                fields = [_read_argument(name, form, call) for name in form.arguments]
+                if None not in fields:
+                    given = dict(form.fixed, **{name: value for each in fields if each for name, value in each.items()})
+                    action: Action = form.kind(**given)
+                    return action
+        raise ArgumentsError(f"{self.name} has no action {call.name!r:.40}")
 
-    def _write(self, action: Action, frame: CoordinateFrame) -> str | None:
-        match action:
-            case Click(x=x, y=y, button="left", count=1):
-                return written_call("click", start_box=_box(x, y, frame))
-            case TypeText(text=text, clear=False, enter=enter) if enter or not text.endswith("\n"):
-                return written_call("type", content=text + ("\n" if enter else ""))
-            case Wait(seconds=seconds) if seconds == _WAIT_SECONDS:
-                return written_call("wait")
-            case Answer(text=text) if text:
-                return written_call("finished", content=text)
-            case Terminate(status="success"):
-                return written_call("finished")
-            case _:
-                return None
+    def _written(self, action: Action, frame: CoordinateFrame) -> str | None:
+        for form in self.forms:
+            if type(action) is form.kind and form.fixed.items() <= vars(action).items():
+                values = [_written_argument(name, action, frame) for name in form.arguments]
+                if None not in values:
+                    names = ("content" if name == "answer" else name for name in form.arguments)
+                    pairs = (f"{name}={_quoted(value or '')}" for name, value in zip(names, values, strict=True))
+                    return f"{form.name}({', '.join(pairs)})"
+        return None
 
 
 @dataclass(frozen=True)
@@ -168,38 +176,14 @@ press_home()
 press_back()
 wait()  # for five seconds
 finished(content='')  # the task is done; content answers a question"""
-
-    def _read(self, call: UiTarsCall) -> Action:
-        match call.name:
-            case "long_press":
-                x, y = call.position("start_box")
-                return LongPress(x=x, y=y, seconds=call.seconds("time", 1.0))
-            case "scroll":
-                (x, y), (x2, y2) = call.position("start_box"), call.position("end_box")
-                return Swipe(x=x, y=y, x2=x2, y2=y2)
-            case "open_app":
-                return OpenApp(app=call.text("app_name"))
-            case "press_home":
-                return SystemButton(button="Home")
-            case "press_back":
-                return SystemButton(button="Back")
-            case _:
-                return super()._read(call)
-
-    def _write(self, action: Action, frame: CoordinateFrame) -> str | None:
-        match action:
-            case LongPress(x=x, y=y, seconds=seconds):
-                return written_call("long_press", start_box=_box(x, y, frame), time=repr(written_seconds(seconds)))
-            case Swipe(x=x, y=y, x2=x2, y2=y2):
-                return written_call("scroll", start_box=_box(x, y, frame), end_box=_box(x2, y2, frame))
-            case OpenApp(app=app):
-                return written_call("open_app", app_name=app)
-            case SystemButton(button="Home"):
-                return written_call("press_home")
-            case SystemButton(button="Back"):
-                return written_call("press_back")
-            case _:
-                return super()._write(action, frame)
+    forms = (
+        *_ANY_DEVICE,
+        UiTarsForm("long_press", LongPress, ("start_box", "time")),
+        UiTarsForm("scroll", Swipe, ("start_box", "end_box")),
+        UiTarsForm("open_app", OpenApp, ("app_name",)),
+        UiTarsForm("press_home", SystemButton, (), {"button": "Home"}),
+        UiTarsForm("press_back", SystemButton, (), {"button": "Back"}),
+    )
 
 
 @dataclass(frozen=True)
@@ -217,51 +201,65 @@ scroll(start_box='(x1,y1)', direction='down or up or right or left')
 wait()  # for five seconds
 finished(content='')  # the task is done; content answers a question
 call_user()  # the task cannot be done"""
+    forms = (
+        *_ANY_DEVICE,
+        UiTarsForm("left_double", Click, ("start_box",), {"button": "left", "count": 2}),
+        UiTarsForm("right_single", Click, ("start_box",), {"button": "right", "count": 1}),
+        UiTarsForm("drag", Drag, ("start_box", "end_box")),
+        UiTarsForm("hotkey", PressKeys, ("key",)),
+        UiTarsForm("scroll", Scroll, ("start_box", "direction")),
+        UiTarsForm("scroll", HorizontalScroll, ("start_box", "direction")),
+        UiTarsForm("call_user", Terminate, (), {"status": "failure"}),
+    )
 
-    def _read(self, call: UiTarsCall) -> Action:
-        match call.name:
-            case "left_double":
-                x, y = call.position("start_box")
-                return Click(x=x, y=y, count=2)
-            case "right_single":
-                x, y = call.position("start_box")
-                return Click(x=x, y=y, button="right")
-            case "drag":
-                (x, y), (x2, y2) = call.position("start_box"), call.position("end_box")
-                return Drag(x=x, y=y, x2=x2, y2=y2)
-            case "hotkey":
-                return PressKeys(keys=call.keys("key"))
-            case "scroll":
-                x, y = call.position("start_box")
-                direction = call.one_of("direction", (*_VERTICAL, *_SIDEWAYS))
-                if direction in _VERTICAL:
-                    return Scroll(x=x, y=y, clicks=_VERTICAL[direction])
-                return HorizontalScroll(x=x, y=y, clicks=_SIDEWAYS[direction])
-            case "call_user":
-                return Terminate(status="failure")
-            case _:
-                return super()._read(call)
 
-    def _write(self, action: Action, frame: CoordinateFrame) -> str | None:
-        match action:
-            case Click(x=x, y=y, button="left", count=2):
-                return written_call("left_double", start_box=_box(x, y, frame))
-            case Click(x=x, y=y, button="right", count=1):
-                return written_call("right_single", start_box=_box(x, y, frame))
-            case Drag(x=x, y=y, x2=x2, y2=y2):
-                return written_call("drag", start_box=_box(x, y, frame), end_box=_box(x2, y2, frame))
-            case PressKeys(keys=keys) if keys and all(key.split() == [key] for key in keys):
-                return written_call("hotkey", key=" ".join(keys))
-            case Scroll(x=int() as x, y=int() as y, clicks=clicks) if clicks in _VERTICAL.values():
-                direction = "up" if clicks > 0 else "down"
-                return written_call("scroll", start_box=_box(x, y, frame), direction=direction)
-            case HorizontalScroll(x=int() as x, y=int() as y, clicks=clicks) if clicks in _SIDEWAYS.values():
-                direction = "right" if clicks > 0 else "left"
-                return written_call("scroll", start_box=_box(x, y, frame), direction=direction)
-            case Terminate(status="failure"):
-                return written_call("call_user")
-            case _:
-                return super()._write(action, frame)
+def _read_argument(name: str, form: UiTarsForm, call: UiTarsCall) -> Mapping[str, object] | None:
+    """Return the fields that an argument stands for; None if it belongs to another form of the same call."""
+    match name:
+        case "start_box":
+            return call.position(name)._asdict()
+        case "end_box":
+            x2, y2 = call.position(name)
+            return {"x2": x2, "y2": y2}
+        case "content":
+            content = call.text(name)
+            return {"text": content.removesuffix("\n"), "enter": content.endswith("\n")}
+        case "answer":
+            content = call.arguments.get("content", "")
+            return {"text": content} if content else None
+        case "time":
+            return {"seconds": call.seconds(name, 1.0)}
+        case "key":
+            return {"keys": call.keys(name)}
+        case "direction":
+            direction = call.one_of(name, [each for clicks in _CLICKS.values() for each in clicks])
+            clicks = _CLICKS[form.kind].get(direction)
+            return None if clicks is None else {"clicks": clicks}
+        case _:
+            return {"app": call.text(name)}
+
+
+def _written_argument(name: str, action: Any, frame: CoordinateFrame) -> str | None:
+    """Return the text of an argument; None if the form cannot express the action."""
+    match name:
+        case "start_box" if action.x is not None and action.y is not None:
+            return _box(action.x, action.y, frame)
+        case "end_box":
+            return _box(action.x2, action.y2, frame)
+        case "content" if action.enter or not action.text.endswith("\n"):
+            return f"{action.text}\n" if action.enter else str(action.text)
+        case "answer":
+            return action.text or None
+        case "time":
+            return repr(written_seconds(action.seconds))
+        case "key" if action.keys and all(key.split() == [key] for key in action.keys):
+            return " ".join(action.keys)
+        case "direction":
+            return next((each for each, clicks in _CLICKS[type(action)].items() if clicks == action.clicks), None)
+        case "app_name":
+            return str(action.app)
+        case _:
+            return None
 
 
 def _box(x: int, y: int, frame: CoordinateFrame) -> str:
@@ -282,12 +280,7 @@ class UiTarsCall(NamedTuple):
     arguments: Mapping[str, str]
     frame: CoordinateFrame
 
-    def has(self, name: str) -> bool:
-        """Whether the argument was given."""
-        return name in self.arguments
-
     def text(self, name: str) -> str:
-        """A text."""
         if name not in self.arguments:
             raise ArgumentsError(f"{self.name} has no {name}")
         return self.arguments[name]
@@ -303,7 +296,6 @@ class UiTarsCall(NamedTuple):
         return self.frame.to_pixels(x, y)
 
     def seconds(self, name: str, default: float) -> float:
-        """A duration, or the default."""
         written = self.arguments.get(name, "").strip()
         if not written:
             return default
@@ -319,7 +311,6 @@ class UiTarsCall(NamedTuple):
         return keys
 
     def one_of(self, name: str, choices: Sequence[str]) -> str:
-        """One of the given words."""
         word = self.text(name).strip()
         if word not in choices:
             raise ArgumentsError(f"{name} is not one of {', '.join(choices)}")
@@ -344,11 +335,6 @@ def read_call(text: str, frame: CoordinateFrame) -> UiTarsCall:
     if text[at:] != ")":
         raise ArgumentsError(f"the call of {name[1]:.40} has arguments that cannot be read, or something after it")
     return UiTarsCall(name[1], arguments, frame)
-
-
-def written_call(name: str, **arguments: str) -> str:
-    """A call with its arguments in single quotes."""
-    return f"{name}({', '.join(f'{key}={_quoted(value)}' for key, value in arguments.items())})"
 
 
 def _quoted(text: str) -> str:

@@ -16,11 +16,8 @@ _NOTHING = "nothing yet"
 
 
 class UserText(NamedTuple):
-    """The parts of a user text."""
-
     instruction: str
     guidance: tuple[str, ...]
-    """The lines of the guidance."""
     conclusions: tuple[str, ...]
     """The conclusions of the steps so far, oldest first."""
 
