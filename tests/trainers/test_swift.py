@@ -39,5 +39,5 @@ def test_each_turn_has_its_screen_and_the_last_one_the_reward(
     assert (solved["done"], solved["images"], solved["rollout_infos"]["total_reward"]) == (True, 2, 1.0)
     assert limited["messages"][3]["content"].startswith("no action: ")
     assert (limited["done"], limited["images"], limited["rollout_infos"]["total_reward"]) == (True, 3, 0.0)
-    stops = [made.episode.trajectory.stop_reason for made, _ in server.recorded]
+    stops = [made.episode.trajectory.stop_reason for made in server.recorded]
     assert stops == [StopReason.AGENT_DONE, StopReason.STEP_LIMIT]

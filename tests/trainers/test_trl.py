@@ -59,7 +59,7 @@ def test_grpo_learns_from_episodes_that_are_recorded_here(
     assert told["steps"] == 2
     assert told["moved"] > 0
     assert [entry["rewards/TrlPhone/mean"] for entry in told["log"] if "reward" in entry] == [0.5, 0.5]
-    trajectories = [made.episode.trajectory for made, _ in server.recorded]
+    trajectories = [made.episode.trajectory for made in server.recorded]
     assert (
         sorted(each.stop_reason for each in trajectories) == [StopReason.AGENT_DONE] * 2 + [StopReason.STEP_LIMIT] * 2
     )

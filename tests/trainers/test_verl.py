@@ -44,7 +44,7 @@ def test_a_turn_is_a_row_and_the_last_one_has_the_reward(
     assert told["images"] == [[[20, 20]]] * 2
     assert all("Press Go" in prompt and "<|image_pad|>" in prompt for prompt in told["prompts"])
     assert told["unknown"] == []
-    trajectory = server.recorded[0][0].episode.trajectory
+    trajectory = server.recorded[0].episode.trajectory
     assert (trajectory.reward, trajectory.seed, trajectory.model_version) == (1.0, 3, "tiny")
     assert trajectory.output_tokens > 0
-    assert server.recorded[0][0].episode.steps[0].reply_logprobs
+    assert server.recorded[0].episode.steps[0].reply_logprobs
