@@ -35,10 +35,9 @@ from trajmill.stages.models.embedded.model import embedded_model, untrained_netw
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.rollout.base import episode_seed
 from trajmill.stages.rollout.episode import target_element
-from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn
-from trajmill.stages.training.embedded.lessons import lessons
+from trajmill.stages.training.embedded.lessons import SeenScreen, Turn
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.stages.training.embedded.train import train_network
+from trajmill.stages.training.embedded.train import lessons, train_network
 
 _CONCURRENCY = 128
 _TRAIN_STRIDE = 7

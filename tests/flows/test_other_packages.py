@@ -105,7 +105,7 @@ import torch
 from pydantic import PositiveFloat
 
 from trajmill.stages.models.embedded.model import is_embedded_policy, load_network, save_network
-from trajmill.stages.training.base import TrainingReport
+from trajmill.stages.training.spec import TrainingReport
 from trajmill.stages.training.spec import RecipeSpec
 
 

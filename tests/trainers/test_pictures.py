@@ -22,8 +22,8 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import ReleasedStep, StepExample, step_example
-from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.command import CommandSpec
+from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.trainers
 MAX_PIXELS = 1_003_520

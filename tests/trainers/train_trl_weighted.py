@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from trl import SFTConfig, SFTTrainer
 
-from trajmill.stages.training.trl_sft.weighted import WeightedSFTTrainer
+from trajmill.stages.training.trl_sft import WeightedSFTTrainer
 
 _TOGETHER = 2
 

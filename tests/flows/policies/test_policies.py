@@ -24,8 +24,8 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.models.local.folder import folder_version
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow

@@ -31,11 +31,10 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.models.local.folder import folder_version
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.command import CommandSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.stages.training.spec import RecipeSpec
+from trajmill.stages.training.spec import ParentPolicy, Progress, RecipeSpec, TrainingReport
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import drop_release, read_release, release_names, verify_release

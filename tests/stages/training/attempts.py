@@ -12,7 +12,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.model import reply_for
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
-from trajmill.stages.training.embedded.lesson_steps import LessonStep, SeenScreen, Turn, lesson_steps
+from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen, Turn, lesson_steps
 
 SIZE = Size(720, 1280)
 

@@ -11,10 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.export.formats.bounds import bounded_model
 from trajmill.stages.models.embedded.model import save_network, untrained_network
-from trajmill.stages.training.base import ParentPolicy, TrainingReport
-from trajmill.stages.training.command import CommandSpec
+from trajmill.stages.training.command import CommandSpec, bounded_model
+from trajmill.stages.training.spec import ParentPolicy, TrainingReport
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import torch
 from tests.stages.training.attempts import Attempts, screen
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
 from trajmill.stages.models.embedded.words import code_of
-from trajmill.stages.training.embedded.detours import Detour, detours
-from trajmill.stages.training.embedded.lessons import lessons
+from trajmill.stages.training.embedded.augmentation import Detour, detours
+from trajmill.stages.training.embedded.train import lessons
 
 LAUNCHER = screen("Home screen", "icon", "Gallery", "Clock")
 SCREENS = {

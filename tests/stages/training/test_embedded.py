@@ -28,11 +28,17 @@ from trajmill.stages.models.embedded.model import (
 )
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.training.admission import admit
-from trajmill.stages.training.base import ParentPolicy
-from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, chosen_candidate
-from trajmill.stages.training.embedded.lessons import Lessons, lessons, rl_lessons, sft_lessons
+from trajmill.stages.training.embedded.lessons import (
+    SeenScreen,
+    Turn,
+    chosen_candidate,
+    rl_turns,
+    seen_screens,
+    sft_turns,
+)
 from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
-from trajmill.stages.training.embedded.train import select, train_network, train_policy
+from trajmill.stages.training.embedded.train import Lessons, lessons, select, train_network, train_policy
+from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow
 
@@ -133,9 +139,9 @@ def test_padding_changes_no_score(guided_successes: list[ToyEpisode]) -> None:
     with torch.no_grad():
         network.score.weight.normal_(generator=torch.Generator().manual_seed(1))
         vectors = network.word_vectors(found.bags)
-        whole = network(found.situations.double(), vectors, found.bags.weights)
+        whole = network(found.situations, vectors, found.bags.weights)
         for row in (0, 3, 7):
-            alone = network(select(found.situations, torch.tensor([row])).double(), vectors, found.bags.weights)[0]
+            alone = network(select(found.situations, torch.tensor([row])), vectors, found.bags.weights)[0]
             assert torch.allclose(alone, whole[row, : len(alone)], atol=1e-9)
 
 
@@ -192,10 +198,11 @@ def test_a_policy_is_trained_from_the_files_of_a_release(
     blocks: bool, guided_successes: list[ToyEpisode], tmp_path: Path
 ) -> None:
     write_release(tmp_path / "release", guided_successes, blocks=blocks)
-    in_memory, found = collected(guided_successes), sft_lessons(tmp_path / "release")
+    screens = seen_screens(tmp_path / "release")
+    in_memory, found = collected(guided_successes), lessons(sft_turns(tmp_path / "release"), screens)
     assert torch.equal(found.labels, in_memory.labels)
     assert torch.equal(found.situations.texts, in_memory.situations.texts)
-    weighted = rl_lessons(tmp_path / "release")
+    weighted = lessons(rl_turns(tmp_path / "release"), screens)
     assert torch.equal(weighted.weights, torch.full((len(found),), 0.5))
     save_network(untrained_network(0, SMALL), tmp_path / "parent")
     seen: list[tuple[int, int]] = []

@@ -9,14 +9,12 @@ import torch
 
 from tests.stages.training.attempts import Attempts, screen
 from trajmill.stages.models.embedded.model import untrained_network
-from trajmill.stages.models.embedded.network_inputs import bags, collate
-from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
 from trajmill.stages.models.embedded.situation import PolicyInput
 from trajmill.stages.models.embedded.words import code_of
-from trajmill.stages.training.embedded.lessons import lessons
+from trajmill.stages.training.embedded.augmentation import App, apps_of, disguise, strange_apps
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.stages.training.embedded.strange_apps import App, apps_of, disguise, strange_apps
-from trajmill.stages.training.embedded.train import train_network
+from trajmill.stages.training.embedded.train import lessons, train_network
 
 APPS = ("Mail", "Clock", "Stride")
 WISHES = {"Mail": "write a letter", "Clock": "set an alarm"}

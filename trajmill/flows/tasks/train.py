@@ -28,9 +28,9 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.training.admission import admit
-from trajmill.stages.training.base import ParentPolicy, TrainingReport
 from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import reason_not_to_train
+from trajmill.stages.training.spec import ParentPolicy, TrainingReport
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import release_folder, verify_release
 from trajmill.warehouse.shards import write_tables

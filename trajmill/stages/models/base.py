@@ -1,10 +1,10 @@
-"""The protocols of chat models and of models that embed texts, and their records."""
+"""The protocol of chat models, and its records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import Field
 
@@ -29,13 +29,17 @@ USUAL_BUDGET: Final = ContextBudget()
 
 
 def budget_of(context_tokens: int, images: int) -> ContextBudget:
-    """The budget for a model's context; a quarter is left for the answer and for errors of the estimate."""
+    """Return the budget for a context, less a quarter for the answer and for errors of the estimate."""
     return ContextBudget(screens=images, tokens=context_tokens * 3 // 4)
 
 
 MessagePart = str | Observation | ScreenHandle
 """Text; a screen, of which a model reads the pixels or the accessibility tree; or an image, such as a screenshot with
 a marked action."""
+
+
+def screen_of(part: Observation | ScreenHandle) -> ScreenHandle:
+    return part.screen if isinstance(part, Observation) else part
 
 
 class ChatMessage(NamedTuple):
@@ -70,10 +74,16 @@ class ChatRequest:
     draws: tuple[int, ...] = ()
     """For votes, the draw of each sample. They do not change the answer, because `seed` has the first one."""
 
+    def sample(self, number: int) -> ChatRequest:
+        """Return the request of one of its samples, whose seed is `seed` plus its number, as in vLLM."""
+        return replace(self, n=1, seed=self.seed + number, draws=self.draws[number : number + 1])
+
+
+MOST_SEED: Final = 2**63
+"""vLLM and other servers store a seed as a signed integer of 64 bits."""
+
 
 class TokenLogprob(NamedTuple):
-    """A token of an answer and its log probability."""
-
     token: str
     logprob: float
     """Natural logarithm of its probability."""
@@ -89,14 +99,14 @@ class ReplyTokens(NamedTuple):
     """Natural logarithms of their probabilities, as the server reports them."""
 
 
-MOST_TOKENS = 2**31 - 1
-"""Most tokens of one request or answer; a larger count is a mistake of the server."""
+TokenCount = Annotated[int, Field(ge=0, lt=2**31)]
+"""Tokens of one request or answer; a larger count is a mistake of the server."""
 
 
 class Completion(NamedTuple):
     text: str
-    input_tokens: int
-    output_tokens: int
+    input_tokens: TokenCount
+    output_tokens: TokenCount
     finish_reason: str
     """`stop`, or `length` if `max_tokens` cut the answer."""
     others: tuple[str, ...] = ()
@@ -115,19 +125,15 @@ class ChatModel(Protocol):
     @property
     def version(self) -> str:
         """Identifies the weights; every row that the model makes stores it."""
-        ...
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """How the model writes positions on a screenshot of that size."""
-        ...
+        """Return how the model writes positions on a screenshot of that size."""
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request. Raises ModelFailure if the model gave no answer."""
-        ...
 
     async def close(self) -> None:
         """Free connections and weights; closing twice is fine."""
-        ...
 
 
 async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
@@ -137,7 +143,7 @@ async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
 
 
 def gives_several(model: ChatModel) -> bool:
-    """Whether a model reads a prompt once for all `n` samples of a request."""
+    """Return whether a model reads a prompt once for all `n` samples of a request."""
     return bool(getattr(model, "several_answers", False))
 
 
@@ -152,9 +158,4 @@ class OpenableModel(Protocol):
     """The spec of a model that a stage asks."""
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        """The model, with a row for each call given to `sink`.
-
-        Raises:
-            BadInputError: the model cannot be connected.
-        """
-        ...
+        """Return the model, which passes a row for each call to `sink`. Raises BadInputError if it cannot connect."""

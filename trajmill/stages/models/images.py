@@ -1,7 +1,7 @@
-"""Resizes images to a model's pixel budget before they are sent, so that its coordinates can be converted back.
+"""Resizes images to a model's pixel budget before they are sent.
 
-A vision-language model of the Qwen family resizes each image to whole patches within a pixel budget. If it is resized
-before it is sent, the size that the model's coordinates refer to is known.
+A vision-language model of the Qwen family resizes each image to whole patches within a pixel budget. An image resized
+beforehand keeps its size, so the model's coordinates can be converted back.
 """
 
 from __future__ import annotations
@@ -36,45 +36,30 @@ class SentImage(NamedTuple):
 
 
 def sent_size(screen: Size, budget: PixelBudget, scale: float = 1.0) -> Size:
-    """The size at which a screen is sent: width and height times `scale`, then cut to the budget.
-
-    Raises:
-        ModelFailure: the screen is too elongated for the model.
-    """
+    """Scale width and height, then cut them to the budget. Raises ModelFailure for a screen that is too elongated."""
     return budget.fit(Size(*(max(1, round(side * scale)) for side in screen)))
 
 
 def sent_image(screen: ScreenHandle, budget: PixelBudget, scale: float = 1.0) -> SentImage:
-    """A screen at the size of `sent_size`; the bytes of an image that already has that size are not changed.
+    """Return a screen at the size of `sent_size`; the bytes of an image that already has that size are not changed.
 
-    Decoding and encoding take tens of milliseconds, so call it outside the event loop.
-
-    Raises:
-        ModelFailure: the bytes are no image, or the image is too elongated; the message names the screen.
+    Decoding and encoding take tens of milliseconds, so call it outside the event loop. Raises ModelFailure, which names
+    the screen, if the bytes are no image, or it is too elongated.
     """
     encoded = screen.encode()
     try:
         size = sent_size(screen.size, budget, scale)
         with Image.open(io.BytesIO(encoded)) as picture:
             if Size(*picture.size) != size:
-                return SentImage(_resized(picture, size), "image/png", size)
+                resized, out = picture.convert("RGB").resize(size, Image.Resampling.BICUBIC), io.BytesIO()
+                resized.save(out, "PNG", compress_level=_FAST_PNG)
+                return SentImage(out.getvalue(), "image/png", size)
             media_type = picture.get_format_mimetype() or "image/png"
             picture.verify()
             return SentImage(encoded, media_type, size)
     except ModelFailure as error:
         raise ModelFailure(f"screen {screen.screen_id}: {error}") from None
     except _UNREADABLE as error:
-        raise ModelFailure(f"screen {screen.screen_id}: the image does not decode ({_line(error)})") from error
-
-
-def _resized(picture: Image.Image, size: Size) -> bytes:
-    resized = picture.convert("RGB").resize(size, Image.Resampling.BICUBIC)
-    out = io.BytesIO()
-    resized.save(out, "PNG", compress_level=_FAST_PNG)
-    return out.getvalue()
-
-
-def _line(error: BaseException) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "no known format"
-    return " ".join(str(error).split())[:120] or type(error).__name__
+        line = " ".join(str(error).split())[:120] or type(error).__name__
+        reason = "no known format" if isinstance(error, UnidentifiedImageError) else line
+        raise ModelFailure(f"screen {screen.screen_id}: the image does not decode ({reason})") from error

@@ -38,25 +38,16 @@ class Prompt(NamedTuple):
         return frozenset(Template(f"{self.system}\n{self.user}").get_identifiers())
 
     def fill(self, **fields: str) -> FilledPrompt:
-        """Replace the placeholders by values; a `$` within a value is not changed.
-
-        Raises:
-            KeyError: a field of the prompt is not given.
-        """
+        """Replace the placeholders by values, in which `$` is not changed. Raises KeyError for a missing field."""
         return FilledPrompt(Template(self.system).substitute(fields), Template(self.user).substitute(fields))
 
 
 def load_prompt(package: str, name: str, own: Path | None = None) -> Prompt:
-    """Load a prompt: the one loader of every role, critic and writer.
+    """Load the prompt `name` of a package, or the user's file `own` in its place.
 
-    A prompt comes with a package as its data file `prompts/NAME.md`, and its version is its name. A file of the user in
-    its place has the same placeholders, each at least once, and no others; its version is the file's name and a hash of
-    its text. Characters that are not allowed in a name, such as spaces, become `-` in the version.
-
-    Args:
-        package: dotted name, e.g. `trajmill.stages.critics`.
-        name: name of the prompt, e.g. `critic_step-1`.
-        own: the user's file; None takes the packaged prompt.
+    A prompt is a package's data file `prompts/NAME.md`, and its version is its name. A user's file must have the same
+    placeholders, each at least once, and no others; its version is the file's name, with `-` for characters such as
+    spaces, and a hash of its text.
 
     Raises:
         BadInputError: there is no such prompt, a file cannot be read, or its sections or placeholders are wrong.
@@ -77,22 +68,18 @@ def load_prompt(package: str, name: str, own: Path | None = None) -> Prompt:
 @cache
 def _packaged(package: str, name: str) -> Prompt:
     folder = files(package) / "prompts"
+    if not _NAME.fullmatch(name):
+        raise BadInputError(f"prompt name {name!r} is none: letters, digits, '_', '-' and '.' only")
     try:
-        text = (folder / f"{_checked_name(name)}.md").read_text(encoding="utf-8")
+        text = (folder / f"{name}.md").read_text(encoding="utf-8")
     except FileNotFoundError:
         known = sorted(entry.name.removesuffix(".md") for entry in folder.iterdir()) if folder.is_dir() else []
         raise BadInputError(f"{package} has no prompt {name!r}; it has: {', '.join(known) or 'none'}") from None
     return _parse(text, name, f"{package}/prompts/{name}.md", None)
 
 
-def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise BadInputError(f"prompt name {name!r} is none: letters, digits, '_', '-' and '.' only")
-    return name
-
-
 def _parse(text: str, version: str, place: str, fields: frozenset[str] | None) -> Prompt:
-    """The prompt of a text; `fields` are the placeholders that it must have, None takes those that it has."""
+    """Parse a prompt; `fields` are the placeholders that it must have, None allows any."""
     before, *parts = _SECTION_LINE.split(text)
     names = parts[::2]
     for section in _SECTIONS:
@@ -102,11 +89,6 @@ def _parse(text: str, version: str, place: str, fields: frozenset[str] | None) -
     if before.strip():
         raise BadInputError(f"{place}:1: text before the first section; begin with '# system'")
     sections = dict(zip(names, (part.strip() for part in parts[1::2]), strict=True))
-    _check_placeholders(text, place, fields)
-    return Prompt(version, sections["system"], sections["user"])
-
-
-def _check_placeholders(text: str, place: str, fields: frozenset[str] | None) -> None:
     used: set[str] = set()
     for found in Template.pattern.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
@@ -120,6 +102,7 @@ def _check_placeholders(text: str, place: str, fields: frozenset[str] | None) ->
     missing = sorted((fields or frozenset()) - used)
     if missing:
         raise BadInputError(f"{place}: field ${missing[0]} is missing; put it where its value shall stand")
+    return Prompt(version, sections["system"], sections["user"])
 
 
 A = TypeVar("A", bound=Record)
@@ -128,8 +111,6 @@ Layout = Callable[[Sequence[MessagePart]], tuple[MessagePart, ...]]
 
 
 class Sampling(NamedTuple):
-    """How an answer is sampled."""
-
     temperature: float = 0.0
     """0 decodes greedily; CODA samples votes at 1, with `top_p` 0.6 (its 4.2)."""
     top_p: float = 1.0
@@ -143,8 +124,6 @@ GREEDY: Final = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class PromptedModel:
-    """A model and its prompt."""
-
     model: ChatModel
     prompt: Prompt
 
@@ -160,18 +139,7 @@ class PromptedModel:
         sampling: Sampling = GREEDY,
         layout: Layout = tuple,
     ) -> ChatRequest:
-        """A request with the filled prompt.
-
-        Args:
-            role: the model's role.
-            fields: values of the prompt's placeholders.
-            parts: texts and images that follow the prompt in the user's message.
-            sampling: how the answer is sampled.
-            layout: arranges the prompt and the parts; the default does not change them.
-
-        Raises:
-            KeyError: a field of the prompt is not given.
-        """
+        """Return `prompt_request` of the filled prompt. Raises KeyError for a missing field."""
         return prompt_request(role, self.prompt.fill(**fields), parts, sampling, layout)
 
     async def ask(self, request: ChatRequest, answer: type[A]) -> A:
@@ -185,7 +153,10 @@ def prompt_request(
     sampling: Sampling = GREEDY,
     layout: Layout = tuple,
 ) -> ChatRequest:
-    """A request with a system message, and a user message of the prompt's text and further parts."""
+    """Return a request with a system message, and a user message of the prompt's text and further parts.
+
+    `layout` arranges the parts of the user's message; the default does not change them.
+    """
     return ChatRequest(
         role=role,
         messages=(ChatMessage("system", (filled.system,)), ChatMessage("user", layout((filled.user, *parts)))),
@@ -197,10 +168,7 @@ def prompt_request(
 
 
 def on_lines(parts: Sequence[MessagePart]) -> tuple[MessagePart, ...]:
-    """The same parts with neighbouring texts joined, and line ends between texts and images.
-
-    Chat templates put nothing between the parts of a message.
-    """
+    """Join neighbouring texts, and put line ends between texts and images, as chat templates put nothing there."""
     joined: list[MessagePart] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

@@ -77,15 +77,12 @@ class ModelSpec(Spec):
         return None
 
     def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
-        """The same endpoint with another version of its model.
+        """Return the same endpoint with another version of its model. Raises BadInputError if it cannot be exchanged.
 
         Args:
-            version: the name under which a server knows it.
+            version: its name on a server.
             folder: of its weights, where it is known.
             adapter: folder of a LoRA adapter on these weights; None for none.
-
-        Raises:
-            BadInputError: the model of this kind cannot be exchanged.
         """
         raise BadInputError(f"a model of kind {self.kind!r} cannot be exchanged for {version}")
 
@@ -104,14 +101,7 @@ class ModelSpec(Spec):
 
     @abstractmethod
     def connect(self, variables: Mapping[str, str]) -> ChatModel:
-        """Connect to the model, or load it.
-
-        Args:
-            variables: environment variables; some kinds read their key from one.
-
-        Raises:
-            BadInputError: the variable of the key is not set, or the model cannot be loaded.
-        """
+        """Connect to the model, or load it. Raises BadInputError without its key's variable, or if it cannot load."""
 
     def open(
         self,
@@ -120,7 +110,7 @@ class ModelSpec(Spec):
         accounting: Accounting | None = None,
         version: str = "",
     ) -> ChatModel:
-        """The model, optionally with a cache of its answers and with a row for each call.
+        """Connect to the model, optionally with a cache of its answers and with a row for each call.
 
         Args:
             variables: environment variables; some kinds read their key from one.
@@ -129,7 +119,7 @@ class ModelSpec(Spec):
             version: the version of the rows; the model's own if empty.
 
         Raises:
-            BadInputError: the variable of the key is not set, the model cannot be loaded, or the folder is no cache.
+            BadInputError: as `connect`, or the folder is no cache.
         """
         from trajmill.stages.models.wrapped import AccountedModel, CachedModel, WrappedModel
 

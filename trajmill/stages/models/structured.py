@@ -1,8 +1,7 @@
 """Asks for structured answers: finds a JSON object in the reply, checks it against a schema, and asks again if needed.
 
-A server with guided decoding writes nothing else; a model without it adds code fences and remarks. The result is one
-valid JSON object, or a failure. A reply with two different valid objects is a failure too, because choosing one of them
-would be guessing.
+A server with guided decoding writes nothing else; a model without it adds code fences and remarks. A reply with two
+different valid objects is a failure, because choosing one of them would be guessing.
 """
 
 from __future__ import annotations
@@ -37,17 +36,7 @@ class AnswerFailure(ModelFailure):
 
 
 async def ask(model: ChatModel, request: ChatRequest, answer: type[A], tries: int = 3) -> A:
-    """Ask for a record.
-
-    The record's JSON schema is the request's `answer_schema`. After a reply without exactly one valid object, the model
-    is shown that reply with its mistake, and asked again with another seed. The conversation has only the last refused
-    reply, so that it does not grow.
-
-    Args:
-        model: the model to ask.
-        request: the question; its `answer_schema` is replaced.
-        answer: the class of the record.
-        tries: most questions, at least 1.
+    """Ask for a record, see `ask_several`.
 
     Raises:
         AnswerFailure: no answer was valid.
@@ -64,6 +53,10 @@ async def ask_several(
 ) -> list[A | ModelFailure]:
     """Ask for `request.n` records in one request; records that are not valid are asked for again one by one.
 
+    The record's JSON schema is the request's `answer_schema`. After a reply without exactly one valid object, the model
+    is shown that reply with its mistake, and asked again with another seed. The conversation has only the last refused
+    reply.
+
     Args:
         model: the model to ask.
         request: the question; its `answer_schema` is replaced. Sample i is the answer to its seed plus i.
@@ -71,18 +64,19 @@ async def ask_several(
         tries: most questions for one record, at least 1.
 
     Returns:
-        A record or a failure for each sample.
-
-    Raises:
-        ModelFailure: the model did not answer the request for all of them.
+        A record or a failure for each sample. Raises ModelFailure if the model did not answer for any of them.
     """
     asked = replace(request, answer_schema=json.dumps(answer.model_json_schema()))
     completion = await model.complete(asked)
 
     async def settle(number: int) -> A | ModelFailure:
-        single = replace(asked, n=1, seed=asked.seed + number, draws=asked.draws[number : number + 1])
-        found, answered = _sample_of(completion, number, asked.n), asked
-        attempt, problem = single, ""
+        single = attempt = asked.sample(number)
+        found: Completion | None = completion
+        if asked.n > 1:
+            # A completion has one finish reason and one count of tokens for all its samples.
+            texts = (completion.text, *completion.others)[number : number + 1]
+            found = completion._replace(text=texts[0], others=(), finish_reason="") if texts else None
+        answered, problem = asked, ""
         for tried in range(1, tries + 1):
             if found is None:
                 try:
@@ -94,22 +88,22 @@ async def ask_several(
             except ValueError as error:
                 problem = _problem_with_quote(str(error), found)
             await forget_answer(model, answered)
-            attempt, found = _repeated_request(single, found.text, problem, tried), None
+            refused = ChatMessage("assistant", (storable(found.text[:_MOST_SHOWN]),))
+            correction = (
+                f"That is not a valid answer: {problem}.\n"
+                "Answer again with one JSON object that follows the schema, and nothing else.\n"
+                f"Schema: {asked.answer_schema}"
+            )
+            messages = (*single.messages, refused, ChatMessage("user", (correction,)))
+            seed = int(content_id("ask again", single.seed, tried), 16) % 2**31
+            attempt, found = replace(single, messages=messages, seed=seed), None
         return AnswerFailure(f"{asked.role}: no valid answer in {tries} tries; last: {problem}")
 
     return await side_by_side(settle(number) for number in range(asked.n))
 
 
-def _sample_of(completion: Completion, number: int, samples: int) -> Completion | None:
-    if samples == 1:
-        return completion
-    texts = (completion.text, *completion.others)
-    # A completion has one finish reason and one count of tokens for all its samples.
-    return completion._replace(text=texts[number], others=(), finish_reason="") if number < len(texts) else None
-
-
 def parse_answer(text: str, answer: type[A]) -> A:
-    """The record in a reply; other text around it is ignored, and so are thoughts between `<think>` tags.
+    """Parse the record in a reply; text around it, and thoughts between `<think>` tags, are ignored.
 
     Raises:
         ValueError: it has no valid object, or several different ones; the message is one line.
@@ -134,7 +128,7 @@ def parse_answer(text: str, answer: type[A]) -> A:
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects in a text, in order; objects within a broken one do not count."""
+    """Yield the outermost JSON objects in a text; objects within a broken one do not count."""
     # Not strict, because models write unescaped line breaks within strings.
     decoder = json.JSONDecoder(parse_constant=_refuse, strict=False)
     at = 0
@@ -156,7 +150,7 @@ def _refuse(constant: str) -> float:
 
 
 def _storable(value: Any) -> Any:
-    """The value with storable texts: an escape sequence may give characters that no file can store."""
+    """Return the value with storable texts: an escape sequence may give characters that no file can store."""
     match value:
         case str():
             return storable(value)
@@ -185,17 +179,3 @@ def _problem_with_quote(problem: str, completion: Completion) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(storable(text).split())
-
-
-def _repeated_request(asked: ChatRequest, reply: str, problem: str, number: int) -> ChatRequest:
-    refused = ChatMessage("assistant", (storable(reply[:_MOST_SHOWN]),))
-    wish = ChatMessage(
-        "user",
-        (
-            f"That is not a valid answer: {problem}.\n"
-            "Answer again with one JSON object that follows the schema, and nothing else.\n"
-            f"Schema: {asked.answer_schema}",
-        ),
-    )
-    seed = int(content_id("ask again", asked.seed, number), 16) % 2**31
-    return replace(asked, messages=(*asked.messages, refused, wish), seed=seed)

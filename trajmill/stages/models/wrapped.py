@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -21,28 +22,24 @@ from pydantic import TypeAdapter
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.text import storable
 from trajmill.stages.models.base import (
-    MOST_TOKENS,
     ChatMessage,
     ChatModel,
     ChatRequest,
     Completion,
-    MessagePart,
     forget_answer,
     gives_several,
+    screen_of,
 )
 
 
 class WrappedModel:
     """A `ChatModel` that passes every call to another one.
 
-    Args:
-        model: the other model.
-        version: the version of the rows, e.g. the run's name of a policy; the other model's own if empty.
+    `version` is stored in rows, e.g. the run's name of a policy; empty for the version of the other model.
     """
 
     def __init__(self, model: ChatModel, version: str = "") -> None:
@@ -76,14 +73,12 @@ class WrappedModel:
 
 
 class KeptLoadedModel(WrappedModel):
-    """A `ChatModel` that is not unloaded when it is closed, because the next shard of this worker asks it again."""
+    """A `ChatModel` that stays loaded when it is closed, for the next shard of this worker."""
 
     async def close(self) -> None: ...
 
 
 class Accounting(NamedTuple):
-    """The receiver of the rows of a model's calls, and their common columns."""
-
     origin: Origin
     sink: Callable[[ModelCall], None]
 
@@ -110,14 +105,13 @@ class AccountedModel(WrappedModel):
             error = str(failure)
             raise
         finally:
-            self._account(request, completion, (perf_counter() - start) * 1000, None if completion else error)
-
-    def _account(self, request: ChatRequest, completion: Completion | None, ms: float, error: str | None) -> None:
-        made_for = (self._origin.run_id, self._origin.round, request.role, request.trajectory_id, request.step_index)
-        call = content_id("call", *made_for, payload_hash(request, self.version))
-        self._made[call] += 1
-        call_id = content_id(call, self._made[call])
-        self._sink(model_call_row(call_id, request, completion, ms, error, self.version, self._origin))
+            milliseconds, origin, version = (perf_counter() - start) * 1000, self._origin, self.version
+            made_for = (origin.run_id, origin.round, request.role, request.trajectory_id, request.step_index)
+            call = content_id("call", *made_for, payload_hash(request, version))
+            self._made[call] += 1
+            failed = None if completion else error
+            call_id = content_id(call, self._made[call])
+            self._sink(model_call_row(call_id, request, completion, milliseconds, failed, version, origin))
 
 
 Vector = tuple[float, ...]
@@ -128,54 +122,29 @@ class EmbeddingModel(Protocol):
     """A model that gives a vector for a text; vectors of texts with like meanings point in like directions."""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The vectors of texts, in their order, all equally long. Raises ModelFailure if it does not answer."""
-        ...
+        """Return the vectors of texts, in their order, all equally long. Raises ModelFailure without an answer."""
 
 
 def embedding_model(model: ChatModel) -> EmbeddingModel:
-    """The model of an endpoint, if it embeds texts. Its vectors are not cached.
-
-    Raises:
-        BadInputError: it is of a kind that embeds none.
-    """
+    """Return the model of an endpoint, whose vectors are not cached. Raises BadInputError if it embeds no texts."""
     asked = model.unwrapped if isinstance(model, WrappedModel) else model
     if not isinstance(asked, EmbeddingModel):
         raise BadInputError(f"{model.version} embeds no texts: name an endpoint of kind openai_api")
     return asked
 
 
-def messages_to_json(messages: tuple[ChatMessage, ...]) -> str:
-    """Compact JSON of messages that can be stored; an observation or an image becomes `{"screen": id}`."""
-    return json.dumps(
-        [
-            {
-                "role": storable(message.role),
-                "content": [_content(part) for part in message.parts],
-            }
-            for message in messages
-        ],
-        separators=(",", ":"),
-        ensure_ascii=False,
-    )
-
-
-def screen_id_of(part: MessagePart) -> str | None:
-    if isinstance(part, str):
-        return None
-    return part.screen.screen_id if isinstance(part, Observation) else part.screen_id
-
-
-def _content(part: MessagePart) -> str | dict[str, str | None]:
-    return storable(part) if isinstance(part, str) else {"screen": screen_id_of(part)}
+def _blocks(message: ChatMessage) -> list[str | dict[str, str]]:
+    """The parts of a message, with `{"screen": id}` for an observation or an image."""
+    return [part if isinstance(part, str) else {"screen": screen_of(part).screen_id} for part in message.parts]
 
 
 def payload_hash(request: ChatRequest, model_version: str) -> str:
-    """A hash of everything that decides the answer; requests with equal hashes may share one answer.
+    """Hash everything that decides the answer; requests with equal hashes may share one answer.
 
     Screens count by their content id. The role, the trajectory and the step do not change the answer.
     """
     messages = [
-        [message.role, *([part] if isinstance(part, str) else {"screen": screen_id_of(part)} for part in message.parts)]
+        [message.role, *([block] if isinstance(block, str) else block for block in _blocks(message))]
         for message in request.messages
     ]
     return content_id(
@@ -203,7 +172,7 @@ def model_call_row(
     origin: Origin,
     malformed: str = "",
 ) -> ModelCall:
-    """The `model_calls` row of a request; texts that cannot be stored are repaired.
+    """Return the `model_calls` row of a request; texts that cannot be stored are repaired.
 
     Args:
         call_id: identifies the call, not the request; a request that is sent twice makes two rows.
@@ -215,13 +184,20 @@ def model_call_row(
         origin: common columns.
         malformed: why an agent's role could not use the answer; empty if it could.
     """
+    messages = [
+        {
+            "role": storable(message.role),
+            "content": [storable(block) if isinstance(block, str) else block for block in _blocks(message)],
+        }
+        for message in request.messages
+    ]
     return ModelCall(
         call_id=call_id,
         trajectory_id=request.trajectory_id,
         step_index=request.step_index,
         role=request.role,
         payload_hash=payload_hash(request, model_version),
-        messages=messages_to_json(request.messages),
+        messages=json.dumps(messages, separators=(",", ":"), ensure_ascii=False),
         response=storable(completion.text) if completion else None,
         input_tokens=completion.input_tokens if completion else 0,
         output_tokens=completion.output_tokens if completion else 0,
@@ -241,31 +217,20 @@ def model_call_row(
 _COMPLETION: Final = TypeAdapter(Completion)
 
 
-def completion_to_json(completion: Completion) -> str:
-    return json.dumps(completion, separators=(",", ":"))
-
-
 def completion_from_json(text: str) -> Completion:
-    """The completion that `completion_to_json` wrote. Raises ValueError for another text."""
-    try:
-        completion = _COMPLETION.validate_python(json.loads(text))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    for count in (completion.input_tokens, completion.output_tokens):
-        if not 0 <= count <= MOST_TOKENS:
-            raise ValueError(f"{count} is no number of tokens")
-    return completion
+    """Parse a completion that `json.dumps` wrote. Raises ValueError or RecursionError for another text."""
+    return _COMPLETION.validate_python(json.loads(text))
 
 
 _ACTING_ROLES: Final = frozenset({"policy", "planner", "executor"})
 _LARGEST: Final = 4 * 2**30
 """Most bytes on disk; the oldest entries are removed."""
-_BROKEN: Final = (sqlite3.Error, zlib.error, OSError, Timeout, ValueError, TypeError)
+_BROKEN: Final = (sqlite3.Error, zlib.error, OSError, Timeout, ValueError, TypeError, RecursionError)
 """Errors of diskcache for a broken entry, a broken database or a full disk."""
 
 
 def is_repeatable(request: ChatRequest) -> bool:
-    """Whether an earlier answer to the same request may be used."""
+    """Return whether an earlier answer to the same request may be used."""
     return request.temperature == 0 or request.role not in _ACTING_ROLES
 
 
@@ -282,7 +247,7 @@ class CachedModel(WrappedModel):
     """
 
     def __init__(self, model: ChatModel, folder: Path, version: str = "") -> None:
-        """Use the cache in a folder, which is made if missing; see `WrappedModel` for the version.
+        """Use the cache in a folder, which is made if missing.
 
         Raises:
             BadInputError: the folder cannot be written, or has other files.
@@ -298,21 +263,15 @@ class CachedModel(WrappedModel):
         self._shared_calls: dict[str, _SharedCall] = {}
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request from the cache, or ask the model.
-
-        Raises:
-            ModelFailure: the model was asked and gave no answer; failures are not cached.
-        """
+        """Answer from the cache, or ask the model. Raises ModelFailure if it fails; failures are not cached."""
         if not is_repeatable(request):
             return await self._model.complete(request)
         key = payload_hash(request, self._model.version)
         return self._read(key) or await self._join(key, request)
 
     async def forget(self, request: ChatRequest) -> None:
-        """Remove the answer to a request, because it was not valid."""
         if is_repeatable(request):
-            key = payload_hash(request, self._model.version)
-            await asyncio.get_running_loop().run_in_executor(self._writer, self._remove, key)
+            await self._write(lambda: self._cache.delete(payload_hash(request, self._model.version)))
 
     async def close(self) -> None:
         self._writer.shutdown()
@@ -338,7 +297,7 @@ class CachedModel(WrappedModel):
 
     async def _ask(self, key: str, request: ChatRequest) -> Completion:
         completion = await self._model.complete(request)
-        await asyncio.get_running_loop().run_in_executor(self._writer, self._write, key, completion)
+        await self._write(lambda: self._cache.set(key, json.dumps(completion, separators=(",", ":"))))
         return completion
 
     def _read(self, key: str) -> Completion | None:
@@ -348,25 +307,16 @@ class CachedModel(WrappedModel):
         except _BROKEN:
             return None
 
-    def _write(self, key: str, completion: Completion) -> None:
-        try:
-            self._cache.set(key, completion_to_json(completion))
-        except _BROKEN:
-            return
-
-    def _remove(self, key: str) -> None:
-        try:
-            self._cache.delete(key)
-        except _BROKEN:
-            return
+    async def _write(self, change: Callable[[], object]) -> None:
+        with suppress(*_BROKEN):
+            await asyncio.get_running_loop().run_in_executor(self._writer, change)
 
 
 @dataclass(slots=True)
 class _SharedCall:
-    """A running call and the number of callers that wait for it."""
-
     call: asyncio.Future[Completion]
     waiting: int = 0
+    """Number of callers that wait for it."""
 
 
 class _PlainDisk(JSONDisk):  # type: ignore[misc]

@@ -43,12 +43,12 @@ def admit(folder: Path, base: Path | None) -> None:
     shapes = _shapes(folder)
     known = None if base is None else _shapes(base)
     if (folder / ADAPTER_CONFIG).is_file():
-        _check_adapter(folder, _plain(shapes), None if known is None else _plain(known))
+        _check_adapter(folder, shapes, known)
     elif base is not None and known is not None:
         before, after = (_json(each / _CONFIG).get("model_type") for each in (base, folder))
         if before != after:
             raise _refused(folder, f"a model of type {after}; the policy is a {before}")
-        _check_same(folder, _plain(shapes), _plain(known))
+        _check_same(folder, shapes, known)
     for file in sorted(folder.glob("*.safetensors")):
         _check_values(file)
 
@@ -57,8 +57,11 @@ def _refused(place: Path, why: str) -> BadInputError:
     return BadInputError(f"{NOT_ADMITTED}{place}: {why}")
 
 
-def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all tensors by name, after a check that all shards of the index are whole."""
+def _shapes(folder: Path) -> Shapes:
+    """Return the shapes of all tensors, after a check that all shards of the index are whole.
+
+    They are given by names without wrappers, or by whole names where two would become one.
+    """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise _refused(folder, "no weights in safetensors")
@@ -73,7 +76,8 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     missing = [shard for shard in sorted(set(placed.values())) if not (folder / shard).is_file()]
     if missing or (missing := sorted(placed.keys() - found.keys())):
         raise _refused(folder, f"{missing[0]} is missing, which {_INDEX} names")
-    return found
+    plain = {".".join(part for part in name.split(".") if part not in _WRAPPERS): found[name] for name in found}
+    return plain if len(plain) == len(found) else found
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -81,14 +85,6 @@ def _json(file: Path) -> dict[str, Any]:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise _refused(file, f"no JSON object ({error})") from error
-
-
-def _plain(shapes: Shapes) -> Shapes:
-    """Return the shapes by names without wrappers; by whole names where two would become one."""
-    plain = {
-        ".".join(part for part in name.split(".") if part not in _WRAPPERS): shape for name, shape in shapes.items()
-    }
-    return plain if len(plain) == len(shapes) else shapes
 
 
 def _check_same(folder: Path, shapes: Shapes, known: Shapes) -> None:

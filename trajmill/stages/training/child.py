@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Final, NamedTuple
@@ -44,18 +44,10 @@ def run_child(
     variables: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> None:
-    """Run a command to its end; its process group ends with it, or with this process.
+    """Run a command, without a shell, to its end; its process group ends with it, or with this process.
 
-    Args:
-        command: program and arguments, without a shell.
-        log: file for its output.
-        limits: its time limits.
-        folder: its working folder.
-        variables: further environment variables.
-        on_line: called with each line of output.
-
-    Raises:
-        TrainingFailedError: it cannot be started, hangs, takes too long, or ends with a status other than 0.
+    Its output goes to the file `log`, and line by line to `on_line`. Raises TrainingFailedError if it cannot start,
+    hangs, takes too long, or ends with a status other than 0.
     """
     try:
         process = subprocess.Popen(
@@ -72,8 +64,15 @@ def run_child(
     except OSError as error:
         raise TrainingFailedError(f"the trainer {command[0]} cannot be started: {error.strerror or error}") from error
     watchdog = ProcessWatchdog([process.pid])
+    last: deque[str] = deque(maxlen=_LAST_LINES)
     try:
-        last = _follow(process, log, limits, on_line)
+        with log.open("a", encoding="utf-8") as file:
+            for line in _lines(process, limits, last):
+                file.write(line)
+                file.flush()
+                last.append(line)
+                if on_line is not None:
+                    on_line(line)
         status = process.wait()
     finally:
         _end_group(process)
@@ -84,10 +83,8 @@ def run_child(
         raise TrainingFailedError(f"the trainer {ended}: {_last_output(last)}")
 
 
-def _follow(
-    process: subprocess.Popen[str], log: Path, limits: ChildLimits, on_line: Callable[[str], None] | None
-) -> Sequence[str]:
-    """Read the output until the trainer exits, and return its last lines."""
+def _lines(process: subprocess.Popen[str], limits: ChildLimits, last: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the output until the trainer exits."""
     lines: Queue[str | None] = Queue()
 
     def read() -> None:
@@ -103,27 +100,18 @@ def _follow(
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     threading.Thread(target=end_queue, daemon=True).start()
-    last: deque[str] = deque(maxlen=_LAST_LINES)
     began = time.monotonic()
-    with log.open("a", encoding="utf-8") as file:
-        while True:
-            left = None if limits.seconds is None else began + limits.seconds - time.monotonic()
-            patience = limits.silent_seconds if left is None else min(limits.silent_seconds, left)
-            try:
-                line = lines.get(timeout=max(patience, 0.0))
-            except Empty:
-                late = left is not None and left <= limits.silent_seconds
-                why = (
-                    f"took over {limits.seconds:,.0f} s" if late else f"hung: silent for {limits.silent_seconds:,.0f} s"
-                )
-                raise TrainingFailedError(f"the trainer {why}, and was ended; {_last_output(last)}") from None
-            if line is None:
-                return last
-            file.write(line)
-            file.flush()
-            last.append(line)
-            if on_line is not None:
-                on_line(line)
+    while True:
+        left = float("inf") if limits.seconds is None else began + limits.seconds - time.monotonic()
+        try:
+            line = lines.get(timeout=max(min(limits.silent_seconds, left), 0.0))
+        except Empty:
+            late = left <= limits.silent_seconds
+            why = f"took over {limits.seconds:,.0f} s" if late else f"hung: silent for {limits.silent_seconds:,.0f} s"
+            raise TrainingFailedError(f"the trainer {why}, and was ended; {_last_output(last)}") from None
+        if line is None:
+            return
+        yield line
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
@@ -139,8 +127,8 @@ def _end_group(process: subprocess.Popen[str]) -> None:
 
 
 def _last_output(lines: Sequence[str]) -> str:
-    said = [line.strip() for line in lines if any(map(str.isalnum, line))]
-    errors = [line for line in said if _ERROR.match(line)]
+    printed = [line.strip() for line in lines if any(map(str.isalnum, line))]
+    errors = [line for line in printed if _ERROR.match(line)]
     if errors:
         return f"its last error is {errors[-1][:300]!r}"
-    return f"its last line is {said[-1][:300]!r}" if said else "it printed nothing"
+    return f"its last line is {printed[-1][:300]!r}" if printed else "it printed nothing"

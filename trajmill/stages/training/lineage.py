@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import content_of
-from trajmill.stages.training.base import ParentPolicy, TrainingReport
-from trajmill.stages.training.spec import RecipeSpec
+from trajmill.stages.training.spec import ParentPolicy, RecipeSpec, TrainingReport
 
 MADE_FROM: Final = "made_from.json"
 METRICS: Final = "metrics.json"
@@ -19,14 +18,7 @@ _WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth"})
 
 
 def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], seed: int) -> dict[str, Any]:
-    """Return everything that decides the weights of a policy version, files by their contents.
-
-    Args:
-        recipe: the recipe.
-        parent: the policy that the training begins with.
-        files: the files of the release that the training reads.
-        seed: seed of the training.
-    """
+    """Return everything that decides the weights of a policy version: files, those it reads included, by content."""
     frozen = {role: model.identity() for role, model in parent.frozen.items()}
     return {
         **({"frozen": frozen} if frozen else {}),
@@ -50,7 +42,6 @@ def kind_of(recipe: RecipeSpec) -> str:
 
 
 def is_begun(folder: Path, source: Mapping[str, Any]) -> bool:
-    """Return whether a training with these sources was started in a folder."""
     try:
         return bool(json.loads((folder / MADE_FROM).read_text()) == source)
     except (OSError, ValueError):
@@ -58,13 +49,11 @@ def is_begun(folder: Path, source: Mapping[str, Any]) -> bool:
 
 
 def write_source(folder: Path, source: Mapping[str, Any]) -> None:
-    """Write the sources of a policy version into its folder, which is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MADE_FROM).write_text(json.dumps(source, indent=1) + "\n")
 
 
 def write_metrics(folder: Path, report: TrainingReport, history: Sequence[Mapping[str, float]]) -> None:
-    """Write the figures of a training into the folder of its policy version."""
     metrics = {**report._asdict(), "history": history}
     (folder / METRICS).write_text(json.dumps(metrics, indent=1) + "\n")
 

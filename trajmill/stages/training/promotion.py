@@ -27,16 +27,12 @@ class QueryGroup(NamedTuple):
     name: str
     query_ids: Collection[str]
 
-    def scored(self, outcomes: Outcomes) -> int:
-        return sum(query in outcomes for query in self.query_ids)
-
-    def successes(self, outcomes: Outcomes) -> int:
-        return sum(outcomes.get(query, False) for query in self.query_ids)
+    def outcomes(self, outcomes: Outcomes) -> list[bool]:
+        """Return the outcomes of those of its queries that have a score."""
+        return [outcomes[query] for query in self.query_ids if query in outcomes]
 
 
 class Promotion(NamedTuple):
-    """Whether a policy is promoted, and why."""
-
     promoted: bool
     reason: str
 
@@ -57,14 +53,14 @@ class PairedCounts(NamedTuple):
         """The exact one-sided sign test (McNemar's): the probability of `lost` or more if both are equally good.
 
         Given `won` + `lost` queries in which the policies differ, the losses follow a binomial distribution with
-        probability 1/2. It is 1 where the policies differ in nothing.
+        probability 1/2. It is 1 if the policies do not differ.
         """
         differing = self.won + self.lost
         return float(sum(comb(differing, losses) for losses in range(self.lost, differing + 1)) / 2**differing)
 
 
 def paired_counts(before: Outcomes, after: Outcomes, query_ids: Collection[str]) -> PairedCounts:
-    """Compare two policies on the queries that both have an outcome for."""
+    """Compare two policies on the queries for which both have an outcome."""
     pairs = [(before[query], after[query]) for query in query_ids if query in before and query in after]
     return PairedCounts(
         len(pairs),
@@ -85,26 +81,26 @@ def compare(
 ) -> Promotion:
     """Promote a new policy unless it is significantly worse on a group of validation queries, unmeasured, or both fail.
 
-    It is compared with the policy in force, and with the best one so far: many small losses in a row, none of which is
-    significant, add up to one that is. Ties are promoted: where nearly every query is achieved, no policy can be
-    significantly better, and the next round should learn from the newest policy.
+    It is compared with the policy in force, and with the best one so far: small losses in a row, none of which is
+    significant, add up. Ties are promoted: where nearly every query is achieved, no policy can be significantly better,
+    and the next round should learn from the newest policy.
 
     Args:
         new: outcomes of the new policy.
         old: the policy in force.
-        promoted: all policies promoted so far; in each group the best of them is a rival, too.
+        promoted: all policies promoted so far.
         groups: of validation queries.
         level: the new policy is refused if the p-value of its losses is at most this.
         without_evidence: whether it is promoted where neither it nor the policy in force achieves any query.
     """
-    said: list[str] = []
+    compared: list[str] = []
     for group in groups:
-        measured = max((old, *promoted), key=lambda rival: group.scored(rival.outcomes))
-        known = group.scored(measured.outcomes)
-        if known and not group.scored(new):
+        measured = max((old, *promoted), key=lambda rival: len(group.outcomes(rival.outcomes)))
+        known = len(group.outcomes(measured.outcomes))
+        if known and not group.outcomes(new):
             where = f"no attempt has a score in {group.name}, where {known} of {measured.version} have one"
             return Promotion(False, f"not measured on validation: {where}")
-        best = max((old, *promoted), key=lambda rival: group.successes(rival.outcomes))
+        best = max((old, *promoted), key=lambda rival: sum(group.outcomes(rival.outcomes)))
         for rival in {each.version: each for each in (old, best)}.values():
             counts = paired_counts(rival.outcomes, new, group.query_ids)
             if not counts.queries:
@@ -115,13 +111,13 @@ def compare(
             )
             if counts.p_value <= level:
                 return Promotion(False, f"significantly worse on validation (p = {counts.p_value:.2g}): {line}")
-            said.append(line)
-    if not said:
+            compared.append(line)
+    if not compared:
         return Promotion(True, "not compared: no validation query has a score")
     both = paired_counts(old.outcomes, new, {query for group in groups for query in group.query_ids})
     if not without_evidence and both.queries and not both.successes_before + both.successes_after:
-        return Promotion(False, f"no evidence, neither achieves a validation query: {'; '.join(said)}")
-    return Promotion(True, f"not significantly worse on validation: {'; '.join(said)}")
+        return Promotion(False, f"no evidence, neither achieves a validation query: {'; '.join(compared)}")
+    return Promotion(True, f"not significantly worse on validation: {'; '.join(compared)}")
 
 
 def reason_not_to_train(
@@ -135,29 +131,23 @@ def reason_not_to_train(
     """Return why a round trains no policy; empty if it trains one.
 
     Args:
-        rows: number of rows that the release has for the recipe.
-        learns_from: the table of these rows.
+        rows: number of rows that the release has for the recipe, from the table `learns_from`.
+        learns_from: `examples` or `rl_steps`.
         accepted: number of trajectories that examples were derived from, in all rounds so far.
         dropped: by reason, number of attempts or steps that gave no row of that table.
-        precision: how the judge's precision compares with its floor; an unknown precision does not stop the training.
+        precision: an unknown precision does not stop the training.
         waits_for_last_round: whether this is an early round of a control run, which trains once at its end.
     """
-    if rows == 0:
-        return _no_rl_rows(dropped) if learns_from == "rl_steps" else _no_examples(accepted, dropped)
-    if precision is Precision.TOO_LOW:
-        return "the judge's precision is under its floor"
-    return "a frozen explorer is trained once, at the end" if waits_for_last_round else ""
-
-
-def _no_examples(accepted: int, dropped: Mapping[str, int]) -> str:
-    if not accepted:
-        return "no trajectory was accepted"
-    most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
-    named = ", ".join(f"{count} {reason}" for reason, count in most) or "its card says what"
-    return f"the release leaves out every step of {accepted} accepted trajectories: {named}"
-
-
-def _no_rl_rows(dropped: Mapping[str, int]) -> str:
+    if rows:
+        if precision is Precision.TOO_LOW:
+            return "the judge's precision is under its floor"
+        return "a frozen explorer is trained once, at the end" if waits_for_last_round else ""
+    if learns_from != "rl_steps":
+        if not accepted:
+            return "no trajectory was accepted"
+        most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
+        named = ", ".join(f"{count} {reason}" for reason, count in most) or "its card says what"
+        return f"the release leaves out every step of {accepted} accepted trajectories: {named}"
     if unknown := dropped.get("no_log_probabilities"):
         return (
             f"{unknown} replies have no log probabilities of their tokens, and no other gives an RL row: serve the "

@@ -9,9 +9,17 @@ from trajmill.schemas.dialects.user_text import read
 from trajmill.schemas.observation import Observation
 from trajmill.stages.models.embedded.candidates import FLAGS, is_open
 from trajmill.stages.models.embedded.model import untrained_network
-from trajmill.stages.models.embedded.network_inputs import MATCHES, Bags, Batch, bags, collate, grid_of, match_words
-from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
-from trajmill.stages.models.embedded.situation import InputReader
+from trajmill.stages.models.embedded.policy_network import (
+    MATCHES,
+    Bags,
+    Hidden,
+    PolicyNetwork,
+    bags,
+    collate,
+    grid_of,
+    match_words,
+)
+from trajmill.stages.models.embedded.situation import Batch, InputReader
 
 SCREEN = observe(
     element("heading", "Margherita", "title"),

@@ -11,7 +11,7 @@ from tests.stages.models.openai_api.asking import asked_all, request, settings
 from trajmill.stages.models.base import Completion
 from trajmill.stages.models.openai_api.exchange import FailureReason
 from trajmill.stages.models.openai_api.model import OpenAiModel
-from trajmill.stages.models.openai_api.routing import CongestionWindow, Lease, Router
+from trajmill.stages.models.openai_api.routing import Lease, Router, Server
 
 pytestmark = pytest.mark.slow
 
@@ -89,20 +89,20 @@ def test_an_overloaded_server_gets_fewer_at_a_time() -> None:
 
 
 def test_the_window_halves_once_for_those_refused_together_and_grows_by_one_per_window() -> None:
-    window = CongestionWindow(16)
-    epoch = window.epoch
+    server = Server("a", 16)
+    epoch = server.epoch
     for _ in range(10):
-        window.shrink(epoch)
-    assert window.size == 8
+        server.shrink(epoch)
+    assert server.window == 8
     for _ in range(9):
-        window.grow()
-    assert window.size == 9
+        server.grow()
+    assert server.window == 9
     for _ in range(20):
-        window.shrink(window.epoch)
-    assert window.size == 1
+        server.shrink(server.epoch)
+    assert server.window == 1
     for _ in range(400):
-        window.grow()
-    assert window.size == 16
+        server.grow()
+    assert server.window == 16
 
 
 async def _never(url: str) -> bool:

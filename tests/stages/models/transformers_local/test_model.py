@@ -21,7 +21,7 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
-from trajmill.stages.models.local.chat import render_chat, use_template
+from trajmill.stages.models.local.chat import chat_tokens, use_template
 from trajmill.stages.models.local.folder import TransformersSpec
 from trajmill.stages.models.transformers_local.model import TransformersModel
 
@@ -164,8 +164,7 @@ def test_control_words_are_broken_up_in_any_text(folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     use_template(tokenizer, folder)
     for text in ("<<|im_end|>|im_end|>", "<|im_<|im_end|>end|>", "<|endoftext|>"):
-        rendered = render_chat(tokenizer, (ChatMessage("user", (text,)),)).text
-        tokens: list[int] = tokenizer(rendered, add_special_tokens=False)["input_ids"]
+        tokens = chat_tokens(tokenizer, (ChatMessage("user", (text,)),)).tokens
         assert tokens.count(tokenizer.eos_token_id) == 1
         assert tokens.count(tokenizer.pad_token_id) == 0
 

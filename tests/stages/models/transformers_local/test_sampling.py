@@ -1,27 +1,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.stages.models.scripted import request
-from trajmill.stages.models.transformers_local.generation import RowLimits, RowSampling, SeededSampling, rows_of
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.models.transformers_local.generation import RowLimits, SeededSampling
 
 pytestmark = pytest.mark.slow
 
 LOGITS = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
 
 
-def drawn(row: RowSampling, times: int) -> Counter[int]:
+def drawn(row: ChatRequest, times: int) -> Counter[int]:
     """How often each of four tokens is chosen for one row, token after token."""
     chooser = SeededSampling([row])
     empty = torch.zeros(1, 0)
     return Counter(int(chooser(empty, LOGITS[None].clone()).argmax()) for _ in range(times))
 
 
-def row(temperature: float = 1.0, top_p: float = 1.0, seed: int = 0) -> RowSampling:
-    return RowSampling(temperature, top_p, seed, 10, 0)
+def row(temperature: float = 1.0, top_p: float = 1.0, seed: int = 0) -> ChatRequest:
+    return request(temperature=temperature, top_p=top_p, seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def row(temperature: float = 1.0, top_p: float = 1.0, seed: int = 0) -> RowSampl
         (row(top_p=0.01), [1.0, 0.0, 0.0, 0.0]),
     ],
 )
-def test_tokens_come_as_often_as_they_should(sampling: RowSampling, expected: list[float]) -> None:
+def test_tokens_come_as_often_as_they_should(sampling: ChatRequest, expected: list[float]) -> None:
     times = 2000
     counts = drawn(sampling, times)
     for token, share in enumerate(expected):
@@ -57,7 +59,7 @@ def test_each_row_draws_with_its_own_seed() -> None:
 
 
 def test_log_probabilities_are_recorded_for_rows_that_ask() -> None:
-    asks, silent = RowSampling(0.0, 1.0, 0, 10, 2), RowSampling(0.0, 1.0, 0, 10, 0)
+    asks, silent = request(top_logprobs=2), request()
     chooser = SeededSampling([silent, asks])
     chooser(torch.zeros(2, 0), LOGITS.repeat(2, 1))
     assert chooser.choices[0] == []
@@ -67,13 +69,12 @@ def test_log_probabilities_are_recorded_for_rows_that_ask() -> None:
 
 
 def test_each_row_ends_at_its_own_limit() -> None:
-    rows = [row()._replace(max_tokens=2), row()._replace(max_tokens=3)]
+    rows = [request(max_tokens=2), request(max_tokens=3)]
     limits = RowLimits(rows, prompt_length=5)
     assert limits(torch.zeros(2, 7), torch.zeros(2, 4)).tolist() == [True, False]
     assert limits(torch.zeros(2, 8), torch.zeros(2, 4)).tolist() == [True, True]
 
 
 def test_samples_of_one_request_have_seeds_of_their_own() -> None:
-    rows = rows_of(request(seed=7, n=4, temperature=0.5, top_p=0.9))
-    assert [each.seed for each in rows] == [7, 8, 9, 10]
-    assert rows == rows_of(request(seed=7, n=4, temperature=0.5, top_p=0.9))
+    several = request(seed=7, n=4, temperature=0.5, top_p=0.9)
+    assert [several.sample(number) for number in (0, 3)] == [replace(several, n=1, seed=seed) for seed in (7, 10)]

@@ -103,7 +103,7 @@ class Slow(ScriptedModel):
     async def complete(self, request: ChatRequest) -> Completion:
         self.asked.append(request)
         try:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
         except asyncio.CancelledError:
             self.abandoned = True
             raise

@@ -16,15 +16,13 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.metrics.action_match import RightAction
-from trajmill.stages.training.execution_feedback.chain import chain_of
-from trajmill.stages.training.execution_feedback.replies import reward_of, score_of
+from trajmill.stages.training.execution_feedback.chain import FeedbackTask, executed_action, reward_of, score_of
 from trajmill.stages.training.execution_feedback.spec import (
     CesStage1Spec,
     CesStage2Spec,
     CodaSpecialistSpec,
     FeedbackRecipe,
 )
-from trajmill.stages.training.execution_feedback.tasks import FeedbackTask
 
 STAGE_1 = CesStage1Spec(executor="executor")
 SPECIALIST = CodaSpecialistSpec(executor="executor")
@@ -52,8 +50,8 @@ def test_silence_earns_nothing_whatever_the_frozen_roles_do(recipe: FeedbackReci
     task = FeedbackTask("t", (), "Open the wallet.", Platform.PHONE, screens, (), TAP)
 
     def earned(reply: str, executor: ScriptedModel) -> float:
-        chain = chain_of(recipe, {"executor": executor, "coordinator": instructs}, ANY)
-        action = asyncio.run(chain.action(task, reply))
+        models = {"executor": executor, "coordinator": instructs}
+        action = asyncio.run(executed_action(recipe, models, ANY, task, reply))
         return reward_of(recipe, score_of(recipe.role, reply, action, TAP))
 
     silence = ["", " \n", "<think>Hm.</think>", "<think>Hm.</think><answer></answer>", "<think>Tap the wal"]
@@ -69,5 +67,5 @@ def test_the_executor_never_sees_the_task_in_place_of_an_instruction() -> None:
     executor = ScriptedModel(lambda _: "")
     task = FeedbackTask("t", (), "Open the wallet.", Platform.PHONE, (ScreenHandle("s", SCREEN, lambda: b""),), (), TAP)
     for reply in ("", "<think>Hm.</think><answer> </answer>", "{}"):
-        assert asyncio.run(chain_of(STAGE_1, {"executor": executor}, ANY).action(task, reply)) is None
+        assert asyncio.run(executed_action(STAGE_1, {"executor": executor}, ANY, task, reply)) is None
     assert executor.asked == []

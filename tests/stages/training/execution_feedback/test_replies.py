@@ -6,11 +6,13 @@ import math
 
 import pytest
 
+pytest.importorskip("datasets", reason="the extra `train` is not installed")
+
 from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.stages.derive.rewards import moments
 from trajmill.stages.metrics.action_match import RightAction
-from trajmill.stages.training.execution_feedback.replies import has_format, reward_of, score_of
+from trajmill.stages.training.execution_feedback.chain import has_format, reward_of, score_of
 from trajmill.stages.training.execution_feedback.spec import CesStage1Spec, CesStage2Spec, CodaSpecialistSpec
 from trajmill.stages.training.spec import RECIPES
 

@@ -20,7 +20,6 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.execution_feedback.spec import (
     CesStage1Spec,
     CesStage2Spec,
@@ -29,6 +28,7 @@ from trajmill.stages.training.execution_feedback.spec import (
 )
 from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
+from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")

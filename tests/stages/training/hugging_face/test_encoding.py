@@ -12,10 +12,8 @@ from torch import Tensor
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, REPLIES, write_rl, write_supervised
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.training.base import ParentPolicy
-from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits
-from trajmill.stages.training.hugging_face.loading import TrainedModel, load_trained
-from trajmill.stages.training.hugging_face.losses import token_log_probs
+from trajmill.stages.models.transformers_local.generation import LoadedParts
+from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits, token_log_probs
 from trajmill.stages.training.hugging_face.rows import (
     rl_files,
     rl_reply,
@@ -24,22 +22,24 @@ from trajmill.stages.training.hugging_face.rows import (
     supervised_reply,
     supervised_rows,
 )
+from trajmill.stages.training.hugging_face.run import load_trained
 from trajmill.stages.training.hugging_face.spec import TrpoSpec
 from trajmill.stages.training.hugging_face.trpo import reference_log_probs
+from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedParts:
     folder = build_tiny_vlm(tmp_path_factory.mktemp("model"))
     loaded = load_trained(TrpoSpec(), ParentPolicy(folder, family=FAMILY), 0)
     loaded.network.double().eval()
     return loaded
 
 
-def collator(model: TrainedModel, context: int | None = None) -> ReplyCollator:
-    return ReplyCollator(model.tokenizer, model.reader, context or model.context, supervised_reply)
+def collator(model: LoadedParts, context: int | None = None) -> ReplyCollator:
+    return ReplyCollator(model._replace(context=context or model.context), supervised_reply)
 
 
 def batch_of(collate: ReplyCollator, rows: list[dict[str, Any]]) -> ReplyBatch:
@@ -50,7 +50,7 @@ def batch_of(collate: ReplyCollator, rows: list[dict[str, Any]]) -> ReplyBatch:
 
 
 @torch.no_grad()
-def log_probs(model: TrainedModel, batch: ReplyBatch) -> Tensor:
+def log_probs(model: LoadedParts, batch: ReplyBatch) -> Tensor:
     return token_log_probs(reply_logits(model.network, batch), batch.tokens) * batch.mask
 
 
@@ -62,7 +62,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_batch_is_its_rows(model: TrainedModel, rows: list[dict[str, Any]]) -> None:
+def test_a_batch_is_its_rows(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     collate = collator(model)
     together = batch_of(collate, rows)
     found = log_probs(model, together)
@@ -73,7 +73,7 @@ def test_a_batch_is_its_rows(model: TrainedModel, rows: list[dict[str, Any]]) ->
 
 
 @pytest.mark.slow
-def test_padding_on_the_right_gives_the_same(model: TrainedModel, rows: list[dict[str, Any]]) -> None:
+def test_padding_on_the_right_gives_the_same(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     batch = batch_of(collator(model), rows)
     right = {name: value.clone() for name, value in batch.inputs.items()}
     for name in ("input_ids", "attention_mask", "mm_token_type_ids"):
@@ -89,7 +89,7 @@ def test_padding_on_the_right_gives_the_same(model: TrainedModel, rows: list[dic
         assert left[row, -length:] == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_reply_is_its_words_and_the_end_of_the_turn(model: TrainedModel, rows: list[dict[str, Any]]) -> None:
+def test_a_reply_is_its_words_and_the_end_of_the_turn(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     batch = batch_of(collator(model), rows[:4])
     for row, reply in enumerate(REPLIES):
         tokens = batch.tokens[row][batch.mask[row].bool()].tolist()
@@ -98,33 +98,33 @@ def test_a_reply_is_its_words_and_the_end_of_the_turn(model: TrainedModel, rows:
         assert batch.inputs["input_ids"][row, -len(tokens) :].tolist() == tokens
 
 
-def test_pictures_are_there_for_every_place(model: TrainedModel, rows: list[dict[str, Any]]) -> None:
+def test_pictures_are_there_for_every_place(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     batch = batch_of(collator(model), rows)
     assert model.reader is not None
     places = (batch.inputs["input_ids"] == model.reader.placeholder).sum()
     assert places == batch.inputs["image_grid_thw"].prod(1).sum() // 4 == batch.inputs["mm_token_type_ids"].sum()
 
 
-def test_nothing_is_cut_off(model: TrainedModel, rows: list[dict[str, Any]]) -> None:
+def test_nothing_is_cut_off(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     with pytest.raises(BadInputError, match="tokens, the model takes 20"):
         collator(model, context=20)(rows)
 
 
-def test_tokens_of_the_server_are_taken_as_they_are(model: TrainedModel, tmp_path: Path) -> None:
+def test_tokens_of_the_server_are_taken_as_they_are(model: LoadedParts, tmp_path: Path) -> None:
     write_rl(tmp_path, [{"response_token_ids": [5, 6, 7], "old_logprobs": [-1.0, -2.0, -0.5]}, {}])
     rows = rl_rows(rl_files(tmp_path), tmp_path / "cache")
-    made = ReplyCollator(model.tokenizer, model.reader, model.context, rl_reply)(list(rows))
+    made = ReplyCollator(model, rl_reply)(list(rows))
     batch = ReplyBatch(**made)
     assert batch.tokens[0, -3:].tolist() == [5, 6, 7] and batch.mask[0].sum() == 3
     assert batch.old[0, -3:].tolist() == [-1.0, -2.0, -0.5] and not batch.old[1].any()
     assert batch.advantages.tolist() == [-0.5, 1.0] and batch.weights.tolist() == [1.0, 0.5]
 
 
-def test_nothing_is_learned_from_a_reply_with_the_token_of_a_picture(model: TrainedModel, tmp_path: Path) -> None:
+def test_nothing_is_learned_from_a_reply_with_the_token_of_a_picture(model: LoadedParts, tmp_path: Path) -> None:
     assert model.reader is not None
     wrong = {"response_token_ids": [5, model.reader.placeholder, 7], "old_logprobs": [-1.0, -2.0, -0.5]}
     write_rl(tmp_path, [wrong, {"response_token_ids": [5, 6, 7], "old_logprobs": [-1.0, -2.0, -0.5]}])
-    collate = ReplyCollator(model.tokenizer, model.reader, model.context, rl_reply)
+    collate = ReplyCollator(model, rl_reply)
     rows = rl_rows(rl_files(tmp_path), tmp_path / "cache")
     batch = batch_of(collate, list(rows))
     assert batch.mask.sum(1).tolist() == [0, 3]

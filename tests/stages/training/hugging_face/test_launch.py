@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_rl
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.hugging_face.launch import TrainingJob
 from trajmill.stages.training.hugging_face.spec import TrlSftSpec, TrpoSpec
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
+from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trajmill.stages.training.hugging_face.losses import (
+from trajmill.stages.training.hugging_face.encoding import (
     clipped_sum,
     clipped_tokens,
     divergence_sum,

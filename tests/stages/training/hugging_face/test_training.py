@@ -19,14 +19,13 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.training.admission import admit
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits
+from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits, token_log_probs
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.loading import load_trained
-from trajmill.stages.training.hugging_face.losses import token_log_probs
 from trajmill.stages.training.hugging_face.rows import rl_reply, rl_rows, supervised_reply, supervised_rows
+from trajmill.stages.training.hugging_face.run import load_trained
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe, TrlSftSpec, TrpoSpec
 from trajmill.stages.training.hugging_face.worker import train_in_this_process
+from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("accelerate", reason="the extra `train` is not installed")
@@ -90,7 +89,7 @@ def log_probs(parent: ParentPolicy, release: Path, cache: Path, supervised: bool
     model = load_trained(SFT, parent, 0)
     network = model.network.double().eval()
     read = supervised_reply if supervised else rl_reply
-    collate = ReplyCollator(model.tokenizer, model.reader, model.context, read)
+    collate = ReplyCollator(model, read)
     file = release / ("trl/sft.parquet" if supervised else "verl/rl.parquet")
     found = []
     for row in (supervised_rows if supervised else rl_rows)([file], cache):

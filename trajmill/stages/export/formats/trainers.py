@@ -33,7 +33,7 @@ class TrlFormat(TrainerFormat):
         return (
             f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "
             "two. `SFTTrainer` reads `prompt`, `completion` and `images`, and learns the completion alone. It ignores "
-            "`loss_weight`; `WeightedSFTTrainer` of `trajmill.stages.training.trl_sft.weighted` takes the same "
+            "`loss_weight`; `WeightedSFTTrainer` of `trajmill.stages.training.trl_sft` takes the same "
             "arguments and weighs each row. Pass the processor with the bounds: `AutoProcessor.from_pretrained(MODEL, "
             f"min_pixels={budget.min_pixels}, max_pixels={budget.max_pixels})`."
         )

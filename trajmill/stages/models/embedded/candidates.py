@@ -15,14 +15,7 @@ from torch import Tensor
 from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.models.embedded.words import (
-    STOP_WORDS,
-    Conclusion,
-    code_of,
-    noted_values,
-    plain,
-    tokens,
-)
+from trajmill.stages.models.embedded.words import STOP_WORDS, Conclusion, code_of, noted_values, plain, tokens
 
 MAX_PRESSES = 64
 """Most elements of a screen that become candidates; the others can be reached by scrolling."""
@@ -57,8 +50,12 @@ class CandidateAction(NamedTuple):
                 return Click(x=x, y=y, count=2)
             case "type":
                 return TypeText(text=self.text)
+            case "down" | "up" if not phone:
+                return Scroll(x=x, y=y, clicks=-_WHEEL_CLICKS if self.verb == "down" else _WHEEL_CLICKS)
             case "down" | "up":
-                return _scroll(self.bounds, down=self.verb == "down", phone=phone)
+                reach = (self.bounds.bottom - self.bounds.top) * 3 // 8
+                reach = reach if self.verb == "down" else -reach
+                return Swipe(x=x, y=y + reach, x2=x, y2=y - reach)
             case "back":
                 return SystemButton(button="Back")
             case "home":
@@ -70,8 +67,12 @@ class CandidateAction(NamedTuple):
 
 
 def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool) -> list[CandidateAction]:
-    """The candidates of a screen that do not depend on the task: presses, scrolls, system buttons, the end."""
+    """Return the candidates that do not depend on the task: presses, scrolls, the end, system buttons."""
     readable = [e for e in elements if e.role in ("text", "value") and "clickable" not in e.states]
+
+    def beside(box: Box) -> str:
+        return next((e.value or e.text for e in readable if box.top <= e.bounds.center.y < box.bottom), "")
+
     presses = [
         CandidateAction(
             "open" if element.role == "icon" and not phone else "press",
@@ -80,7 +81,7 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
             element.role,
             element.bounds,
             element.states,
-            _beside(element, readable),
+            beside(element.bounds),
         )
         for element in elements
         if "clickable" in element.states and "disabled" not in element.states
@@ -91,59 +92,34 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
         for verb in ("down", "up")
         if f"scrollable_{verb}" in element.states
     ]
-    focused = any("focused" in element.states for element in elements)
-    on_launcher = any(element.role == "icon" for element in elements)
     always = [CandidateAction("finish")]
+    on_launcher = any(element.role == "icon" for element in elements)
     if phone and not on_launcher:
         always += [CandidateAction("back"), CandidateAction("home")]
-    if focused:
+    if any("focused" in element.states for element in elements):
         always.append(CandidateAction("enter"))
     return presses + scrolls + always
 
 
-def _beside(element: UIElement, readable: Sequence[UIElement]) -> str:
-    """The value (without one, the text) of the first readable element whose middle lies in the element's row."""
-    top, bottom = element.bounds.top, element.bounds.bottom
-    return next((e.value or e.text for e in readable if top <= e.bounds.center.y < bottom), "")
-
-
-def focused_field(elements: Sequence[UIElement]) -> UIElement | None:
-    """The input that receives typed text; None without one."""
-    return next((e for e in elements if "focused" in e.states and "editable" in e.states), None)
-
-
 def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -> list[CandidateAction]:
-    """Texts to type into `field`: quoted parts of the instruction, noted values, then short sequences of words."""
+    """Return texts to type into `field`: quoted parts of the instruction, noted values, then one to three words.
+
+    Such words stand within one clause, and neither begin nor end with a stop word.
+    """
     texts = {text: "quoted" for match in _QUOTED.finditer(instruction) if (text := (match[1] or match[2]).strip())}
     for note in notes:
         texts.setdefault(note, "noted")
-    for span in _spans(_QUOTED.sub(" | ", instruction)):
-        texts.setdefault(span, "span")
-    label = field.text or field.value
-    typed = [CandidateAction("type", text, label, origin, field.bounds) for text, origin in texts.items()]
-    return typed[:MAX_TYPED]
-
-
-def _spans(text: str) -> list[str]:
-    """All sequences of one to three words within one clause that neither start nor end with a stop word."""
-    found = tokens(text)
-    breaks = [i > 0 and not text[found[i - 1].end : found[i].start].isspace() for i in range(len(found))]
-    spans = []
+    unquoted = _QUOTED.sub(" | ", instruction)
+    found = tokens(unquoted)
+    breaks = [i > 0 and not unquoted[found[i - 1].end : found[i].start].isspace() for i in range(len(found))]
     for length in range(1, _LONGEST_SPAN + 1):
         for first in range(len(found) - length + 1):
             last = first + length - 1
-            inside = not any(breaks[first + 1 : last + 1])
-            if inside and found[first].normal not in STOP_WORDS and found[last].normal not in STOP_WORDS:
-                spans.append(text[found[first].start : found[last].end])
-    return spans
-
-
-def _scroll(area: Box, *, down: bool, phone: bool) -> Action:
-    x, y = area.center
-    if not phone:
-        return Scroll(x=x, y=y, clicks=-_WHEEL_CLICKS if down else _WHEEL_CLICKS)
-    reach = (area.bottom - area.top) * 3 // 8
-    return Swipe(x=x, y=y + reach, x2=x, y2=y - reach) if down else Swipe(x=x, y=y - reach, x2=x, y2=y + reach)
+            if not any(breaks[first + 1 : last + 1]) and not {found[first].normal, found[last].normal} & STOP_WORDS:
+                texts.setdefault(unquoted[found[first].start : found[last].end], "span")
+    label = field.text or field.value
+    typed = [CandidateAction("type", text, label, origin, field.bounds) for text, origin in texts.items()]
+    return typed[:MAX_TYPED]
 
 
 _LINE = re.compile(r'(?:\d+[.)]\s*)?(?P<verb>\w+)[^"]*(?:"(?P<target>[^"]*)")?(?P<rest>.*)')
@@ -164,7 +140,6 @@ class GuidanceLine(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def read_guidance_line(line: str) -> GuidanceLine:
-    """Read a line of guidance in any form."""
     match = _LINE.match(line.strip())
     if match is None:
         return GuidanceLine("", "", frozenset(), line)
@@ -174,7 +149,7 @@ def read_guidance_line(line: str) -> GuidanceLine:
 
 
 def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclusion]) -> Sequence[GuidanceLine]:
-    """The lines that are not done yet."""
+    """Return the lines that are not done yet."""
     following = 0
     for conclusion in conclusions:
         for ahead, line in enumerate(lines[following : following + _LOOKAHEAD], start=1):
@@ -185,7 +160,7 @@ def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclus
 
 
 def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
-    """Whether a line asks for a candidate: the texts are equal, and so are the groups if the line names one."""
+    """Return whether a line asks for a candidate: equal texts, and equal groups if the line names one."""
     if _confirms(line):
         return candidate.verb == "enter"
     if not line.target or (candidate.verb == "type") != (line.verb == "type"):
@@ -194,7 +169,7 @@ def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
 
 
 def asks_to_fill(line: GuidanceLine, candidate: CandidateAction) -> bool:
-    """Whether a line asks to type into the input that pressing the candidate would focus."""
+    """Return whether a line asks to type into the input that pressing the candidate would focus."""
     is_input = candidate.role in ("text_field", "search_field") and "focused" not in candidate.states
     return line.verb == "type" and is_input and _fits(line, candidate.text)
 
@@ -257,27 +232,21 @@ def kind_of(candidate: CandidateAction) -> int:
 
 
 def pair_code(candidate: CandidateAction) -> int:
-    """The candidate's code in the memory of pairs; 0 for text to type, which users choose freely."""
-    if candidate.verb == "type":
-        return 0
-    return code_of(f"{candidate.verb} {candidate.text}".casefold())
+    """Return the candidate's code in the memory of pairs; 0 for text to type, which users choose freely."""
+    return 0 if candidate.verb == "type" else code_of(f"{candidate.verb} {candidate.text}".casefold())
 
 
 def fixed_flags(candidate: CandidateAction, size: Size) -> list[float]:
-    """The flags that depend on the screen only; the other flags are 0."""
+    """Return the flags with those set that depend on the screen alone."""
     x, y = candidate.bounds.center
-    states = candidate.states
-    flags = [0.0] * len(FLAGS)
-    flags[0] = float("selected" in states or "checked" in states)
-    flags[1] = float("focused" in states)
-    flags[2], flags[3] = x / size.width, y / size.height
-    return flags
+    chosen = float("selected" in candidate.states or "checked" in candidate.states)
+    set_flags = [chosen, float("focused" in candidate.states), x / size.width, y / size.height]
+    return set_flags + [0.0] * (len(FLAGS) - len(set_flags))
 
 
 def is_open(flags: Tensor) -> Tensor:
-    """From the flags of candidates: 1 for those that are neither selected nor done already."""
-    settled = flags[..., _SETTLED].sum(-1)
-    return (settled == 0).to(flags.dtype)
+    """Return 1 for candidates that are, by their flags, neither selected nor done already."""
+    return (flags[..., _SETTLED].sum(-1) == 0).to(flags.dtype)
 
 
 def with_task_flags(
@@ -291,19 +260,12 @@ def with_task_flags(
 ) -> NDArray[np.float32]:
     """Set the flags that depend on the task.
 
-    Args:
-        flags: (candidates, FLAGS), the result of `fixed_flags`.
-        candidates: the candidates, in the same order.
-        title: title of the screen.
-        conclusions: the conclusions of the steps so far.
-        numbers: whole numbers of the instruction.
-        filled: whether the focused input has text.
+    `flags` are (candidates, FLAGS), the result of `fixed_flags`; `title` is the screen's; `numbers` are the whole
+    numbers of the instruction; `filled` tells an input with text from an empty one.
     """
     flags = flags.copy()
     title = plain(title)
-    times = Counter(
-        (conclusion.verb, conclusion.target, conclusion.field, conclusion.title) for conclusion in conclusions
-    )
+    times = Counter(conclusion[:4] for conclusion in conclusions)
     targets = {conclusion.target for conclusion in conclusions if conclusion.target}
     notes = noted_values(conclusions)
     last = conclusions[-1] if conclusions else None
@@ -316,23 +278,15 @@ def with_task_flags(
         flags[row, _FLAG_INDEX["same_verb"]] = float(last is not None and last.verb == verb)
         flags[row, _FLAG_INDEX["filled"]] = float(filled and candidate.verb in ("type", "enter"))
         flags[row, _FLAG_INDEX["known_text"]] = float(text in targets)
-        flags[row, _FLAG_INDEX["was_noted"]] = float(bool(text) and any(_says(note, text) for note in notes))
+        # A note may have a label before its value.
+        noted = bool(text) and any(note == text or note.endswith(f": {text}") for note in notes)
+        flags[row, _FLAG_INDEX["was_noted"]] = float(noted)
         if candidate.beside.isdecimal():
-            flags[row, _COUNTS] = _counting(candidate.text, int(candidate.beside), numbers)
+            shown = int(candidate.beside)
+            above, below = (any(n > shown for n in numbers), any(n < shown for n in numbers))
+            towards = shown not in numbers and {"+": above, "-": below}.get(candidate.text, False)
+            flags[row, _COUNTS] = 1.0, float(shown in numbers), float(towards), float(not towards)
     return flags
-
-
-def _counting(sign: str, shown: int, numbers: Sequence[int]) -> tuple[float, ...]:
-    """Flags of a stepper: it has a number, the number is wanted, the button moves towards a wanted number, or away."""
-    said = shown in numbers
-    wanted = {"+": any(number > shown for number in numbers), "-": any(number < shown for number in numbers)}
-    towards = not said and wanted.get(sign, False)
-    return 1.0, float(said), float(towards), float(not towards)
-
-
-def _says(note: str, text: str) -> bool:
-    """Whether a noted value is the text, with or without a label before it."""
-    return note == text or note.endswith(f": {text}")
 
 
 def with_guidance_flags(

@@ -30,24 +30,21 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.embedded.candidates import CONCLUSION_VERBS, CandidateAction
-from trajmill.stages.models.embedded.network_inputs import bags, collate
-from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.candidates import CONCLUSION_VERBS
+from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
-from trajmill.stages.models.embedded.words import (
-    Conclusion,
-    noted_values,
-    plain,
-    quoted,
-    tokens,
-    write_conclusion,
-)
+from trajmill.stages.models.embedded.words import Conclusion, noted_values, plain, quoted, tokens, write_conclusion
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096
 """Number of screens after which the caches are emptied, so that a long run needs little memory."""
 _MAX_BATCH = 256
 _LETTERS_PER_TOKEN = 4
+
+
+def is_phone_prompt(system: str) -> bool:
+    """Return whether a system message declares the tool of phones, and not the one of desktops."""
+    return '"name": "computer_use"' not in system
 
 
 class _Asked(NamedTuple):
@@ -69,16 +66,12 @@ class EmbeddedModel:
     """A `ChatModel` around a `PolicyNetwork`; use it from one event loop at a time."""
 
     def __init__(self, network: PolicyNetwork, version: str) -> None:
+        self.version = version
         self._network = network.double().eval()
-        self._version = version
         self._reader = InputReader()
-        self._vectors: Tensor | None = None
-        self._weights = torch.zeros(0)
+        self._vectors = torch.zeros(0, network.shape.word_width, dtype=torch.double)
+        self._weights = torch.zeros(0, dtype=torch.double)
         self._waiting: list[_Waiting] = []
-
-    @property
-    def version(self) -> str:
-        return self._version
 
     def frame(self, screen: Size) -> CoordinateFrame:
         return native_frame(screen)
@@ -86,11 +79,7 @@ class EmbeddedModel:
     async def close(self) -> None: ...
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer a request in one batch with all others that are waiting.
-
-        Raises:
-            ModelFailure: the request shows no screen with an accessibility tree.
-        """
+        """Answer in one batch with all waiting requests. Raises ModelFailure without an accessibility tree."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Completion] = loop.create_future()
         self._waiting.append(_Waiting(self._asked(request), answer))
@@ -110,72 +99,57 @@ class EmbeddedModel:
             for each, completion in zip(part, self._completions([each.asked for each in part]), strict=True):
                 each.answer.set_result(completion)
 
-    def _completions(self, asked: Sequence[_Asked]) -> list[Completion]:
-        logits = self._logits([each.policy_input for each in asked])
-        return [
-            _completion(each, scores[: len(each.policy_input.candidates)])
-            for each, scores in zip(asked, logits, strict=True)
-        ]
-
     def _asked(self, request: ChatRequest) -> _Asked:
         if not self._waiting and len(self._reader.screens) > _MOST_REMEMBERED:
             self._reader = InputReader()
-            self._vectors = None
-        user_text = "".join(part for part in request.messages[-1].parts if isinstance(part, str))
+            self._vectors = self._vectors[:0]
+        system, user_text = (
+            "".join(part for part in message.parts if isinstance(part, str))
+            for message in (request.messages[0], request.messages[-1])
+        )
         screen = next((part for part in request.messages[-1].parts if isinstance(part, Observation)), None)
         if screen is None or screen.elements is None:
             raise ModelFailure("the embedded policy reads accessibility trees; the request shows none")
-        system = "".join(part for part in request.messages[0].parts if isinstance(part, str))
-        phone = '"name": "computer_use"' not in system
-        user = read(user_text)
+        phone, user = is_phone_prompt(system), read(user_text)
         policy_input = self._reader.read(
             user, screen.screen.screen_id, screen.screen.size, screen.elements, phone=phone
         )
         return _Asked(user, user_text, screen, phone, policy_input, request.temperature, request.seed)
 
-    def _logits(self, inputs: Sequence[PolicyInput]) -> list[list[float]]:
-        if not inputs:
+    @torch.inference_mode()
+    def _completions(self, asked: Sequence[_Asked]) -> list[Completion]:
+        if not asked:
             return []
-        with torch.inference_mode():
-            vectors = self._known_vectors()
-            batch = collate([each.situation for each in inputs])
-            logits: list[list[float]] = self._network(batch.double(), vectors, self._weights).tolist()
-        return logits
-
-    def _known_vectors(self) -> Tensor:
-        """Vectors of all words so far; each is computed once."""
-        lexicon = self._reader.lexicon
-        known = 0 if self._vectors is None else len(self._vectors)
+        lexicon, known = self._reader.lexicon, len(self._vectors)
         if known < len(lexicon.buckets):
+            # The vector of each word is computed once.
             fresh = bags(lexicon, range(known, len(lexicon.buckets)))
-            more = self._network.word_vectors(fresh)
-            self._vectors = more if self._vectors is None else torch.cat([self._vectors, more])
+            self._vectors = torch.cat([self._vectors, self._network.word_vectors(fresh)])
             self._weights = torch.tensor(lexicon.weights, dtype=torch.double)
-        assert self._vectors is not None
-        return self._vectors
+        batch = collate([each.policy_input.situation for each in asked])
+        logits: list[list[float]] = self._network(batch, self._vectors, self._weights).tolist()
+        return [
+            _completion(each, scores[: len(each.policy_input.candidates)])
+            for each, scores in zip(asked, logits, strict=True)
+        ]
 
 
 def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
+    """Sample a candidate, and answer with it; temperature 0 takes the first one of the largest logit."""
     if any(math.isnan(logit) for logit in logits):
         raise ModelFailure("the scores of the network are no numbers")
-    chosen = _choose(logits, asked.temperature, content_id("sample", asked.seed, asked.user_text))
+    scores = [round(logit, _DECIMALS) for logit in logits]
+    if asked.temperature > 0:
+        draw = random.Random(content_id("sample", asked.seed, asked.user_text))
+        scores = [score / asked.temperature - math.log(-math.log(draw.random() or 1e-300)) for score in scores]
+    chosen = max(range(len(scores)), key=scores.__getitem__)
     reply = reply_for(asked.policy_input, chosen, asked.user, phone=asked.phone)
     dialect = GuiOwlMobile() if asked.phone else GuiOwlDesktop()
     text = dialect.render(reply, native_frame(asked.screen.screen.size))
     return Completion(text, len(asked.user_text) // _LETTERS_PER_TOKEN, len(text) // _LETTERS_PER_TOKEN, "stop")
 
 
-def _choose(logits: Sequence[float], temperature: float, seed: str) -> int:
-    """Sample an index; temperature 0 takes the largest logit, and the first one of equal logits."""
-    scores = [round(logit, _DECIMALS) for logit in logits]
-    if temperature > 0:
-        draw = random.Random(seed)
-        scores = [score / temperature - math.log(-math.log(draw.random() or 1e-300)) for score in scores]
-    return max(range(len(scores)), key=scores.__getitem__)
-
-
 _MOST_NOTES = 3
-_HOW = {"down": "down", "up": "up"}
 _PLANS = {
     "press": "tap",
     "open": "open",
@@ -190,40 +164,28 @@ _PLANS = {
 
 
 def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: bool) -> Reply:
-    """The reply for the candidate at index `chosen`."""
-    candidate = policy_input.candidates[chosen]
-    parts = Conclusion(
-        CONCLUSION_VERBS[candidate.verb],
-        candidate.text,
-        candidate.field,
-        policy_input.title,
-        _new_notes(policy_input, user.instruction),
-    )
-    conclusion = write_conclusion(parts, how=_HOW.get(candidate.verb, ""), into=candidate.verb == "type")
-    return Reply(_thought(policy_input, candidate, user.instruction), candidate.action(phone=phone), conclusion)
+    """Return the reply for the candidate at index `chosen`.
 
-
-def _thought(policy_input: PolicyInput, candidate: CandidateAction, instruction: str) -> str:
-    plan = _PLANS[candidate.verb] + (f" {quoted(candidate.text)}" if candidate.text else "")
+    It notes values of the screen that are neither in the instruction nor noted yet, as later steps may need them.
+    """
+    candidate, instruction = policy_input.candidates[chosen], user.instruction
+    text, verb = candidate.text, candidate.verb
+    known = set(noted_values(policy_input.conclusions))
+    fresh = [line for value in policy_input.values if (line := plain(value)) not in known and line not in instruction]
+    parts = Conclusion(CONCLUSION_VERBS[verb], text, candidate.field, policy_input.title, tuple(fresh[:_MOST_NOTES]))
+    conclusion = write_conclusion(parts, how=verb if verb in ("down", "up") else "", into=verb == "type")
+    plan = _PLANS[verb] + (f" {quoted(text)}" if text else "")
     asked = {token.normal for token in tokens(instruction)}
-    text = candidate.text
     shared = [text[token.start : token.end] for token in tokens(text) if token.normal in asked]
     reason = f": the user speaks of {quoted(' '.join(shared))}" if shared else ""
-    return f"I see {quoted(policy_input.title)}. Next I {plan}{reason}."
-
-
-def _new_notes(policy_input: PolicyInput, instruction: str) -> tuple[str, ...]:
-    """Values on the screen that are neither in the instruction nor noted yet; later steps may need them."""
-    known = {*noted_values(policy_input.conclusions)}
-    fresh = [text for value in policy_input.values if (text := plain(value)) not in known and text not in instruction]
-    return tuple(fresh[:_MOST_NOTES])
+    thought = f"I see {quoted(policy_input.title)}. Next I {plan}{reason}."
+    return Reply(thought, candidate.action(phone=phone), conclusion)
 
 
 def use_one_thread() -> None:
     """Make torch compute on one core in this process.
 
-    More threads would make the small embedded networks slower. With one thread, sums do not depend on the number of
-    cores.
+    Small networks get slower with more threads, and their sums must not depend on the number of cores.
     """
     torch.set_num_threads(1)
 
@@ -233,7 +195,7 @@ _MODEL_TYPE = "trajmill_candidate_scorer"
 
 
 def untrained_network(seed: int, shape: NetworkShape | None = None) -> PolicyNetwork:
-    """A network before training; equal seeds give equal weights."""
+    """Return a network before training; equal seeds give equal weights."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return PolicyNetwork(shape or NetworkShape())
@@ -246,7 +208,7 @@ def network_version(network: PolicyNetwork) -> str:
 
 
 def save_network(network: PolicyNetwork, folder: Path) -> str:
-    """Write a network to `folder`, the configuration last; returns its version."""
+    """Write a network to `folder`, the configuration last; return its version."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _WEIGHTS).write_bytes(save(_weights(network), metadata={"format": "pt"}))
     version = network_version(network)
@@ -256,7 +218,7 @@ def save_network(network: PolicyNetwork, folder: Path) -> str:
 
 
 def is_embedded_policy(folder: Path) -> bool:
-    """Whether a folder holds an embedded policy, by what its configuration says."""
+    """Return whether the configuration in a folder is that of an embedded policy."""
     try:
         found = json.loads((folder / _CONFIG).read_text())
     except (OSError, ValueError):

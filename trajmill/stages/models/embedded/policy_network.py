@@ -6,24 +6,192 @@ start at zero. The prior's weights are ordinary parameters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS, is_open
-from trajmill.stages.models.embedded.network_inputs import (
-    MATCHES,
-    Bags,
-    Batch,
-    CandidateGrid,
-    grid_of,
-    match_words,
-    prior_weights,
-)
-from trajmill.stages.models.embedded.situation import WORD_FLAGS
-from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
+from trajmill.stages.models.embedded.situation import WORD_FLAGS, Array, Batch, Situation
+from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS, Lexicon
+
+
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """For each word, the rows of the embedding table whose mean is its vector; word 0 has no rows."""
+
+    rows: Tensor
+    offsets: Tensor
+    weights: Tensor
+    """(words,) weight of a word that two texts share: small for stop words, 0 for word 0."""
+
+
+def collate(situations: Sequence[Situation]) -> Batch:
+    """Pad situations, whose ids are those of one lexicon, to a batch."""
+    return Batch(*(torch.from_numpy(_pad(arrays)) for arrays in zip(*situations, strict=True)))
+
+
+def bags(lexicon: Lexicon, words: Sequence[int]) -> Bags:
+    chosen = [lexicon.buckets[word] for word in words]
+    sizes = [len(rows) for rows in chosen]
+    offsets = np.concatenate(([0], np.cumsum(sizes)[:-1])) if sizes else np.zeros(0)
+    return Bags(
+        torch.tensor([row for rows in chosen for row in rows], dtype=torch.long),
+        torch.from_numpy(offsets.astype(np.int64)),
+        torch.tensor([lexicon.weights[word] for word in words], dtype=torch.float32),
+    )
+
+
+def _pad(arrays: Sequence[Array]) -> Array:
+    longest = max(1, max(map(len, arrays)))
+    padded = np.zeros((len(arrays), longest, *arrays[0].shape[1:]), arrays[0].dtype)
+    for row, array in zip(padded, arrays, strict=True):
+        row[: len(array)] = array
+    return padded
+
+
+class CandidateGrid(NamedTuple):
+    """The positions of the `c` candidates of a batch in its (b, n) grid, most of which is padding."""
+
+    exists: Tensor
+    """(b, n)"""
+    spots: Tensor
+    """(c,) index into the flattened grid."""
+    owner: Tensor
+    """(c,) row of the batch."""
+
+    def take(self, grid: Tensor) -> Tensor:
+        """(b, n, ...) to (c, ...)."""
+        return grid.flatten(0, 1).index_select(0, self.spots)
+
+    def pad(self, tokens: Tensor) -> Tensor:
+        """(c, ...) to (b, n, ...), with zeros as padding."""
+        rows, columns = self.exists.shape
+        grid = tokens.new_zeros(rows * columns, *tokens.shape[1:]).index_copy(0, self.spots, tokens)
+        return grid.unflatten(0, (rows, columns))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def grid_of(exists: Tensor) -> CandidateGrid:
+    spots = exists.flatten().nonzero().squeeze(1)
+    return CandidateGrid(exists, spots, spots // exists.shape[1])
+
+
+_MATCH_NAMES = """text_said text_said_squared text_fresh text_fresh_squared text_whole words_said field_said field_fresh
+text_in_last hint hint_squared hint_covered hints guided rival leads"""
+MATCHES = tuple(_MATCH_NAMES.split())
+"""Features of a candidate: the shares of its words that are in the instruction (fresh: and in no earlier step), ...
+
+`rival` is the best fresh match among the other candidates that are neither chosen nor done: the screen still has
+something to do. `leads` marks the best match itself.
+"""
+
+
+class Matches(NamedTuple):
+    """The words that `c` candidates share with instruction, guidance and history."""
+
+    words: Tensor
+    """(c, m) 1 if the candidate's text has the word of the instruction."""
+    scalars: Tensor
+    """(c, MATCHES)"""
+
+
+def match_words(
+    batch: Batch, texts: Tensor, fields: Tensor, grid: CandidateGrid, open_: Tensor, weights: Tensor
+) -> Matches:
+    """Compare the words of all candidates.
+
+    Args:
+        batch: (b, ...) the situations.
+        texts: (c, j) words of the candidates' texts.
+        fields: (c, k) words of the labels beside them.
+        grid: the positions of the candidates in the batch.
+        open_: (c,) 1 for a candidate that is neither chosen nor done, else 0.
+        weights: (words,) weight of each word, 0 for no word.
+    """
+    owner = grid.owner
+    fresh = batch.instruction * (batch.instruction_flags[..., 1] == 0)
+    shared = _equal(texts, batch.instruction[owner])
+    text_weights, field_weights = weights[texts.long()], weights[fields.long()]
+    said = _share(shared.any(-1), text_weights)
+    said_fresh = _share(_equal(texts, fresh[owner]).any(-1), text_weights)
+    with_hint = _equal(texts, batch.hint[owner])
+    hint = _share(with_hint.any(-1), text_weights)
+    hint_weights = weights[batch.hint.long()][owner]
+    covered = (with_hint.any(-2) * hint_weights).sum(-1) / hint_weights.sum(-1).clamp(min=1e-6)
+    words = shared.any(-2).to(weights.dtype)
+    rival, leads = _rivals(said_fresh * open_, grid)
+    scalars = [
+        said,
+        said.square(),
+        said_fresh,
+        said_fresh.square(),
+        (said > 0.99).to(weights.dtype),
+        (words * weights[batch.instruction.long()][owner]).sum(-1) / 3,
+        _share(_equal(fields, batch.instruction[owner]).any(-1), field_weights),
+        _share(_equal(fields, fresh[owner]).any(-1), field_weights),
+        _share(_equal(texts, batch.last[owner]).any(-1), text_weights),
+        hint,
+        hint.square(),
+        covered,
+        _share(_equal(texts, batch.hints[owner]).any(-1), text_weights),
+        (batch.hint > 0).any(-1).to(weights.dtype)[owner],
+        rival,
+        leads,
+    ]
+    return Matches(words, torch.stack(scalars, -1))
+
+
+def _rivals(scores: Tensor, grid: CandidateGrid) -> tuple[Tensor, Tensor]:
+    """(c,) the best score of the other candidates of the row, and (c,) 1 for the candidates with the best score."""
+    best, second = nn.functional.pad(grid.pad(scores), (0, 1)).topk(2).values.unbind(-1)
+    best, second = best[grid.owner], second[grid.owner]
+    leads = (scores == best) & (scores > 0)
+    return torch.where(leads, second, best), leads.to(scores.dtype)
+
+
+def _equal(words: Tensor, others: Tensor) -> Tensor:
+    """(c, j, m) whether word j of a candidate equals word m of its row of `others` (c, m)."""
+    return (words[..., None] == others[:, None]) & (words > 0)[..., None]
+
+
+def _share(hits: Tensor, weights: Tensor) -> Tensor:
+    """(c,) share of the candidate's word weights that matched; 0 for a candidate without words."""
+    return (hits * weights).sum(-1) / weights.sum(-1).clamp(min=1e-6)
+
+
+_START = {
+    "text_fresh_squared": 5.0,
+    "hint_squared": 3.0,
+    "hints": 1.0,
+    "hinted": 9.0,
+    "hint_unseen": 5.0,
+    "hints_done": 9.0,
+    "done_once": -2.0,
+    "done_twice": -2.0,
+    "done_often": -3.0,
+    "just_done": -0.5,
+    "chosen": -2.0,
+    "filled": -2.0,
+    "quoted": 3.0,
+    "noted": 1.5,
+    "was_noted": 1.5,
+    "back": -3.0,
+    "home": -4.0,
+    "finish": -1.2,
+    "enter": -1.0,
+    "down": -0.5,
+    "up": -2.0,
+}
+
+
+def prior_weights() -> Tensor:
+    """(MATCHES + FLAGS + KINDS,) start weights; zero for features that are not named here."""
+    return torch.tensor([_START.get(name, 0.0) for name in (*MATCHES, *FLAGS, *KINDS)])
+
 
 PAIR_BUCKETS = 2**18
 _MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
@@ -62,18 +230,15 @@ class PairMemory(nn.Module):
             heard = heard * ~hidden.words
         words = self._recall(codes, batch.instruction_codes[grid.owner]) * heard[grid.owner]
         anchors = batch.anchors[grid.owner]
-        around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~_is_choice(kinds)[:, None])
+        # Between list items and options the instruction decides, not the screen.
+        is_choice = (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))
+        around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~is_choice[:, None])
         known: Tensor = (words.sum(-1) + around.sum(-1)) * (codes[:, 0] > 0)
         return known if hidden is None else known * ~hidden.pairs[grid.owner]
 
     def _recall(self, codes: Tensor, others: Tensor) -> Tensor:
         mixed = codes * _MIX_CANDIDATE + others * _MIX_OTHER
         return self.table((mixed ^ (mixed >> 19)) % PAIR_BUCKETS).squeeze(-1)  # type: ignore[no-any-return]
-
-
-def _is_choice(kinds: Tensor) -> Tensor:
-    """Whether candidates are items or options: the instruction decides between these, and not the screen."""
-    return (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))
 
 
 class NetworkShape(NamedTuple):
@@ -86,8 +251,6 @@ class NetworkShape(NamedTuple):
 
 
 class PolicyNetwork(nn.Module):
-    """Scores the candidates of a batch of situations."""
-
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
         self.shape = shape
@@ -114,12 +277,12 @@ class PolicyNetwork(nn.Module):
         self.prior.weight.data.copy_(prior_weights()[None])
 
     def word_vectors(self, bags: Bags) -> Tensor:
-        """(words, word_width) vectors; a word without rows is zero."""
+        """Return the vectors of words, (words, word_width); a word without rows is zero."""
         vectors: Tensor = self.words(bags.rows, bags.offsets)
         return vectors
 
     def forward(self, batch: Batch, vectors: Tensor, weights: Tensor, hidden: Hidden | None = None) -> Tensor:
-        """Logits (b, n) of all candidates, -inf for padding.
+        """Return the logits (b, n) of all candidates, -inf for padding; computed in the precision of `vectors`.
 
         Args:
             batch: situations whose ids index `vectors`.
@@ -127,24 +290,24 @@ class PolicyNetwork(nn.Module):
             weights: (words,) weights of shared words.
             hidden: inputs to hide; only in training.
         """
-        grid = grid_of(batch.exists)
-        texts, fields, kinds, flags = (
-            grid.take(each) for each in (batch.texts, batch.fields, batch.kinds.long(), batch.flags)
-        )
-        matches = match_words(batch, texts, fields, grid, is_open(flags), weights.to(vectors.dtype))
+        grid, weights = grid_of(batch.exists), weights.to(vectors.dtype)
+        flags = grid.take(batch.flags).to(vectors.dtype)
+        texts, fields, kinds = (grid.take(each) for each in (batch.texts, batch.fields, batch.kinds.long()))
+        matches = match_words(batch, texts, fields, grid, is_open(flags), weights)
         spoken, said = self._instruction(batch, vectors, hidden)
         context = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
         scene = self.scene(torch.cat([_mean(vectors, ids) for ids in context], -1))
         tokens = self.candidate(torch.cat([_mean(vectors, texts), _mean(vectors, fields), flags, matches.scalars], -1))
         tokens = tokens + self.kinds(kinds) + self.scene_to_candidate(scene)[grid.owner]
         tokens = tokens + self.attend(tokens, spoken, said, matches.words, grid)
-        gist = scene + self._gist(spoken, said)
+        share = self.pool(spoken).squeeze(-1).masked_fill(~said, -1e4).softmax(-1)
+        gist = scene + (share[..., None] * spoken).sum(1)
         for layer in self.layers:
             gist, tokens = layer(gist, tokens, grid)
         learned = self.score(self.norm(tokens)).squeeze(-1)
         one_hot = functional.one_hot(kinds, len(KINDS)).to(vectors.dtype)
         prior = self.prior(torch.cat([matches.scalars, flags, one_hot], -1)).squeeze(-1)
-        known = self.pairs(batch, kinds, weights.to(vectors.dtype), grid, hidden)
+        known = self.pairs(batch, kinds, weights, grid, hidden)
         logits: Tensor = grid.pad(learned + prior + known).masked_fill(~batch.exists, -torch.inf)
         return logits
 
@@ -153,15 +316,10 @@ class PolicyNetwork(nn.Module):
         words = functional.embedding(batch.instruction.long(), vectors)
         if hidden is not None:
             words = torch.where(hidden.words[..., None], self.unknown, words)
-        words = (words + self.word_flags(batch.instruction_flags)) * said[..., None]
+        words = (words + self.word_flags(batch.instruction_flags.to(vectors.dtype))) * said[..., None]
         near = functional.gelu(self.near(words.transpose(1, 2))) * said[:, None]
         spoken = near + functional.gelu(self.far(near))
         return spoken.transpose(1, 2), said
-
-    def _gist(self, spoken: Tensor, said: Tensor) -> Tensor:
-        share = self.pool(spoken).squeeze(-1).masked_fill(~said, -1e4).softmax(-1)
-        gist: Tensor = (share[..., None] * spoken).sum(1)
-        return gist
 
 
 class InstructionAttention(nn.Module):
@@ -176,7 +334,7 @@ class InstructionAttention(nn.Module):
         self.nothing = nn.Parameter(torch.zeros(heads))
 
     def forward(self, tokens: Tensor, spoken: Tensor, said: Tensor, shared: Tensor, grid: CandidateGrid) -> Tensor:
-        """(c, width) the attended instruction, for each candidate.
+        """Return the attended instruction for each candidate, (c, width).
 
         Args:
             tokens: (c, width) candidates.

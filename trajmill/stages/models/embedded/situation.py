@@ -1,4 +1,4 @@
-"""Computes the features of one request, which are all that the network sees: word ids and flags.
+"""Computes the features of one request, all that the network reads: word ids and flags.
 
 They depend only on the request: the user's text and the screen's elements.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from trajmill.schemas.dialects.user_text import UserText
 from trajmill.schemas.geometry import Size
@@ -20,7 +21,6 @@ from trajmill.stages.models.embedded.candidates import (
     FLAGS,
     CandidateAction,
     fixed_flags,
-    focused_field,
     kind_of,
     pair_code,
     read_guidance_line,
@@ -39,9 +39,8 @@ from trajmill.stages.models.embedded.words import (
     tokens,
 )
 
-Ids = NDArray[np.int32]
-Floats = NDArray[np.float32]
-Codes = NDArray[np.int64]
+Array = NDArray[Any]
+A = TypeVar("A")
 
 WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
 """The flags of a word of the instruction."""
@@ -49,45 +48,51 @@ WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
 MAX_INSTRUCTION, MAX_TEXT, MAX_FIELD, MAX_TITLE, MAX_SHOWN, MAX_STEP, MAX_HINT, MAX_HINTS = 48, 8, 6, 6, 24, 10, 12, 48
 
 
-class Situation(NamedTuple):
-    """The features of one request; `n` candidates, `m` words of the instruction."""
+class Features(NamedTuple, Generic[A]):
+    """The features of one request with `n` candidates and `m` words in its instruction.
 
-    instruction: Ids
-    instruction_flags: Floats
-    hint: Ids
+    Words are ids, int32. A batch has a further axis in front, and is padded with 0.
+    """
+
+    instruction: A
+    """(m,)"""
+    instruction_flags: A
+    """(m, WORD_FLAGS) float32"""
+    hint: A
     """Words of the next guidance line; empty without guidance."""
-    hints: Ids
+    hints: A
     """Words of all guidance lines from the next one on."""
-    title: Ids
-    shown: Ids
+    title: A
+    shown: A
     """Words of the elements that can be read but not pressed."""
-    last: Ids
+    last: A
     """Words of the last conclusion."""
-    before: Ids
+    before: A
     """Words of the conclusion before it."""
-    texts: Ids
+    texts: A
     """(n, MAX_TEXT) words of the candidates' texts."""
-    fields: Ids
+    fields: A
     """(n, MAX_FIELD) words of the labels and values beside them."""
-    kinds: Ids
-    flags: Floats
-    instruction_codes: Codes
-    """(m,) codes of the words of the instruction, for the memory of pairs."""
-    codes: Codes
-    """(n,) code of each candidate, 0 for a candidate that the memory of pairs ignores."""
-    anchors: Codes
-    """(2,) codes of the screen's title and the last step's target, 0 for none."""
+    kinds: A
+    """(n,)"""
+    flags: A
+    """(n, FLAGS) float32"""
+    instruction_codes: A
+    """(m,) int64 codes of the words of the instruction; the memory of pairs ignores 0."""
+    codes: A
+    """(n,) int64 code of each candidate; the memory of pairs ignores 0."""
+    anchors: A
+    """(2,) int64 codes of the screen's title and the last step's target, 0 for none."""
+    exists: A
+    """(n,) true for a candidate, false for padding."""
 
 
-def _typed(instruction: str, conclusions: Sequence[Conclusion], focused: UIElement | None) -> list[CandidateAction]:
-    """Texts to type; none right after typing, because more text would only be appended."""
-    if focused is None or (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
-        return []
-    return typed_candidates(instruction, noted_values(conclusions), focused)
+Situation = Features[Array]
+Batch = Features[Tensor]
 
 
 def empty_situation() -> Situation:
-    none = np.zeros(0, np.int32)
+    none, codes = np.zeros(0, np.int32), np.zeros(0, np.int64)
     return Situation(
         instruction=none,
         instruction_flags=np.zeros((0, len(WORD_FLAGS)), np.float32),
@@ -101,41 +106,24 @@ def empty_situation() -> Situation:
         fields=np.zeros((0, MAX_FIELD), np.int32),
         kinds=none,
         flags=np.zeros((0, len(FLAGS)), np.float32),
-        instruction_codes=np.zeros(0, np.int64),
-        codes=np.zeros(0, np.int64),
+        instruction_codes=codes,
+        codes=codes,
         anchors=np.zeros(2, np.int64),
+        exists=np.zeros(0, np.bool_),
     )
-
-
-class _Offered(NamedTuple):
-    """The features of some candidates, see `Situation`."""
-
-    texts: Ids
-    fields: Ids
-    kinds: Ids
-    flags: Floats
-    codes: Codes
-
-    def joined(self, more: _Offered) -> _Offered:
-        """The candidates of both; these come first."""
-        return _Offered(
-            np.concatenate((self.texts, more.texts)),
-            np.concatenate((self.fields, more.fields)),
-            np.concatenate((self.kinds, more.kinds)),
-            np.concatenate((self.flags, more.flags)),
-            np.concatenate((self.codes, more.codes)),
-        )
 
 
 class _ScreenPart(NamedTuple):
     """The features that are equal in all requests with the same screen."""
 
-    candidates: tuple[CandidateAction, ...]
+    candidates: list[CandidateAction]
     title_text: str
-    title: Ids
-    shown: Ids
-    offered: _Offered
+    title: Array
+    shown: Array
+    offered: dict[str, Array]
+    """The features of the candidates, by field of `Features`."""
     focused: UIElement | None
+    """The input that receives typed text."""
     values: tuple[str, ...]
     """Texts that are marked as data."""
 
@@ -156,31 +144,35 @@ class InputReader:
 
     lexicon: Lexicon = field(default_factory=Lexicon)
     screens: dict[tuple[str, bool], _ScreenPart] = field(default_factory=dict)
-    conclusions: dict[str, tuple[Conclusion, Ids]] = field(default_factory=dict)
+    conclusions: dict[str, tuple[Conclusion, Array]] = field(default_factory=dict)
 
     def read(
         self, user: UserText, screen_id: str, size: Size, elements: Sequence[UIElement], *, phone: bool
     ) -> PolicyInput:
-        """The candidates of a request and their features; `screen_id` must be unique to the elements."""
+        """Return the candidates of a request and their features; `screen_id` must be unique to the elements."""
         part = self.screens.get((screen_id, phone))
         if part is None:
             part = self.screens[screen_id, phone] = self._screen_part(elements, size, phone=phone)
         past = [self._conclusion(text) for text in user.conclusions]
         conclusions = tuple(conclusion for conclusion, _ in past)
-        typed = _typed(user.instruction, conclusions, part.focused)
         words, word_flags = self._instruction(user.instruction, conclusions)
+        candidates, offered = part.candidates, part.offered
+        # No text right after typing: it would only be appended.
+        if part.focused and not (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
+            typed = typed_candidates(user.instruction, noted_values(conclusions), part.focused)
+            if typed:
+                more = self._candidate_part(typed, size)
+                candidates = candidates + typed
+                offered = {name: np.concatenate((each, more[name])) for name, each in offered.items()}
         hints = [read_guidance_line(line) for line in user.guidance]
         left = remaining_lines(hints, conclusions)
-        offered = part.offered
-        if typed:
-            offered = offered.joined(self._candidate_part(typed, size))
-        candidates = [*part.candidates, *typed]
         numbers = [int(token.normal) for token in tokens(user.instruction) if token.normal.isdecimal()]
         filled = part.focused is not None and bool(part.focused.value)
-        flags = with_task_flags(offered.flags, candidates, part.title_text, conclusions, numbers, filled=filled)
+        flags = with_task_flags(offered["flags"], candidates, part.title_text, conclusions, numbers, filled=filled)
         if hints:
             flags = with_guidance_flags(flags, candidates, left)
         empty = np.zeros(0, np.int32)
+        target = conclusions[-1].target if conclusions else ""
         situation = Situation(
             instruction=words,
             instruction_flags=word_flags,
@@ -190,15 +182,10 @@ class InputReader:
             shown=part.shown,
             last=past[-1][1] if past else empty,
             before=past[-2][1] if len(past) > 1 else empty,
-            texts=offered.texts,
-            fields=offered.fields,
-            kinds=offered.kinds,
-            flags=flags,
             instruction_codes=np.array([self.lexicon.codes[word] for word in words.tolist()], np.int64),
-            codes=offered.codes,
-            anchors=np.array(
-                [code_of(part.title_text), code_of(conclusions[-1].target if conclusions else "")], np.int64
-            ),
+            anchors=np.array([code_of(part.title_text), code_of(target)], np.int64),
+            exists=np.ones(len(candidates), np.bool_),
+            **offered | {"flags": flags},
         )
         return PolicyInput(candidates, situation, part.title_text, part.values, conclusions)
 
@@ -207,31 +194,31 @@ class InputReader:
         title = next((e.text for e in elements if "title" in e.states), "")
         read = " ".join(e.text for e in elements if "clickable" not in e.states and "title" not in e.states)
         return _ScreenPart(
-            tuple(candidates),
+            candidates,
             title,
             self._ids(title, MAX_TITLE),
             self._ids(read, MAX_SHOWN),
             self._candidate_part(candidates, size),
-            focused_field(elements),
+            next((e for e in elements if "focused" in e.states and "editable" in e.states), None),
             tuple(e.text for e in elements if e.role == "value" and e.text),
         )
 
-    def _candidate_part(self, candidates: Sequence[CandidateAction], size: Size) -> _Offered:
-        return _Offered(
-            self._table([c.text for c in candidates], MAX_TEXT),
-            self._table([f"{c.field} {c.beside}" for c in candidates], MAX_FIELD),
-            np.array([kind_of(c) for c in candidates], np.int32),
-            np.array([fixed_flags(c, size) for c in candidates], np.float32),
-            np.array([pair_code(c) for c in candidates], np.int64),
-        )
+    def _candidate_part(self, candidates: Sequence[CandidateAction], size: Size) -> dict[str, Array]:
+        return {
+            "texts": self._table([c.text for c in candidates], MAX_TEXT),
+            "fields": self._table([f"{c.field} {c.beside}" for c in candidates], MAX_FIELD),
+            "kinds": np.array([kind_of(c) for c in candidates], np.int32),
+            "flags": np.array([fixed_flags(c, size) for c in candidates], np.float32),
+            "codes": np.array([pair_code(c) for c in candidates], np.int64),
+        }
 
-    def _conclusion(self, text: str) -> tuple[Conclusion, Ids]:
+    def _conclusion(self, text: str) -> tuple[Conclusion, Array]:
         known = self.conclusions.get(text)
         if known is None:
             known = self.conclusions[text] = read_conclusion(text), self._ids(text, MAX_STEP)
         return known
 
-    def _instruction(self, instruction: str, conclusions: Sequence[Conclusion]) -> tuple[Ids, Floats]:
+    def _instruction(self, instruction: str, conclusions: Sequence[Conclusion]) -> tuple[Array, Array]:
         found = tokens(instruction)[:MAX_INSTRUCTION]
         ids = np.array([self.lexicon.id_of(token.normal) for token in found], np.int32)
         done = {word for conclusion in conclusions for word in self.lexicon.ids_of(conclusion.target)}
@@ -243,12 +230,12 @@ class InputReader:
         ]
         return ids, np.array(rows, np.float32).reshape(len(found), len(WORD_FLAGS))
 
-    def _table(self, texts: Sequence[str], width: int) -> Ids:
+    def _table(self, texts: Sequence[str], width: int) -> Array:
         table = np.zeros((len(texts), width), np.int32)
         for row, text in enumerate(texts):
             ids = self.lexicon.ids_of(text)[:width]
             table[row, : len(ids)] = ids
         return table
 
-    def _ids(self, text: str, most: int) -> Ids:
+    def _ids(self, text: str, most: int) -> Array:
         return np.array(self.lexicon.ids_of(text)[:most], np.int32)

@@ -1,4 +1,4 @@
-"""The texts that the embedded policy reads and writes: words, conclusions of steps, and lines of guidance."""
+"""The texts that the embedded policy reads and writes: words and conclusions of steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ class Token(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def tokens(text: str) -> tuple[Token, ...]:
-    """The words of a text in order, in normal form."""
     return tuple([Token(normal_form(match[0]), match.start(), match.end()) for match in _WORD.finditer(text)])
 
 
@@ -45,10 +44,6 @@ def normal_form(word: str) -> str:
     word = word.removesuffix("'s").removesuffix("’s").translate(_BARE).replace("-", "") or word
     if len(word) < 4 or not word.isalpha():
         return word
-    return _stem(word)
-
-
-def _stem(word: str) -> str:
     for ending, least in (("ing", 6), ("ed", 5), ("s", 4)):
         if len(word) >= least and word.endswith(ending) and not word.endswith("ss"):
             word = word[: -len(ending)]
@@ -83,7 +78,7 @@ class Lexicon:
             rows = [_hash(normal) % WORD_BUCKETS]
             if len(normal) > 2:
                 framed = f"^{normal}$"
-                pieces = [framed[at : at + 3] for at in range(len(framed) - 2)][: MAX_PIECES - 1]
+                pieces = [framed[at : at + 3] for at in range(len(normal))][: MAX_PIECES - 1]
                 rows += [WORD_BUCKETS + _hash(piece) % PIECE_BUCKETS for piece in pieces]
             self.buckets.append(tuple(rows))
             self.codes.append(code_of(normal))
@@ -98,7 +93,7 @@ class Lexicon:
 
 
 def code_of(text: str) -> int:
-    """A number from 1 to 2**30 for a text; 0 for an empty one."""
+    """Hash a text to 1..2**30; 0 for an empty one."""
     return _hash(text) % 2**30 + 1 if text else 0
 
 
@@ -114,8 +109,6 @@ _QUOTED = re.compile(r'"([^"]*)"')
 
 
 class Conclusion(NamedTuple):
-    """The fields of one conclusion."""
-
     verb: str
     """`Opened`, `Tapped`, `Typed`, `Scrolled`, ...; empty for a text in another form."""
     target: str
@@ -128,7 +121,7 @@ class Conclusion(NamedTuple):
 
 
 def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = False) -> str:
-    """Write a conclusion; `how` follows the verb, and `into` is for a target that was typed into an input."""
+    """Write a conclusion; `how` follows the verb, `into` marks a target typed into an input."""
     parts = [conclusion.verb, how] if how else [conclusion.verb]
     if conclusion.target:
         parts.append(quoted(conclusion.target))
@@ -141,7 +134,7 @@ def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = Fals
 
 
 def read_conclusion(text: str) -> Conclusion:
-    """Read a conclusion that `write_conclusion` wrote; all fields are empty for another text."""
+    """Parse the output of `write_conclusion`; all fields are empty for another text."""
     match = _CONCLUSION.fullmatch(text)
     if match is None:
         return Conclusion("", "", "", "", ())
@@ -150,13 +143,13 @@ def read_conclusion(text: str) -> Conclusion:
 
 
 def noted_values(conclusions: Sequence[Conclusion]) -> list[str]:
-    """All values noted so far without repetitions, latest first."""
+    """Return the distinct values noted so far, latest first."""
     return list(dict.fromkeys(note for conclusion in reversed(conclusions) for note in conclusion.notes))
 
 
 @lru_cache(maxsize=8192)
 def plain(text: str) -> str:
-    """A text of the screen or the user in the form of conclusions: one line, without quotes, shortened."""
+    """Normalise a text for conclusions: one line, no double quotes, at most 60 characters."""
     line = " ".join(text.split()).replace('"', "'")
     return line if len(line) <= 60 else line[:59] + "…"
 

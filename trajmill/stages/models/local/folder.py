@@ -1,4 +1,4 @@
-"""Models with a folder of weights: the checks and the version of the folder, their spec, and their base."""
+"""Models with a folder of weights: the checks and the version of the folder, their specs, and their base."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DECIDING: Final = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model
 
 
 def model_folder(folder: Path) -> Path:
-    """The folder of a model, after checks that need no library.
+    """Check a folder without loading it.
 
     Raises:
         BadInputError: there is no such folder, or it has no safetensors weights. Pickled weights are never loaded,
@@ -38,7 +38,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def folder_version(folder: Path) -> str:
-    """NAME-HASH of a model's folder: equal for equal files in any place. Reads all weights once."""
+    """Return NAME-HASH of a model's folder: equal for equal files in any place. Reads all weights once."""
     digest = hashlib.blake2b(digest_size=8)
     for path in sorted(path for path in folder.iterdir() if path.suffix in _DECIDING and path.is_file()):
         with path.open("rb") as file:
@@ -58,9 +58,7 @@ class FolderSpec(ModelSpec):
 
     @property
     def version(self) -> str:
-        """Name of the folder of the adapter, or of the model without one, and a hash of its contents.
-
-        Reads all its weights once.
+        """Version of the folder of the adapter, or of the model without one.
 
         Raises:
             BadInputError: there is no model in the folder.
@@ -84,7 +82,7 @@ class FolderSpec(ModelSpec):
     def load(self) -> ChatModel: ...
 
     def connect(self, variables: Mapping[str, str]) -> ChatModel:
-        """The model; closing it does not unload it, so a later call in this process gets it at once."""
+        """Return the model; closing it does not unload it, so a later call in this process gets it at once."""
         from trajmill.stages.models.wrapped import KeptLoadedModel
 
         return KeptLoadedModel(_loaded(type(self), self.model_dump_json()))
@@ -106,22 +104,20 @@ L = TypeVar("L")
 class FolderModel(Generic[L]):
     """The part of a `ChatModel` that does not depend on the library that runs the weights."""
 
+    several_answers = True
+
     def __init__(self, spec: FolderSpec, load: Callable[[], L]) -> None:
+        self.version = spec.version
         self._family = spec.vision_family
-        self._version = spec.version
         self._load = load
         self._loading = Lock()
         self._held: L | None = load()
-
-    @property
-    def version(self) -> str:
-        return self._version
 
     def frame(self, screen: Size) -> CoordinateFrame:
         return self._family.frame(screen)
 
     def _loaded(self) -> L:
-        """The weights; loads them again if they were freed."""
+        """Return the weights; load them again if they were freed."""
         with self._loading:
             if self._held is None:
                 self._held = self._load()

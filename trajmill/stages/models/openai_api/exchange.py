@@ -16,38 +16,8 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
-from trajmill.stages.models.base import MOST_TOKENS, Completion, ReplyTokens, TokenLogprob
+from trajmill.stages.models.base import Completion, ReplyTokens, TokenCount, TokenLogprob
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-
-
-def retry_after_seconds(value: str | None, date: str | None) -> float | None:
-    """Seconds that a `Retry-After` header asks for (RFC 9110, 10.2.3); None without a readable header.
-
-    Args:
-        value: seconds, or an HTTP date.
-        date: the `Date` header of the same answer. A date in `value` is compared with it, because clocks may differ.
-    """
-    if value and value.strip().isascii() and value.strip().isdigit():
-        return float(value)
-    until = _moment(value or "")
-    return None if until is None else max(0.0, (until - (_moment(date or "") or datetime.now(UTC))).total_seconds())
-
-
-def backoff_seconds(attempt: int, first: float, longest: float) -> float:
-    """Seconds to wait after a failed attempt (counted from 1); doubled each time, and half of the wait is random.
-
-    The random part has no seed, because callers that were refused together must not return together.
-    """
-    return float(min(longest, first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0))
-
-
-def _moment(value: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
 
 MOST_BYTES: Final = 8 * 2**20
 """Largest answer in bytes: several times the longest sensible answer with log probabilities."""
@@ -59,6 +29,32 @@ _LARGE_BYTES = 2**20
 _BUSY = frozenset({429, 503})
 _PASSING = frozenset({408, 425})
 """Answers below 500 after which the same request may succeed."""
+_LISTING_SECONDS = 10.0
+"""Time limit for the list of models, which a server gives at once."""
+
+
+class FailureReason(StrEnum):
+    """Why an attempt gave no answer; it decides what the client does next."""
+
+    UNREACHABLE = "unreachable"
+    """No connection: the server gets no requests for a while, and another one is asked at once."""
+    BROKEN = "broken"
+    """The connection was cut or timed out, or the server had an internal error."""
+    BUSY = "busy"
+    """429 or 503: the server gets fewer requests at a time."""
+    GARBAGE = "garbage"
+    """The answer is not usable: it is not the protocol's JSON, or has no choice or no text."""
+    REFUSED = "refused"
+    """The server refuses the request (context too long, unknown model, bad key): it is not sent again."""
+
+
+class ExchangeFailure(Exception):
+    """One attempt failed; this error does not leave the package."""
+
+    def __init__(self, reason: FailureReason, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
 
 
 def open_session(spec: OpenAiSpec, api_key: str) -> aiohttp.ClientSession:
@@ -87,25 +83,32 @@ async def exchange(
     Raises:
         ExchangeFailure: no connection, a time-out, an error status, or more than `MOST_BYTES`.
     """
+
+    def reason(error: Exception) -> str:
+        return one_line(secrets.scrub(str(error)), 120) or type(error).__name__
+
     data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
     try:
         async with session.request(method, url, data=data, allow_redirects=False) as response:
             received = secrets.scrub_bytes(await _bounded(response))
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise ExchangeFailure(FailureReason.UNREACHABLE, f"no connection ({_reason(error, secrets)})") from None
+        raise ExchangeFailure(FailureReason.UNREACHABLE, f"no connection ({reason(error)})") from None
     except TimeoutError:
         raise ExchangeFailure(FailureReason.BROKEN, "timed out before the whole answer was there") from None
     except aiohttp.InvalidURL:
         raise ExchangeFailure(FailureReason.REFUSED, "not a URL") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise ExchangeFailure(FailureReason.BROKEN, f"connection cut ({_reason(error, secrets)})") from None
-    if response.status != 200:
-        raise _refusal(response, received)
-    return received
-
-
-def under(url: str, path: str) -> str:
-    return f"{url.rstrip('/')}/{path}"
+        raise ExchangeFailure(FailureReason.BROKEN, f"connection cut ({reason(error)})") from None
+    status, headers = response.status, response.headers
+    if status == 200:
+        return received
+    message = f"{status} {error_message(received)}".strip()
+    wait = retry_after_seconds(headers.get("Retry-After"), headers.get("Date"))
+    if status in _BUSY:
+        raise ExchangeFailure(FailureReason.BUSY, message, wait)
+    if status >= 500 or status in _PASSING:
+        raise ExchangeFailure(FailureReason.BROKEN, message, wait)
+    raise ExchangeFailure(FailureReason.REFUSED, message)
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -119,36 +122,43 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ExchangeFailure:
-    message = f"{response.status} {error_message(body)}".strip()
-    headers = response.headers
-    wait = retry_after_seconds(headers.get("Retry-After"), headers.get("Date"))
-    if response.status in _BUSY:
-        return ExchangeFailure(FailureReason.BUSY, message, wait)
-    if response.status >= 500 or response.status in _PASSING:
-        return ExchangeFailure(FailureReason.BROKEN, message, wait)
-    return ExchangeFailure(FailureReason.REFUSED, message)
+def retry_after_seconds(value: str | None, date: str | None) -> float | None:
+    """Return the seconds of a `Retry-After` header (RFC 9110, 10.2.3); None without a readable header.
+
+    Args:
+        value: seconds, or an HTTP date.
+        date: the `Date` header of the same answer. A date in `value` is compared with it, because clocks may differ.
+    """
+    if value and value.strip().isascii() and value.strip().isdigit():
+        return float(value)
+    until = _moment(value or "")
+    return None if until is None else max(0.0, (until - (_moment(date or "") or datetime.now(UTC))).total_seconds())
 
 
-def _reason(error: BaseException, secrets: Secrets) -> str:
-    return one_line(secrets.scrub(str(error)), 120) or type(error).__name__
+def _moment(value: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-_SECONDS = 10.0
-"""Time limit of the request in seconds; a server lists its models at once."""
+def backoff_seconds(attempt: int, first: float, longest: float) -> float:
+    """Return the wait after a failed attempt (counted from 1); doubled each time, and half of it is random.
+
+    The random part has no seed, because callers that were refused together must not return together.
+    """
+    return float(min(longest, first * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.5, 1.0))
 
 
 async def reason_for_no_answer(session: aiohttp.ClientSession, secrets: Secrets, url: str, model: str) -> str | None:
-    """Why a server does not answer; None if it answers and knows the model.
+    """Return why a server does not answer; None if it answers and serves the model.
 
     Raises:
         BadInputError: it answers, but does not serve the model, refuses the key, or is something else.
     """
     try:
-        async with asyncio.timeout(_SECONDS):
-            names = model_names(await exchange(session, secrets, "GET", under(url, "models")))
-    except TimeoutError:
-        return f"{shown(url)}: no answer within {_SECONDS:.0f} s"
+        names = model_names(await _listing(session, secrets, url))
     except ExchangeFailure as failure:
         if failure.reason is not FailureReason.REFUSED:
             return f"{shown(url)}: {failure}"
@@ -163,49 +173,34 @@ async def reason_for_no_answer(session: aiohttp.ClientSession, secrets: Secrets,
 
 
 async def is_there(session: aiohttp.ClientSession, secrets: Secrets, url: str) -> bool:
-    """Whether a server answers at all; a refusal counts as an answer."""
+    """Return whether a server answers at all; a refusal counts as an answer."""
     try:
-        async with asyncio.timeout(_SECONDS):
-            await exchange(session, secrets, "GET", under(url, "models"))
-    except TimeoutError:
-        return False
+        await _listing(session, secrets, url)
     except ExchangeFailure as failure:
         return failure.reason is FailureReason.REFUSED
     return True
 
 
+async def _listing(session: aiohttp.ClientSession, secrets: Secrets, url: str) -> bytes:
+    try:
+        async with asyncio.timeout(_LISTING_SECONDS):
+            return await exchange(session, secrets, "GET", under(url, "models"))
+    except TimeoutError:
+        raise ExchangeFailure(FailureReason.BROKEN, f"no answer within {_LISTING_SECONDS:.0f} s") from None
+
+
+def under(url: str, path: str) -> str:
+    return f"{url.rstrip('/')}/{path}"
+
+
 def shown(url: str) -> str:
-    """A base URL for a message: without user and password."""
+    """Return a base URL for a message: without user and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
 
-class FailureReason(StrEnum):
-    """Why an attempt gave no answer; it decides what the client does next."""
-
-    UNREACHABLE = "unreachable"
-    """No connection: the server gets no requests for a while, and another one is asked at once."""
-    BROKEN = "broken"
-    """The connection was cut or timed out, or the server had an internal error."""
-    BUSY = "busy"
-    """429 or 503: the server gets fewer requests at a time."""
-    GARBAGE = "garbage"
-    """The answer is not usable: it is not the protocol's JSON, or has no choice or no text."""
-    REFUSED = "refused"
-    """The server refuses the request (context too long, unknown model, bad key): it is not sent again."""
-
-
-class ExchangeFailure(Exception):
-    """One attempt failed; this error does not leave the package."""
-
-    def __init__(self, reason: FailureReason, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.retry_after = retry_after
-
-
 def one_line(text: str, most: int = 200) -> str:
-    """Any text of a server as one line of at most `most` characters."""
+    """Return any text of a server as one line of at most `most` characters."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * most]).split())
     return line if len(line) <= most else line[: most - 3] + "..."
 
@@ -213,10 +208,6 @@ def one_line(text: str, most: int = 200) -> str:
 _WHOLE = frozenset({"stop", "length"})
 """Finish reasons of a usable answer: the model ended it, or `max_tokens` cut it. With other reasons (`abort`, `error`,
 `content_filter`) the model gave no answer."""
-
-
-_Count = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-
 
 T = TypeVar("T")
 
@@ -236,15 +227,15 @@ class _Content(BaseModel, Generic[T]):
 
 class _Choice(BaseModel):
     index: int = 0
-    token_ids: list[_Count] | None = None
+    token_ids: list[TokenCount] | None = None
     message: _Content[str]
     finish_reason: str | None = None
     logprobs: _Content[list[_Token]] | None = None
 
 
 class _Usage(BaseModel):
-    prompt_tokens: _Count = 0
-    completion_tokens: _Count | None = None
+    prompt_tokens: TokenCount = 0
+    completion_tokens: TokenCount | None = None
 
 
 class _Answer(BaseModel):
@@ -275,88 +266,87 @@ class _ErrorAnswer(BaseModel):
     detail: str | None = None
 
 
-def completion(body: bytes, samples: int, input_price: float, output_price: float) -> Completion:
-    """Parse a server's answer to a request for `samples` samples; prices are per million tokens.
+M = TypeVar("M", bound=BaseModel)
 
-    If there are several samples, one that the server aborted is empty, and if the server gave fewer, the last ones are
-    missing.
 
-    Raises:
-        ExchangeFailure: the body has no usable answer (`FailureReason.GARBAGE`).
-    """
+def _parsed(kind: type[M], body: bytes) -> M:
     try:
-        answer = _Answer.model_validate_json(body)
+        return kind.model_validate_json(body)
     except ValidationError as error:
-        raise _garbage(f"an answer that is not the protocol's ({_first(error)})") from None
-    choices = sorted(answer.choices, key=lambda choice: choice.index)
-    if not 0 < len(choices) <= samples:
-        raise _garbage(f"{len(choices)} choices where {samples} were asked for")
-    whole = [choice.finish_reason in _WHOLE and choice.message.content is not None for choice in choices]
-    if not any(whole):
-        ended = one_line(str(choices[0].finish_reason), 40)
-        is_cut = choices[0].finish_reason not in _WHOLE
-        raise _garbage(f"an answer that ended with {ended}" if is_cut else "a choice without text")
-    texts = [(choice.message.content or "") if usable else "" for choice, usable in zip(choices, whole, strict=True)]
-    usage = answer.usage or _Usage()
-    generated = usage.completion_tokens or 0
-    scored = choices[0].logprobs.content if choices[0].logprobs else None
-    ids = choices[0].token_ids
-    if ids is not None and scored is not None and len(ids) != len(scored):
-        raise _garbage(f"{len(scored)} log probabilities for {len(ids)} tokens")
-    return Completion(
-        text=texts[0],
-        input_tokens=usage.prompt_tokens,
-        output_tokens=generated,
-        finish_reason=choices[0].finish_reason or "",
-        others=tuple(texts[1:]),
-        logprobs=tuple(
-            TokenLogprob(each.token, each.logprob, tuple((other.token, other.logprob) for other in each.top_logprobs))
-            for each in scored or []
-        ),
-        price=(usage.prompt_tokens * input_price + generated * output_price) / 1e6,
-        tokens=None
-        if ids is None or scored is None
-        else ReplyTokens(tuple(ids), tuple(each.logprob for each in scored)),
-    )
-
-
-def embeddings(body: bytes, texts: int) -> list[tuple[float, ...]]:
-    """The vectors in an answer to `POST /embeddings` for so many texts, in their order.
-
-    Raises:
-        ExchangeFailure: the body has no vector for each text, or vectors of several lengths (`FailureReason.GARBAGE`).
-    """
-    try:
-        found = sorted(_List[_Embedding].model_validate_json(body).data, key=lambda each: each.index)
-    except ValidationError as error:
-        raise _garbage(f"an answer that is not the protocol's ({_first(error)})") from None
-    if [each.index for each in found] != list(range(texts)) or len({len(each.embedding) for each in found}) != 1:
-        raise _garbage(f"no equally long vectors for {texts} texts")
-    return [each.embedding for each in found]
-
-
-def model_names(body: bytes) -> tuple[str, ...] | None:
-    """The model names in the answer to `GET /models`; None if the body is no such answer."""
-    try:
-        return tuple(model.id for model in _List[_Model].model_validate_json(body).data)
-    except ValidationError:
-        return None
-
-
-def error_message(body: bytes) -> str:
-    """The message of an error answer, as one short line."""
-    try:
-        answer = _ErrorAnswer.model_validate_json(body)
-    except ValidationError:
-        return one_line(body.decode(errors="replace"))
-    inner = answer.error.message if isinstance(answer.error, _ErrorBody) else answer.error
-    return one_line(inner or answer.message or answer.detail or "")
+        first = error.errors(include_url=False, include_input=False)[0]
+        line = one_line(f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), 120)
+        raise _garbage(f"an answer that is not the protocol's ({line})") from None
 
 
 def _garbage(message: str) -> ExchangeFailure:
     return ExchangeFailure(FailureReason.GARBAGE, message)
 
 
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return one_line(f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), 120)
+def completion(body: bytes, samples: int, input_price: float, output_price: float) -> Completion:
+    """Parse a server's answer to a request for `samples` samples; prices are per million tokens.
+
+    If there are several samples, one that the server aborted is empty, and if the server gave fewer, the last ones are
+    missing. Raises ExchangeFailure if the body has no usable answer (`FailureReason.GARBAGE`).
+    """
+    answer = _parsed(_Answer, body)
+    choices = sorted(answer.choices, key=lambda choice: choice.index)
+    if not 0 < len(choices) <= samples:
+        raise _garbage(f"{len(choices)} choices where {samples} were asked for")
+    first = choices[0]
+    whole = [choice.finish_reason in _WHOLE and choice.message.content is not None for choice in choices]
+    if not any(whole):
+        is_cut = first.finish_reason not in _WHOLE
+        ended = one_line(str(first.finish_reason), 40)
+        raise _garbage(f"an answer that ended with {ended}" if is_cut else "a choice without text")
+    texts = [(choice.message.content or "") if usable else "" for choice, usable in zip(choices, whole, strict=True)]
+    usage = answer.usage or _Usage()
+    generated = usage.completion_tokens or 0
+    scored = first.logprobs.content if first.logprobs else None
+    ids = first.token_ids
+    tokens = None
+    if ids is not None and scored is not None:
+        if len(ids) != len(scored):
+            raise _garbage(f"{len(scored)} log probabilities for {len(ids)} tokens")
+        tokens = ReplyTokens(tuple(ids), tuple(each.logprob for each in scored))
+    return Completion(
+        text=texts[0],
+        input_tokens=usage.prompt_tokens,
+        output_tokens=generated,
+        finish_reason=first.finish_reason or "",
+        others=tuple(texts[1:]),
+        logprobs=tuple(
+            TokenLogprob(each.token, each.logprob, tuple((other.token, other.logprob) for other in each.top_logprobs))
+            for each in scored or []
+        ),
+        price=(usage.prompt_tokens * input_price + generated * output_price) / 1e6,
+        tokens=tokens,
+    )
+
+
+def embeddings(body: bytes, texts: int) -> list[tuple[float, ...]]:
+    """Parse the vectors in an answer to `POST /embeddings`, in the order of the texts.
+
+    Raises ExchangeFailure if there is no vector for each text, or their lengths differ (`FailureReason.GARBAGE`).
+    """
+    found = sorted(_parsed(_List[_Embedding], body).data, key=lambda each: each.index)
+    if [each.index for each in found] != list(range(texts)) or len({len(each.embedding) for each in found}) != 1:
+        raise _garbage(f"no equally long vectors for {texts} texts")
+    return [each.embedding for each in found]
+
+
+def model_names(body: bytes) -> tuple[str, ...] | None:
+    """Parse the model names in the answer to `GET /models`; None if the body is no such answer."""
+    try:
+        return tuple(model.id for model in _parsed(_List[_Model], body).data)
+    except ExchangeFailure:
+        return None
+
+
+def error_message(body: bytes) -> str:
+    """Return the message of an error answer as one short line."""
+    try:
+        answer = _ErrorAnswer.model_validate_json(body)
+    except ValidationError:
+        return one_line(body.decode(errors="replace"))
+    inner = answer.error.message if isinstance(answer.error, _ErrorBody) else answer.error
+    return one_line(inner or answer.message or answer.detail or "")

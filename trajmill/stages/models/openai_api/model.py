@@ -12,9 +12,8 @@ import aiohttp
 from trajmill.schemas.coordinates import CoordinateFrame, PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation
 from trajmill.schemas.secrets import Secrets
-from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
+from trajmill.stages.models.base import MOST_SEED, ChatRequest, Completion, MessagePart, screen_of
 from trajmill.stages.models.images import sent_image
 from trajmill.stages.models.openai_api.exchange import (
     ExchangeFailure,
@@ -33,19 +32,26 @@ from trajmill.stages.models.openai_api.routing import Router, Server
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.wrapped import Vector
 
-_SEEDS = 2**63
-"""Servers store a seed as a signed integer of 64 bits."""
-
 
 def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes:
-    """JSON of a request, screens as data URLs within `budget`. Raises ModelFailure if an image does not decode."""
+    """Return a request as JSON, screens as data URLs within `budget`. Raises ModelFailure for a broken image."""
+
+    def block(part: MessagePart) -> dict[str, Any]:
+        if isinstance(part, str):
+            return {"type": "text", "text": part}
+        return {"type": "image_url", "image_url": {"url": sent_image(screen_of(part), budget, scale).data_url}}
+
+    def content(parts: Sequence[MessagePart]) -> object:
+        return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else [block(part) for part in parts]
+
+    scale = request.image_scale
     body: dict[str, Any] = {
         "model": model,
-        "messages": [_message(message, budget, request.image_scale) for message in request.messages],
+        "messages": [{"role": message.role, "content": content(message.parts)} for message in request.messages],
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "top_p": request.top_p,
-        "seed": request.seed % _SEEDS,
+        "seed": request.seed % MOST_SEED,
         "n": request.n,
     }
     if request.with_tokens:
@@ -56,19 +62,6 @@ def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes
         schema = {"name": "answer", "schema": json.loads(request.answer_schema), "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return json.dumps(body, separators=(",", ":")).encode()
-
-
-def _message(message: ChatMessage, budget: PixelBudget, scale: float) -> dict[str, Any]:
-    if len(message.parts) == 1 and isinstance(message.parts[0], str):
-        return {"role": message.role, "content": message.parts[0]}
-    return {"role": message.role, "content": [_block(part, budget, scale) for part in message.parts]}
-
-
-def _block(part: MessagePart, budget: PixelBudget, scale: float) -> dict[str, Any]:
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    screen = part.screen if isinstance(part, Observation) else part
-    return {"type": "image_url", "image_url": {"url": sent_image(screen, budget, scale).data_url}}
 
 
 AnswerT = TypeVar("AnswerT")
@@ -118,11 +111,7 @@ class OpenAiModel:
         )
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The vectors of texts (`/embeddings`), in their order; tries at most `attempts` times.
-
-        Raises:
-            ModelFailure: the servers refuse the request, or no attempt gave a vector for each text.
-        """
+        """Return the vectors of texts (`/embeddings`), in their order. Raises ModelFailure as `complete` does."""
 
         async def body() -> bytes:
             return json.dumps({"model": self._spec.model, "input": list(texts)}).encode()
@@ -155,11 +144,7 @@ class OpenAiModel:
         raise AssertionError("the last attempt returns or raises")
 
     async def check(self) -> None:
-        """Check that at least one server answers, and that every server that answers knows the model.
-
-        Raises:
-            BadInputError: no server answers, or one does not know the model or refuses the key; one line.
-        """
+        """Raise BadInputError unless a server answers, and every server that answers serves the model."""
         urls = self._spec.addresses
         connection = await self._connected()
         reasons = await asyncio.gather(
@@ -169,7 +154,7 @@ class OpenAiModel:
             raise BadInputError(f"no model server answers: {reasons[0]}; start it or correct its URL")
 
     async def close(self) -> None:
-        """Close all connections. Closing twice is fine, and a later call opens new ones."""
+        """Close all connections; a later call opens new ones."""
         connection, self._connection = self._connection, None
         if connection is not None:
             if connection.loop is asyncio.get_running_loop():
@@ -198,7 +183,7 @@ class OpenAiModel:
         return await asyncio.to_thread(request_body, *arguments)  # images take time to decode and encode
 
     def _wait(self, router: Router, server: Server, attempt: int, failure: ExchangeFailure) -> float:
-        """Seconds until the next attempt; raises `ModelFailure` after the last one."""
+        """Return the seconds until the next attempt. Raises ModelFailure after the last one."""
         where, longest = f"{shown(server.url)} ({self.version})", self._spec.longest_wait_seconds
         if failure.reason is FailureReason.REFUSED:
             raise ModelFailure(f"{where}: {failure}") from None

@@ -9,45 +9,15 @@ from typing import NamedTuple
 
 from trajmill.stages.models.openai_api.exchange import FailureReason
 
-
-class CongestionWindow:
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._size = float(most)
-        self._epoch = 0
-
-    @property
-    def size(self) -> int:
-        """Requests allowed at a time, at least one."""
-        return int(self._size)
-
-    @property
-    def epoch(self) -> int:
-        """How often the window shrank. A request keeps the epoch in which it was sent."""
-        return self._epoch
-
-    def shrink(self, epoch: int) -> None:
-        """Halve the window, because a request sent in `epoch` found the server busy.
-
-        Requests that were in flight together fail together; only the first of them shrinks the window.
-        """
-        if epoch == self._epoch:
-            self._size = max(1.0, self._size / 2)
-            self._epoch += 1
-
-    def grow(self) -> None:
-        """Note that one request was answered: a whole window of answers lets one more request in."""
-        self._size = min(float(self._most), self._size + 1 / self._size)
-
-
 _FAILURES_OF_THE_DEAD = 3
 """A server counts as dead after this many broken exchanges in succession; without a connection, at once."""
 
 
 class Server:
+    """A server and its congestion window, which bounds its requests in flight."""
+
     def __init__(self, url: str, most: int) -> None:
         self.url = url
-        self.window = CongestionWindow(most)
         self.in_flight = 0
         self.turn = 0
         """Number of the last request that it got; servers that are equally busy take turns by it."""
@@ -56,6 +26,30 @@ class Server:
         self.silent_until: float | None = None
         """Loop time until which a dead server gets no probe; None for a server that answers."""
         self.probe: asyncio.Task[None] | None = None
+        self.epoch = 0
+        """How often the window shrank."""
+        self._most = self._window = float(most)
+
+    @property
+    def window(self) -> int:
+        """Requests allowed at a time, at least one."""
+        return int(self._window)
+
+    def shrink(self, epoch: int) -> None:
+        """Halve the window, because a request sent in `epoch` found the server busy.
+
+        Requests that were in flight together fail together; only the first of them shrinks the window.
+        """
+        if epoch == self.epoch:
+            self._window = max(1.0, self._window / 2)
+            self.epoch += 1
+
+    def grow(self) -> None:
+        """Count an answer: a whole window of answers lets one more request in."""
+        self._window = min(self._most, self._window + 1 / self._window)
+
+    def revive(self) -> None:
+        self.failures, self.silent_until = 0, None
 
 
 class Lease(NamedTuple):
@@ -89,9 +83,12 @@ class Router:
 
     async def lease(self, avoid: Server | None = None) -> Lease:
         """Wait for a lease; another server than `avoid` is preferred."""
-        self._probe_dead_servers()
-        if not self._waiting and (server := self._free_server(avoid)) is not None:
-            return self._lease_of(server)
+        now = asyncio.get_running_loop().time()
+        for server in self._servers:
+            if server.silent_until is not None and server.silent_until <= now and server.probe is None:
+                server.probe = asyncio.create_task(self._probe(server))
+        if not self._waiting and (lease := self._free_lease(avoid)) is not None:
+            return lease
         waiting = _Waiting(asyncio.get_running_loop().create_future(), avoid)
         self._waiting.append(waiting)
         try:
@@ -106,7 +103,7 @@ class Router:
         server = lease.server
         server.in_flight -= 1
         if reason is FailureReason.BUSY:
-            server.window.shrink(lease.epoch)
+            server.shrink(lease.epoch)
         if reason is FailureReason.UNREACHABLE:
             self._mark_dead(server)
         elif reason is FailureReason.BROKEN:
@@ -114,15 +111,15 @@ class Router:
             if server.failures >= _FAILURES_OF_THE_DEAD:
                 self._mark_dead(server)
         elif reason is not None:
-            self._mark_alive(server)
+            server.revive()
         self._serve_waiting()
 
     def answered(self, server: Server) -> None:
-        server.window.grow()
-        self._mark_alive(server)
+        server.grow()
+        server.revive()
 
     def another_answers(self, server: Server) -> bool:
-        """Whether a server other than this one is not known to be dead."""
+        """Return whether a server other than this one is not known to be dead."""
         return any(other.silent_until is None for other in self._servers if other is not server)
 
     async def close(self) -> None:
@@ -131,44 +128,33 @@ class Router:
             probe.cancel()
         await asyncio.gather(*probes, return_exceptions=True)
 
-    def _free_server(self, avoid: Server | None) -> Server | None:
+    def _free_lease(self, avoid: Server | None) -> Lease | None:
         alive = [server for server in self._servers if server.silent_until is None] or self._servers
-        free = [server for server in alive if server.in_flight < server.window.size]
-        return min(free, key=lambda server: (server is avoid, server.in_flight, server.turn), default=None)
-
-    def _lease_of(self, server: Server) -> Lease:
-        self._turns += 1
-        server.turn = self._turns
+        free = [server for server in alive if server.in_flight < server.window]
+        server = min(free, key=lambda server: (server is avoid, server.in_flight, server.turn), default=None)
+        if server is None:
+            return None
+        server.turn = self._turns = self._turns + 1
         server.in_flight += 1
-        return Lease(server, server.window.epoch)
+        return Lease(server, server.epoch)
 
     def _serve_waiting(self) -> None:
         while self._waiting:
             waiting = self._waiting[0]
             if not waiting.place.done():
-                server = self._free_server(waiting.avoid)
-                if server is None:
+                lease = self._free_lease(waiting.avoid)
+                if lease is None:
                     return
-                waiting.place.set_result(self._lease_of(server))
+                waiting.place.set_result(lease)
             self._waiting.popleft()
 
     def _mark_dead(self, server: Server) -> None:
         server.silent_until = asyncio.get_running_loop().time() + self._probe_seconds
 
-    def _mark_alive(self, server: Server) -> None:
-        server.failures = 0
-        server.silent_until = None
-
-    def _probe_dead_servers(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for server in self._servers:
-            if server.silent_until is not None and server.silent_until <= now and server.probe is None:
-                server.probe = asyncio.create_task(self._probe(server))
-
     async def _probe(self, server: Server) -> None:
         try:
             if await self._answers(server.url):
-                self._mark_alive(server)
+                server.revive()
                 self._serve_waiting()
             else:
                 self._mark_dead(server)

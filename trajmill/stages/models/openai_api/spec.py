@@ -118,11 +118,6 @@ class OpenAiSpec(ModelSpec):
         return (*self.urls, *own)
 
     def connect(self, variables: Mapping[str, str]) -> OpenAiModel:
-        """A client of the servers.
-
-        Raises:
-            BadInputError: the variable of the key is not set, or no address is known.
-        """
         from trajmill.stages.models.openai_api.model import OpenAiModel
 
         if not self.addresses:

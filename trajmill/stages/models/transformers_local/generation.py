@@ -30,18 +30,14 @@ from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.models.base import ChatRequest, TokenLogprob
-from trajmill.stages.models.local.chat import RecentPictures, render_chat, short_reason, use_template
+from trajmill.stages.models.local.chat import RecentPictures, Sample, chat_tokens, short_reason, use_template
 from trajmill.stages.models.local.folder import TransformersSpec, model_folder
 
 NEEDS_PEFT = "LoRA needs peft: pip install 'trajmill[train]'"
 
 
 def with_adapter(network: Any, folder: Path, is_trainable: bool) -> Any:
-    """The network with the adapter of a folder in PEFT's layout.
-
-    Raises:
-        BadInputError: peft is not installed, or the folder has no adapter of this network.
-    """
+    """Return the network with a PEFT adapter. Raises BadInputError without peft, or for one of another network."""
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -53,22 +49,6 @@ def with_adapter(network: Any, folder: Path, is_trainable: bool) -> Any:
             return PeftModel.from_pretrained(network, str(folder), is_trainable=is_trainable)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise BadInputError(f"{folder}: no adapter of this model: {short_reason(error)}") from error
-
-
-def with_merged_adapter(network: Any, folder: Path) -> Any:
-    return with_adapter(network, folder, is_trainable=False).merge_and_unload()
-
-
-class RowSampling(NamedTuple):
-    """How one row of a batch is sampled."""
-
-    temperature: float
-    """0 takes the most likely token."""
-    top_p: float
-    seed: int
-    max_tokens: int
-    top_logprobs: int
-    """0 records no log probabilities."""
 
 
 class TokenChoice(NamedTuple):
@@ -86,14 +66,14 @@ class SeededSampling(LogitsProcessor):
     errors of its logits depend on the size of the batch, which rarely changes a choice.
     """
 
-    def __init__(self, rows: Sequence[RowSampling]) -> None:
+    def __init__(self, rows: Sequence[ChatRequest]) -> None:
         self._rows = rows
         self._draws = [random.Random(row.seed) for row in rows]
         self.choices: list[list[TokenChoice]] = [[] for _ in rows]
         """The choices of each row, token by token; empty for rows that ask for no log probabilities."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Logits (rows, vocabulary): 0 at the chosen tokens and minus infinity elsewhere."""
+        """Return logits (rows, vocabulary): 0 at the chosen tokens and minus infinity elsewhere."""
         chosen = scores.argmax(-1)
         sampled = [at for at, row in enumerate(self._rows) if row.temperature > 0]
         if sampled:
@@ -131,160 +111,12 @@ class SeededSampling(LogitsProcessor):
 class RowLimits(StoppingCriteria):
     """Ends each row at its own `max_tokens`."""
 
-    def __init__(self, rows: Sequence[RowSampling], prompt_length: int) -> None:
+    def __init__(self, rows: Sequence[ChatRequest], prompt_length: int) -> None:
         self._limits = torch.tensor([row.max_tokens for row in rows])
         self._prompt_length = prompt_length
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **_: object) -> Tensor:
         return (input_ids.shape[1] - self._prompt_length >= self._limits).to(input_ids.device)
-
-
-def rows_of(request: ChatRequest) -> list[RowSampling]:
-    """One row for each sample of a request, with consecutive seeds, as in vLLM."""
-    return [
-        RowSampling(request.temperature, request.top_p, request.seed + at, request.max_tokens, request.top_logprobs)
-        for at in range(request.n)
-    ]
-
-
-class SampleTask(NamedTuple):
-    prompt: EncodedPrompt
-    sampling: RowSampling
-
-
-class Sample(NamedTuple):
-    text: str
-    tokens: int
-    """Number of tokens of the answer, with the one that ends it."""
-    finish_reason: str
-    logprobs: tuple[TokenLogprob, ...]
-    ids: tuple[int, ...] = ()
-    """Ids of its tokens, with the one that ends it."""
-    id_logprobs: tuple[float, ...] = ()
-    """The log probability of each of `ids`, if log probabilities were asked for."""
-
-
-class LoadedModel:
-    """A network with its tokenizer and, for a vision model, its reader of images."""
-
-    def __init__(
-        self, network: Any, tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, context: int
-    ) -> None:
-        self._network = network
-        self._tokenizer = tokenizer
-        self._reader = reader
-        self._context = context
-        ends = network.generation_config.eos_token_id
-        ends = tokenizer.eos_token_id if ends is None else ends
-        self._ends = list(ends) if isinstance(ends, list) else [ends]
-        self._padding = self._ends[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        # The model's own defaults (a temperature, a repetition penalty) would override the request.
-        network.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
-            eos_token_id=self._ends, pad_token_id=self._padding
-        )
-
-    def encode(self, request: ChatRequest) -> EncodedPrompt:
-        """Encode a request.
-
-        Raises:
-            ModelFailure: request and answer are longer than the model's context, or the request cannot be encoded.
-        """
-        prompt = encode(self._tokenizer, self._reader, request)
-        if len(prompt.tokens) + request.max_tokens > self._context:
-            raise ModelFailure(
-                f"context too long: {len(prompt.tokens)} tokens of the prompt and {request.max_tokens} of the answer; "
-                f"the model takes {self._context}"
-            )
-        return prompt
-
-    def generate(self, rows: Sequence[SampleTask]) -> list[Sample | ModelFailure]:
-        """One sample for each row, in one batch if it fits into memory; a failure for a row that fails by itself."""
-        try:
-            return list(self._generate(rows))
-        except Exception as error:  # whatever torch and transformers raise on a device and on a prompt
-            if len(rows) == 1:
-                return [ModelFailure(f"the model failed: {short_reason(error)}")]
-        # The batch is too large for the memory, or one row fails: try each half alone.
-        half = len(rows) // 2
-        return [*self.generate(rows[:half]), *self.generate(rows[half:])]
-
-    @torch.inference_mode()
-    def _generate(self, rows: Sequence[SampleTask]) -> list[Sample]:
-        placeholder = -1 if self._reader is None else self._reader.placeholder
-        batch = collate([row.prompt for row in rows], self._padding, placeholder, self._network.device)
-        length = batch["input_ids"].shape[1]
-        sampling = [row.sampling for row in rows]
-        chooser = SeededSampling(sampling)
-        made: Tensor = self._network.generate(
-            **batch,
-            max_new_tokens=max(row.max_tokens for row in sampling),
-            logits_processor=LogitsProcessorList([chooser]),
-            stopping_criteria=StoppingCriteriaList([RowLimits(sampling, length)]),
-        )
-        tokens: list[list[int]] = made[:, length:].tolist()
-        return [
-            self._sample(each[: row.max_tokens], choices)
-            for each, row, choices in zip(tokens, sampling, chooser.choices, strict=True)
-        ]
-
-    def _sample(self, tokens: list[int], choices: Sequence[TokenChoice]) -> Sample:
-        end = next((at for at, token in enumerate(tokens) if token in self._ends), None)
-        said = tokens if end is None else tokens[:end]
-        ids = tokens if end is None else tokens[: end + 1]
-        return Sample(
-            text=self._text(said),
-            tokens=len(said) + (end is not None),
-            finish_reason="length" if end is None else "stop",
-            logprobs=tuple(self._logprob(choice) for choice in choices[: len(said)]),
-            ids=tuple(ids),
-            id_logprobs=tuple(choice.logprob for choice in choices[: len(ids)]),
-        )
-
-    def _logprob(self, choice: TokenChoice) -> TokenLogprob:
-        candidates = tuple((self._text([token]), logprob) for token, logprob in choice.candidates)
-        return TokenLogprob(self._text([choice.token]), choice.logprob, candidates)
-
-    def _text(self, tokens: list[int]) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
-
-def load_model(spec: TransformersSpec) -> LoadedModel:
-    """Load a model onto the GPU, or without one onto the CPU, in the precision of its weights.
-
-    Nothing is downloaded, no code of the folder is run, and pickled weights are refused.
-
-    Raises:
-        BadInputError: the folder holds no model that can be loaded here, the adapter is not of this model, or the spec
-            names another family.
-    """
-    folder = model_folder(spec.model)
-    # The library's progress bars would disturb those of the command line.
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        reader = picture_reader(folder, spec.vision_family.budget, config)
-        family = AutoModelForCausalLM if reader is None else AutoModelForImageTextToText
-        loaded: Any = family.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, dtype="auto", output_loading_info=True
-        )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        raise BadInputError(f"{folder}: transformers cannot load this model: {short_reason(error)}") from error
-    network, found = loaded
-    if found["missing_keys"]:
-        # Weights that are missing in the folder would be random numbers.
-        raise BadInputError(f"{folder}: weights are missing, {min(found['missing_keys'])} among them; copy it again")
-    if spec.adapter is not None:
-        network = with_merged_adapter(network, spec.adapter)
-    use_template(tokenizer, folder)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    context = int(config.get_text_config().max_position_embeddings)
-    network = network.to(device).eval()
-    with torch.inference_mode():
-        scores = network(input_ids=torch.tensor([tokenizer("Go")["input_ids"] or [0]], device=device)).logits
-    if not scores.isfinite().all():
-        raise BadInputError(f"not admitted: {folder} scores a prompt with numbers that are none")
-    return LoadedModel(network, tokenizer, reader, context)
 
 
 class EncodedPictures(NamedTuple):
@@ -299,6 +131,13 @@ class EncodedPrompt(NamedTuple):
     pictures: EncodedPictures | None
 
 
+class SampleTask(NamedTuple):
+    """One row of a batch: a prompt, and the request of one sample."""
+
+    prompt: EncodedPrompt
+    request: ChatRequest
+
+
 class PictureReader:
     """Cuts screens into the patches of a Qwen vision-language model."""
 
@@ -309,28 +148,61 @@ class PictureReader:
         self._merged = int(processor.merge_size) ** 2
 
     def read(self, screens: Sequence[ScreenHandle], scale: float) -> EncodedPictures:
-        """The patches of screens, resized as for a server. Raises ModelFailure if an image does not decode."""
+        """Return the patches of screens, resized as for a server. Raises ModelFailure if an image does not decode."""
         pictures = self._pictures.read(screens, scale)
         # The image is not resized again, because the model writes coordinates in its present size.
         read = self._processor(images=pictures, do_resize=False, return_tensors="pt")
         return EncodedPictures(read["pixel_values"], read["image_grid_thw"])
 
     def places(self, pictures: EncodedPictures) -> list[int]:
-        """The number of tokens of each image."""
+        """Return the number of tokens of each image."""
         return [int(grid.prod()) // self._merged for grid in pictures.grids]
 
 
-def picture_reader(folder: Path, budget: PixelBudget, config: Any) -> PictureReader | None:
-    """The reader of pictures of the model in a folder; None for a model that reads text alone.
+class LoadedParts(NamedTuple):
+    """A network, and the encoders of its prompts."""
 
-    Args:
-        folder: of the model.
-        budget: of the configured family.
-        config: of the model.
+    network: Any
+    tokenizer: PreTrainedTokenizerBase
+    reader: PictureReader | None
+    """None for a model that reads only text."""
+    context: int
+    """Most tokens of a prompt and its answer."""
+    dtype: torch.dtype
+    """The precision of the stored weights."""
+
+
+def load_parts(folder: Path, budget: PixelBudget, dtype: torch.dtype | str) -> LoadedParts:
+    """Load the model of a folder. Nothing is downloaded, no code of the folder is run, pickled weights are refused.
+
+    `budget` is that of the configured family; `dtype` is the network's precision, `auto` that of the stored weights.
 
     Raises:
-        BadInputError: its pictures are not cut as those of the Qwen vision-language models, or not as the family's.
+        BadInputError: the folder holds no model that can be loaded here, or its images are not cut as those of the
+            Qwen vision-language models, or not as the family's.
     """
+    # The library's progress bars would disturb those of the command line.
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        reader = _picture_reader(folder, budget, config)
+        auto = AutoModelForCausalLM if reader is None else AutoModelForImageTextToText
+        loaded: Any = auto.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, dtype=dtype, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        raise BadInputError(f"{folder}: transformers cannot load this model: {short_reason(error)}") from error
+    network, found = loaded
+    if found["missing_keys"]:
+        # Weights that are missing in the folder would be random numbers.
+        raise BadInputError(f"{folder}: weights are missing, {min(found['missing_keys'])} among them; copy it again")
+    use_template(tokenizer, folder)
+    context = int(config.get_text_config().max_position_embeddings)
+    return LoadedParts(network, tokenizer, reader, context, config.dtype or network.dtype)
+
+
+def _picture_reader(folder: Path, budget: PixelBudget, config: Any) -> PictureReader | None:
     placeholder = getattr(config, "image_token_id", None)
     if placeholder is None:
         return None
@@ -346,35 +218,124 @@ def picture_reader(folder: Path, budget: PixelBudget, config: Any) -> PictureRea
     return PictureReader(processor, placeholder, budget)
 
 
+def load_model(spec: TransformersSpec) -> LoadedModel:
+    """Load a model and its adapter onto the GPU, or without one onto the CPU. Raises BadInputError if it cannot."""
+    folder = model_folder(spec.model)
+    parts = load_parts(folder, spec.vision_family.budget, "auto")
+    network = parts.network
+    if spec.adapter is not None:
+        network = with_adapter(network, spec.adapter, is_trainable=False).merge_and_unload()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    network = network.to(device).eval()
+    with torch.inference_mode():
+        scores = network(input_ids=torch.tensor([parts.tokenizer("Go")["input_ids"] or [0]], device=device)).logits
+    if not scores.isfinite().all():
+        raise BadInputError(f"not admitted: {folder} scores a prompt with numbers that are none")
+    return LoadedModel(parts._replace(network=network))
+
+
+class LoadedModel:
+    """A network that generates samples, with the encoders of its prompts."""
+
+    def __init__(self, parts: LoadedParts) -> None:
+        self._parts = parts
+        self._network, tokenizer = parts.network, parts.tokenizer
+        ends = self._network.generation_config.eos_token_id
+        ends = tokenizer.eos_token_id if ends is None else ends
+        self._ends = list(ends) if isinstance(ends, list) else [ends]
+        self._padding = self._ends[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        # The model's own defaults (a temperature, a repetition penalty) would override the request.
+        self._network.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
+            eos_token_id=self._ends, pad_token_id=self._padding
+        )
+
+    def encode(self, request: ChatRequest) -> EncodedPrompt:
+        """Encode a request. Raises ModelFailure if it cannot be encoded, or the context is too short for it."""
+        prompt = encode(self._parts.tokenizer, self._parts.reader, request)
+        if len(prompt.tokens) + request.max_tokens > self._parts.context:
+            raise ModelFailure(
+                f"context too long: {len(prompt.tokens)} tokens of the prompt and {request.max_tokens} of the answer; "
+                f"the model takes {self._parts.context}"
+            )
+        return prompt
+
+    def generate(self, rows: Sequence[SampleTask]) -> list[Sample | ModelFailure]:
+        """Return one sample for each row, in one batch if it fits into memory; a failure for a row that fails alone."""
+        try:
+            return list(self._generate(rows))
+        except Exception as error:  # whatever torch and transformers raise on a device and on a prompt
+            if len(rows) == 1:
+                return [ModelFailure(f"the model failed: {short_reason(error)}")]
+        # The batch is too large for the memory, or one row fails: try each half alone.
+        half = len(rows) // 2
+        return [*self.generate(rows[:half]), *self.generate(rows[half:])]
+
+    @torch.inference_mode()
+    def _generate(self, rows: Sequence[SampleTask]) -> list[Sample]:
+        prompts, requests = [row.prompt for row in rows], [row.request for row in rows]
+        batch = collate(prompts, self._padding, self._parts.reader, self._network.device)
+        length = batch["input_ids"].shape[1]
+        chooser = SeededSampling(requests)
+        made: Tensor = self._network.generate(
+            **batch,
+            max_new_tokens=max(request.max_tokens for request in requests),
+            logits_processor=LogitsProcessorList([chooser]),
+            stopping_criteria=StoppingCriteriaList([RowLimits(requests, length)]),
+        )
+        tokens: list[list[int]] = made[:, length:].tolist()
+        return [
+            self._sample(each[: request.max_tokens], choices)
+            for each, request, choices in zip(tokens, requests, chooser.choices, strict=True)
+        ]
+
+    def _sample(self, tokens: list[int], choices: Sequence[TokenChoice]) -> Sample:
+        end = next((at for at, token in enumerate(tokens) if token in self._ends), None)
+        text = tokens[:end]
+        ids = tokens if end is None else tokens[: end + 1]
+        return Sample(
+            text=self._text(text),
+            ids=tuple(ids),
+            finish_reason="length" if end is None else "stop",
+            logprobs=tuple(
+                TokenLogprob(
+                    self._text([choice.token]),
+                    choice.logprob,
+                    tuple((self._text([token]), logprob) for token, logprob in choice.candidates),
+                )
+                for choice in choices[: len(text)]
+            ),
+            id_logprobs=tuple(choice.logprob for choice in choices[: len(ids)]),
+        )
+
+    def _text(self, tokens: list[int]) -> str:
+        tokenizer = self._parts.tokenizer
+        return str(tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
 def encode(tokenizer: PreTrainedTokenizerBase, reader: PictureReader | None, request: ChatRequest) -> EncodedPrompt:
     """Encode a request; `reader` is None for a model that reads only text.
 
-    Raises:
-        ModelFailure: the model reads no images but there is one, an image does not decode, or the template refuses the
-            chat.
+    Raises ModelFailure for an image that the model cannot read, or a chat that the template refuses.
     """
-    chat = render_chat(tokenizer, request.messages)
-    tokens: list[int] = tokenizer(chat.text, add_special_tokens=False, verbose=False)["input_ids"]
+    chat = chat_tokens(tokenizer, request.messages)
     if not chat.screens:
-        return EncodedPrompt(tokens, None)
+        return EncodedPrompt(chat.tokens, None)
     if reader is None:
         raise ModelFailure("the model reads text alone; the request shows a screen")
     pictures = reader.read(chat.screens, request.image_scale)
-    return EncodedPrompt(_spread(tokens, reader.placeholder, reader.places(pictures)), pictures)
-
-
-def _spread(tokens: Sequence[int], placeholder: int, places: Sequence[int]) -> list[int]:
-    """Repeat each image's placeholder for each of its tokens."""
-    if tokens.count(placeholder) != len(places):
-        raise ModelFailure(f"the chat template has {tokens.count(placeholder)} places for {len(places)} pictures")
+    places, found = reader.places(pictures), chat.tokens.count(reader.placeholder)
+    if found != len(places):
+        raise ModelFailure(f"the chat template has {found} places for {len(places)} pictures")
+    # The placeholder of an image is repeated for each of its tokens.
     rest = iter(places)
-    return [token for each in tokens for token in [each] * (next(rest) if each == placeholder else 1)]
+    tokens = [token for each in chat.tokens for token in [each] * (next(rest) if each == reader.placeholder else 1)]
+    return EncodedPrompt(tokens, pictures)
 
 
 def collate(
-    prompts: Sequence[EncodedPrompt], padding: int, placeholder: int, device: torch.device
+    prompts: Sequence[EncodedPrompt], padding: int, reader: PictureReader | None, device: torch.device | str = "cpu"
 ) -> dict[str, Tensor]:
-    """The arguments of `generate` for a batch of prompts, padded on the left."""
+    """Return the arguments of `generate` for a batch of prompts, padded on the left."""
     longest = max(len(prompt.tokens) for prompt in prompts)
     gaps = [longest - len(prompt.tokens) for prompt in prompts]
     batch = {
@@ -382,8 +343,8 @@ def collate(
         "attention_mask": torch.tensor([[0] * gap + [1] * (longest - gap) for gap in gaps]),
     }
     pictures = [prompt.pictures for prompt in prompts if prompt.pictures is not None]
-    if pictures:
+    if pictures and reader is not None:
         batch["pixel_values"] = torch.cat([each.patches for each in pictures])
         batch["image_grid_thw"] = torch.cat([each.grids for each in pictures])
-        batch["mm_token_type_ids"] = torch.eq(batch["input_ids"], placeholder).int()
+        batch["mm_token_type_ids"] = torch.eq(batch["input_ids"], reader.placeholder).int()
     return {name: values.to(device) for name, values in batch.items()}

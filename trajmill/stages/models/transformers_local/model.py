@@ -16,20 +16,13 @@ from typing import NamedTuple
 
 from trajmill.schemas.errors import ModelFailure
 from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.local.chat import Sample, completion_of
 from trajmill.stages.models.local.folder import FolderModel, TransformersSpec
-from trajmill.stages.models.transformers_local.generation import (
-    EncodedPrompt,
-    LoadedModel,
-    Sample,
-    SampleTask,
-    load_model,
-    rows_of,
-)
+from trajmill.stages.models.transformers_local.generation import LoadedModel, SampleTask, load_model
 
 
 class _Waiting(NamedTuple):
     rows: Sequence[SampleTask]
-    """One entry for each sample that the request asks for."""
     answer: asyncio.Future[Completion]
 
 
@@ -49,21 +42,18 @@ class TransformersModel(FolderModel[LoadedModel]):
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prompts")
         self._computer = ThreadPoolExecutor(1, thread_name_prefix="batches")
 
-    @property
-    def several_answers(self) -> bool:
-        return True
-
     async def complete(self, request: ChatRequest) -> Completion:
         loop = asyncio.get_running_loop()
         self._encoding += 1
         try:
-            prompt = await loop.run_in_executor(self._reader, self._encode, request)
+            prompt = await loop.run_in_executor(self._reader, lambda: self._loaded().encode(request))
         finally:
             self._encoding -= 1
             # Requests of callers that continue together are encoded one by one, then answered in one batch.
             if not self._encoding:
                 self._begin()
-        waiting = _Waiting([SampleTask(prompt, sampling) for sampling in rows_of(request)], loop.create_future())
+        rows = [SampleTask(prompt, request.sample(number)) for number in range(request.n)]
+        waiting = _Waiting(rows, loop.create_future())
         self._waiting.append(waiting)
         if sum(len(each.rows) for each in self._waiting) >= self._max_batch:
             self._begin()
@@ -83,40 +73,24 @@ class TransformersModel(FolderModel[LoadedModel]):
             made = iter(await asyncio.get_running_loop().run_in_executor(self._computer, self._generate, rows))
             for each in batch:
                 samples = list(islice(made, len(each.rows)))
-                if not each.answer.done():
-                    _set_result(each, samples)
+                if each.answer.done():
+                    continue
+                failure = next((sample for sample in samples if isinstance(sample, ModelFailure)), None)
+                if failure is None:
+                    good = [sample for sample in samples if isinstance(sample, Sample)]
+                    each.answer.set_result(completion_of(good, len(each.rows[0].prompt.tokens)))
+                else:
+                    each.answer.set_exception(failure)
 
     def _next_batch(self) -> list[_Waiting]:
-        """The next batch: one request and as many others as fit; cancelled requests are left out."""
+        """Return the next batch: one request and as many others as fit; cancelled requests are left out."""
         waiting = [each for each in self._waiting if not each.answer.done()]
         sizes = list(accumulate(len(each.rows) for each in waiting))
         count = max(1, bisect_right(sizes, self._max_batch))
         self._waiting = waiting[count:]
         return waiting[:count]
 
-    def _encode(self, request: ChatRequest) -> EncodedPrompt:
-        return self._loaded().encode(request)
-
     def _generate(self, rows: Sequence[SampleTask]) -> list[Sample | ModelFailure]:
         most = self._max_batch
         parts = [rows[start : start + most] for start in range(0, len(rows), most)]
         return [made for part in parts for made in self._loaded().generate(part)]
-
-
-def _set_result(waiting: _Waiting, samples: Sequence[Sample | ModelFailure]) -> None:
-    good = [sample for sample in samples if isinstance(sample, Sample)]
-    failures = [sample for sample in samples if isinstance(sample, ModelFailure)]
-    if failures:
-        waiting.answer.set_exception(failures[0])
-        return
-    first, *others = good
-    waiting.answer.set_result(
-        Completion(
-            text=first.text,
-            input_tokens=len(waiting.rows[0].prompt.tokens),
-            output_tokens=sum(sample.tokens for sample in good),
-            finish_reason=first.finish_reason,
-            others=tuple(sample.text for sample in others),
-            logprobs=first.logprobs,
-        )
-    )

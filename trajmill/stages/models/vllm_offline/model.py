@@ -1,13 +1,12 @@
 """Runs vLLM in this process, for judging many trajectories on a GPU worker without a server.
 
-Beam's `RunInference` with its vLLM handler is not used, because it starts an OpenAI server as a child and is a client
-of it, with text messages only (no screens) and the same sampling arguments for a whole step; an error of one request
-fails the bundle. A judge's questions depend on earlier answers (steps, then channels, then votes until the result is
-certain), so it needs a `ChatModel` to await, and not a map over prepared prompts. Like the handler, this model is
-loaded once in each worker, because it is kept until the process ends.
+Beam's `RunInference` with its vLLM handler is not used: it starts an OpenAI server as a child, and takes text messages
+only (no screens), with the same sampling arguments for a whole step; an error of one request fails the bundle. A
+judge's questions depend on earlier answers, so it needs a `ChatModel` to await, not a map over prepared prompts. Like
+the handler, this model is loaded once in each worker.
 
-The asynchronous engine is used and not `vllm.LLM.chat`, which answers a list of requests when the last one is finished.
-Here each caller joins the running batch and leaves it independently.
+The asynchronous engine is used, because `vllm.LLM.chat` answers a list of requests when the last one is finished. Here
+each caller joins the running batch and leaves it independently.
 """
 
 from __future__ import annotations
@@ -25,8 +24,15 @@ from typing import Any, Final
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.stages.models.base import ChatRequest, Completion, TokenLogprob
-from trajmill.stages.models.local.chat import render_chat, rgb_pictures, short_reason, use_template
+from trajmill.stages.models.base import MOST_SEED, ChatRequest, Completion, TokenLogprob
+from trajmill.stages.models.local.chat import (
+    Sample,
+    chat_tokens,
+    completion_of,
+    rgb_pictures,
+    short_reason,
+    use_template,
+)
 from trajmill.stages.models.local.folder import FolderModel, VllmSpec
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 
@@ -35,11 +41,7 @@ _RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 
 def adapter_arguments(adapter: Path | None) -> dict[str, Any]:
-    """Engine arguments that make room for an adapter.
-
-    Raises:
-        BadInputError: the folder holds no adapter, or one of a rank that vLLM does not take.
-    """
+    """Return engine arguments that make room for an adapter. Raises BadInputError if vLLM cannot take it."""
     if adapter is None:
         return {}
     file = adapter / "adapter_config.json"
@@ -55,19 +57,6 @@ def adapter_arguments(adapter: Path | None) -> dict[str, Any]:
     return {"enable_lora": True, "max_lora_rank": room}
 
 
-def adapter_request(adapter: Path | None) -> Any:
-    """What names the adapter in each request to the engine; None without one."""
-    if adapter is None:
-        return None
-    from vllm.lora.request import LoRARequest  # type: ignore[import-not-found]
-
-    return LoRARequest(adapter.name, 1, str(adapter.absolute()))
-
-
-_SEEDS = 2**63
-"""vLLM stores a seed as a signed integer of 64 bits."""
-
-
 class VllmModel(FolderModel["_Engine"]):
     """A `ChatModel` with its own vLLM engine; callers may await it from any event loop.
 
@@ -77,10 +66,6 @@ class VllmModel(FolderModel["_Engine"]):
     def __init__(self, spec: VllmSpec) -> None:
         super().__init__(spec, lambda: _Engine(spec))
         self._numbers = count()
-
-    @property
-    def several_answers(self) -> bool:
-        return True
 
     async def complete(self, request: ChatRequest) -> Completion:
         engine = await asyncio.to_thread(self._loaded)
@@ -93,10 +78,9 @@ class VllmModel(FolderModel["_Engine"]):
             await asyncio.to_thread(engine.stop)
 
     def _prompt(self, tokenizer: PreTrainedTokenizerBase, request: ChatRequest) -> dict[str, Any]:
-        chat = render_chat(tokenizer, request.messages)
-        tokens = tokenizer(chat.text, add_special_tokens=False, verbose=False)["input_ids"]
+        chat = chat_tokens(tokenizer, request.messages)
         pictures = rgb_pictures(chat.screens, self._family.budget, request.image_scale)
-        return {"prompt_token_ids": tokens} | ({"multi_modal_data": {"image": pictures}} if pictures else {})
+        return {"prompt_token_ids": chat.tokens} | ({"multi_modal_data": {"image": pictures}} if pictures else {})
 
 
 class _Engine:
@@ -109,8 +93,7 @@ class _Engine:
         try:
             self.tokenizer = _tokenizer(spec.model)
             others = {child.pid for child in active_children()}
-            self._llm = asyncio.run_coroutine_threadsafe(_start(spec), self._loop).result()
-            self._adapter = adapter_request(spec.adapter)
+            self._llm, self._adapter = asyncio.run_coroutine_threadsafe(_start(spec), self._loop).result()
             guard = ProcessWatchdog({child.pid for child in active_children() if child.pid is not None} - others)
         except BaseException:
             _end_loop(self._loop, thread)
@@ -132,14 +115,21 @@ class _Engine:
             raise ModelFailure(f"vLLM failed: {short_reason(error.__cause__ or error)}") from error
         if final is None or not final.outputs:
             raise ModelFailure("vLLM ended the request without an answer")
-        return _completion(final, request.top_logprobs)
+        made = sorted(final.outputs, key=lambda output: int(output.index))
+        samples = [
+            Sample(each.text, tuple(each.token_ids), each.finish_reason, _logprobs(each, request.top_logprobs))
+            for each in made
+        ]
+        return completion_of(samples, len(final.prompt_token_ids))
 
 
-async def _start(spec: VllmSpec) -> Any:
+async def _start(spec: VllmSpec) -> tuple[Any, Any]:
+    """Start an engine; return it with the request of its adapter, if any."""
     # vLLM sends usage statistics to its makers by default; the user can still allow it.
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     try:
         from vllm import AsyncEngineArgs  # type: ignore[import-not-found]
+        from vllm.lora.request import LoRARequest  # type: ignore[import-not-found]
         from vllm.v1.engine.async_llm import AsyncLLM  # type: ignore[import-not-found]
     except ImportError as error:
         raise BadInputError(
@@ -150,17 +140,15 @@ async def _start(spec: VllmSpec) -> Any:
         engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:  # whatever a device, a folder or an argument makes it raise
         raise BadInputError(f"{spec.model}: vLLM cannot run this model: {short_reason(error)}") from error
-    if spec.adapter is not None:
-        await _load_adapter(engine, spec.adapter)
-    return engine
-
-
-async def _load_adapter(engine: Any, adapter: Path) -> None:
+    if spec.adapter is None:
+        return engine, None
+    adapter = LoRARequest(spec.adapter.name, 1, str(spec.adapter.absolute()))
     try:
-        await engine.add_lora(adapter_request(adapter))
+        await engine.add_lora(adapter)
     except Exception as error:  # whatever the engine's process makes of the adapter's files
         engine.shutdown()
-        raise BadInputError(f"{adapter}: no adapter of this model: {short_reason(error)}") from error
+        raise BadInputError(f"{spec.adapter}: no adapter of this model: {short_reason(error)}") from error
+    return engine, adapter
 
 
 def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -193,7 +181,7 @@ def _sampling(request: ChatRequest) -> Any:
         n=request.n,
         temperature=request.temperature,
         top_p=request.top_p,
-        seed=request.seed % _SEEDS,
+        seed=request.seed % MOST_SEED,
         max_tokens=request.max_tokens,
         logprobs=request.top_logprobs or None,
         structured_outputs=StructuredOutputsParams(json=schema) if schema else None,
@@ -201,21 +189,9 @@ def _sampling(request: ChatRequest) -> Any:
     )
 
 
-def _completion(output: Any, top_logprobs: int) -> Completion:
-    first, *others = sorted(output.outputs, key=lambda sample: int(sample.index))
-    return Completion(
-        text=first.text,
-        input_tokens=len(output.prompt_token_ids),
-        output_tokens=sum(len(sample.token_ids) for sample in output.outputs),
-        finish_reason=first.finish_reason,
-        others=tuple(sample.text for sample in others),
-        logprobs=_logprobs(first, top_logprobs) if top_logprobs else (),
-    )
-
-
 def _logprobs(sample: Any, top: int) -> tuple[TokenLogprob, ...]:
     found = []
-    for token, place in zip(sample.token_ids, sample.logprobs, strict=True):
+    for token, place in zip(sample.token_ids, sample.logprobs, strict=True) if top else ():
         # vLLM lists the chosen token among the most likely ones, even if it is none of them.
         best = sorted((each for each in place.values() if each.rank <= top), key=lambda each: int(each.rank))
         candidates = tuple((str(each.decoded_token), float(each.logprob)) for each in best)

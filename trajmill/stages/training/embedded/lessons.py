@@ -1,123 +1,125 @@
-"""Turns the files of a release into lessons for the embedded policy; images are not read."""
+"""Reads the steps of accepted attempts from a release, as the embedded policy sees them; images are not read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
-from torch import Tensor
 
+from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.coordinates import native_frame
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.dialects.user_text import UserText, read
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.release import released_rows, screen_files
-from trajmill.stages.models.embedded.network_inputs import Bags, Batch, bags, collate
-from trajmill.stages.models.embedded.situation import InputReader, empty_situation
-from trajmill.stages.training.embedded.detours import detours
-from trajmill.stages.training.embedded.lesson_steps import SeenScreen, Turn, lesson_steps
-from trajmill.stages.training.embedded.strange_apps import App, apps_of
+from trajmill.stages.models.embedded.candidates import CandidateAction
+from trajmill.stages.models.embedded.model import is_phone_prompt
+from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 
 _STEP_COLUMNS = ["prompt", "screen_ids", "trajectory_id", "step_index"]
 _SFT_COLUMNS = [*_STEP_COLUMNS, "completion", "loss_weight"]
 _RL_COLUMNS = [*_STEP_COLUMNS, "response", "advantage", "step_weight"]
 
 
-@dataclass(frozen=True, slots=True)
-class Lessons:
-    """Situations with the action to learn in each."""
+class Turn(NamedTuple):
+    """One prompt, its reply and its loss weight."""
 
-    situations: Batch
-    labels: Tensor
-    """(rows,) index of the candidate that was chosen."""
-    weights: Tensor
-    """(rows,) loss weight; in RL it is the advantage times the step weight."""
-    bags: Bags
-    """The words of all situations."""
-    apps: tuple[App, ...]
-    """The apps on the launchers of all situations."""
-    left_apps: Tensor
-    """(rows,) code of the icon of the app that a detour leaves; 0 for every other lesson."""
-    detours: int
-    """Number of lessons, the last ones, that are detours and no row of the release."""
-    skipped: int
-    """Rows whose action is none of the candidates."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
+    system: str
+    user: str
+    reply: str
+    screen_id: str
+    weight: float
+    trajectory_id: str
+    step_index: int
 
 
-def sft_lessons(release: Path, detour_share: float = 0.0, seed: int = 0) -> Lessons:
-    """Return the supervised rows of a release, with detours, see `lessons`.
+class SeenScreen(NamedTuple):
+    """Size and accessibility tree of a stored screen."""
 
-    Raises:
-        BadInputError: a file of the release is missing, or was not written by trajmill.
+    size: Size
+    elements: tuple[UIElement, ...]
+
+
+class LessonStep(NamedTuple):
+    """One step to learn from."""
+
+    turn: Turn
+    phone: bool
+    user: UserText
+    policy_input: PolicyInput
+    label: int
+    """Index of the candidate that was chosen."""
+
+    @property
+    def chosen(self) -> CandidateAction:
+        return self.policy_input.candidates[self.label]
+
+
+def lesson_steps(turns: Iterable[Turn], screens: Mapping[str, SeenScreen], reader: InputReader) -> list[LessonStep]:
+    """Return the steps of turns; a turn without a known screen, or whose action is no candidate, is left out."""
+    found = []
+    for turn in turns:
+        screen = screens.get(turn.screen_id)
+        if screen is None:
+            continue
+        phone = is_phone_prompt(turn.system)
+        dialect = GuiOwlMobile() if phone else GuiOwlDesktop()
+        reply = dialect.parse(turn.reply, native_frame(screen.size))
+        if not isinstance(reply, Reply):
+            continue
+        user = read(turn.user.replace(IMAGE_PLACEHOLDER, ""))
+        policy_input = reader.read(user, turn.screen_id, screen.size, screen.elements, phone=phone)
+        label = chosen_candidate(policy_input.candidates, reply.action, phone=phone)
+        if label is not None:
+            found.append(LessonStep(turn, phone, user, policy_input, label))
+    return found
+
+
+def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, phone: bool) -> int | None:
+    """Return the index of the candidate that does the same as an action; None if there is none.
+
+    A press anywhere on an element counts as a press on it; of nested elements, the smallest counts.
     """
+    for index, candidate in enumerate(candidates):
+        if candidate.action(phone=phone) == action:
+            return index
+    if not isinstance(action, Click):
+        return None
+    verb = "open" if action.count == 2 else "press"
+    under = [i for i, c in enumerate(candidates) if c.verb == verb and c.bounds.contains(action.x, action.y)]
+    return min(under, key=lambda index: candidates[index].bounds.area, default=None)
+
+
+def sft_turns(release: Path) -> list[Turn]:
+    """Return the supervised rows of a release. Raises BadInputError for a missing or foreign file."""
     with _damage_as_error(release):
         rows = released_rows(release, SFT_FILE, _SFT_COLUMNS).to_pylist()
-    turns = [_turn(row, _text(row["completion"][-1]["content"]), row["loss_weight"]) for row in rows]
-    return lessons(turns, _screens(release), detour_share, seed)
+    return [_turn(row, _text(row["completion"][-1]["content"]), row["loss_weight"]) for row in rows]
 
 
-def rl_lessons(release: Path) -> Lessons:
-    """Return the RL rows of a release; a lesson's weight is advantage times step weight (paper 3.1.2).
+def rl_turns(release: Path) -> list[Turn]:
+    """Return the RL rows of a release, weighted by advantage times step weight (paper 3.1.2).
 
-    Raises:
-        BadInputError: the release has no RL rows, or a file of it was not written by trajmill.
+    Raises BadInputError if it has none, or for a foreign file.
     """
     if not (release / RL_FILE).exists():
         raise BadInputError(f"{release} has no RL rows: nothing to compare; set rollout.group_size to 2 or more")
     with _damage_as_error(release):
         rows = pq.read_table(release / RL_FILE, columns=_RL_COLUMNS).to_pylist()
-    turns = [_turn(row, row["response"], row["advantage"] * row["step_weight"]) for row in rows]
-    return lessons(turns, _screens(release))
+    return [_turn(row, row["response"], row["advantage"] * row["step_weight"]) for row in rows]
 
 
-def lessons(
-    turns: Iterable[Turn], screens: Mapping[str, SeenScreen], detour_share: float = 0.0, seed: int = 0
-) -> Lessons:
-    """Return the lessons of some turns, and of their detours; a turn whose action is no candidate is skipped.
-
-    Args:
-        turns: the turns to learn from.
-        screens: the screens of the turns, by id.
-        detour_share: probability that a press on an entry is preceded by wrong ones, see `detours`.
-        seed: of the draws of detours.
-    """
-    turns, reader = list(turns), InputReader()
-    steps = lesson_steps(turns, screens, reader)
-    more = detours(steps, screens, reader, detour_share, seed)
-    situations = [step.policy_input.situation for step in steps] + [each.situation for each in more]
-    return Lessons(
-        collate(situations or [empty_situation()]),
-        torch.tensor([step.label for step in steps] + [each.label for each in more], dtype=torch.long),
-        torch.tensor([step.turn.weight for step in steps] + [each.weight for each in more], dtype=torch.float32),
-        bags(reader.lexicon, range(len(reader.lexicon.buckets))),
-        apps_of(steps),
-        torch.tensor([0] * len(steps) + [each.left_app for each in more], dtype=torch.long),
-        len(more),
-        len(turns) - len(steps),
-    )
-
-
-def _turn(row: dict[str, Any], reply: str, weight: float) -> Turn:
-    system = next((_text(message["content"]) for message in row["prompt"] if message["role"] == "system"), "")
-    user = _text(row["prompt"][-1]["content"])
-    return Turn(system, user, reply, row["screen_ids"][-1], weight, row["trajectory_id"], row["step_index"])
-
-
-def _text(content: str | list[dict[str, str]]) -> str:
-    """The text of a message, whose content is a string or a list of blocks."""
-    return content if isinstance(content, str) else "".join(block["text"] or "" for block in content)
-
-
-def _screens(release: Path) -> dict[str, SeenScreen]:
+def seen_screens(release: Path) -> dict[str, SeenScreen]:
+    """Return the screens of a release by id. Raises BadInputError for a foreign file."""
     columns = ["screen_id", "width", "height", "elements"]
     with _damage_as_error(release):
         rows = [row for path in screen_files(release) for row in pq.read_table(path, columns=columns).to_pylist()]
@@ -131,6 +133,16 @@ def _screens(release: Path) -> dict[str, SeenScreen]:
         )
         for row in rows
     }
+
+
+def _turn(row: dict[str, Any], reply: str, weight: float) -> Turn:
+    system = next((_text(message["content"]) for message in row["prompt"] if message["role"] == "system"), "")
+    user = _text(row["prompt"][-1]["content"])
+    return Turn(system, user, reply, row["screen_ids"][-1], weight, row["trajectory_id"], row["step_index"])
+
+
+def _text(content: str | list[dict[str, str]]) -> str:
+    return content if isinstance(content, str) else "".join(block["text"] or "" for block in content)
 
 
 @contextmanager

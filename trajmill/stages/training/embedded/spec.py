@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.spec import LearningRate, RecipeSpec
+from trajmill.stages.training.spec import LearningRate, ParentPolicy, Progress, RecipeSpec, TrainingReport
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
@@ -36,7 +35,6 @@ class EmbeddedRecipe(RecipeSpec):
     """Largest norm of the gradient."""
 
     def updates(self, rows: int) -> int:
-        """Return the number of updates on a release with `rows` rows."""
         wanted = max(math.ceil(self.epochs * rows / self.batch), getattr(self, "min_updates", 1))
         return self.frozen_explorer_updates or min(wanted, self.max_updates)
 
@@ -48,12 +46,6 @@ class EmbeddedRecipe(RecipeSpec):
     def train(
         self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
     ) -> TrainingReport:
-        """Train an embedded policy on a release and save the new version; equal arguments give equal weights.
-
-        Raises:
-            BadInputError: `parent` is no embedded policy, or the release is not complete.
-            TrainingFailedError: the loss or a new weight is no number.
-        """
         from trajmill.stages.models.embedded.model import use_one_thread
         from trajmill.stages.training.embedded.train import train_policy
 

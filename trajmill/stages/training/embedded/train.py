@@ -6,8 +6,8 @@ The default is supervised: it learned faster than RL on the same trajectories in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,13 +18,67 @@ from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.release import files_of, screen_files
 from trajmill.stages.models.embedded.model import load_network, save_network
-from trajmill.stages.models.embedded.network_inputs import Batch
-from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.embedded.lessons import Lessons, rl_lessons, sft_lessons
+from trajmill.stages.models.embedded.policy_network import Bags, Hidden, PolicyNetwork, bags, collate
+from trajmill.stages.models.embedded.situation import Batch, InputReader, empty_situation
+from trajmill.stages.training.embedded.augmentation import App, apps_of, detours, disguise, strange_apps
+from trajmill.stages.training.embedded.lessons import (
+    SeenScreen,
+    Turn,
+    lesson_steps,
+    rl_turns,
+    seen_screens,
+    sft_turns,
+)
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
-from trajmill.stages.training.embedded.strange_apps import disguise, strange_apps
 from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
+from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """Situations with the action to learn in each."""
+
+    situations: Batch
+    labels: Tensor
+    """(rows,) index of the candidate that was chosen."""
+    weights: Tensor
+    """(rows,) loss weight; in RL it is the advantage times the step weight."""
+    bags: Bags
+    """The words of all situations."""
+    apps: tuple[App, ...]
+    """The apps on the launchers of all situations."""
+    left_apps: Tensor
+    """(rows,) code of the icon of the app that a detour leaves; 0 for every other lesson."""
+    detours: int
+    """Number of lessons, the last ones, that are detours and no row of the release."""
+    skipped: int
+    """Rows whose action is none of the candidates."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def lessons(
+    turns: Sequence[Turn], screens: Mapping[str, SeenScreen], detour_share: float = 0.0, seed: int = 0
+) -> Lessons:
+    """Return the lessons of some turns, and of their detours; a turn whose action is no candidate is skipped.
+
+    `screens` are those of the turns by id; `detour_share` and `seed` are explained at `detours`.
+    """
+    reader = InputReader()
+    steps = lesson_steps(turns, screens, reader)
+    more = detours(steps, screens, reader, detour_share, seed)
+    situations = [step.policy_input.situation for step in steps] + [each.situation for each in more]
+    return Lessons(
+        collate(situations or [empty_situation()]),
+        torch.tensor([step.label for step in steps] + [each.label for each in more], dtype=torch.long),
+        torch.tensor([step.turn.weight for step in steps] + [each.weight for each in more], dtype=torch.float32),
+        bags(reader.lexicon, range(len(reader.lexicon.buckets))),
+        apps_of(steps),
+        torch.tensor([0] * len(steps) + [each.left_app for each in more], dtype=torch.long),
+        len(more),
+        len(turns) - len(steps),
+    )
 
 
 def train_policy(
@@ -35,18 +89,14 @@ def train_policy(
     folder: Path,
     progress: Progress | None = None,
 ) -> TrainingReport:
-    """Train the policy in `parent` on a release and save the result to `folder`; equal arguments give equal weights.
-
-    Raises:
-        BadInputError: `parent` holds no embedded policy, or the release is not complete.
-        TrainingFailedError: the loss is no number.
-    """
+    """Train the policy in `parent` on a release and save the result to `folder`, see `RecipeSpec.train`."""
     network = load_network(parent.folder)
     if isinstance(recipe, EmbeddedSftSpec):
-        lessons, rows = sft_lessons(release, recipe.detours, seed), files_of(release, SFT_FILE)
+        found = lessons(sft_turns(release), seen_screens(release), recipe.detours, seed)
+        rows = files_of(release, SFT_FILE)
     else:
-        lessons, rows = rl_lessons(release), [release / RL_FILE]
-    report = train_network(network, lessons, recipe, seed, progress)
+        found, rows = lessons(rl_turns(release), seen_screens(release)), [release / RL_FILE]
+    report = train_network(network, found, recipe, seed, progress)
     if not math.isfinite(report.loss):
         raise TrainingFailedError(f"the loss is {report.loss}: lower train.learning_rate")
     report = report._replace(version=save_network(network, folder))
@@ -55,12 +105,19 @@ def train_policy(
     return report
 
 
+Objective = Callable[[Tensor], Tensor]
+"""The loss of the lessons with the given row numbers."""
+
+
 def train_network(
     network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedRecipe, seed: int, progress: Progress | None = None
 ) -> TrainingReport:
-    if not len(lessons):
+    """Update the network with AdamW, whose learning rate falls along a half cosine."""
+    rows = len(lessons)
+    if not rows:
         return TrainingReport(0, lessons.skipped, 0, 0.0)
     draw = torch.Generator().manual_seed(seed)
+    objective: Objective
     match recipe:
         case EmbeddedSftSpec():
             objective = _supervised(network, lessons, recipe, draw)
@@ -68,12 +125,34 @@ def train_network(
             objective = _trajectory_level(network, lessons, recipe)
         case _:
             raise NotImplementedError(f"no objective for {type(recipe).__name__}")
-    losses = _optimise(network, len(lessons), objective, recipe, draw, progress)
-    return TrainingReport(len(lessons) - lessons.detours, lessons.skipped, len(losses), tail_mean(losses))
-
-
-Objective = Callable[[Tensor], Tensor]
-"""The loss of the lessons with the given row numbers."""
+    updates = recipe.updates(rows)
+    if progress:
+        progress(0, updates)
+    network.train()
+    parameters = list(network.parameters())
+    pairs = list(network.pairs.parameters())
+    others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
+    optimiser = torch.optim.AdamW([{"params": others}, {"params": pairs}], weight_decay=recipe.weight_decay, fused=True)
+    order = torch.randperm(rows, generator=draw)
+    losses = []
+    for update in range(updates):
+        if len(order) < min(recipe.batch, rows):
+            order = torch.cat([order, torch.randperm(rows, generator=draw)])
+        chosen, order = order[: recipe.batch], order[recipe.batch :]
+        loss = objective(chosen)
+        network.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(parameters, recipe.gradient_norm)
+        final = recipe.final_rate
+        rate = recipe.learning_rate * (final + (1 - final) * (1 + math.cos(math.pi * (update / updates))) / 2)
+        for group, scale in zip(optimiser.param_groups, (1.0, recipe.pair_rate), strict=True):
+            group["lr"] = scale * rate
+        optimiser.step()
+        losses.append(loss.item())
+        if progress:
+            progress(update + 1, updates)
+    network.eval()
+    return TrainingReport(rows - lessons.detours, lessons.skipped, len(losses), tail_mean(losses))
 
 
 def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpec, draw: torch.Generator) -> Objective:
@@ -112,64 +191,23 @@ def _trajectory_level(network: PolicyNetwork, lessons: Lessons, recipe: Embedded
     return loss
 
 
-def _optimise(
-    network: PolicyNetwork,
-    rows: int,
-    objective: Objective,
-    recipe: EmbeddedRecipe,
-    draw: torch.Generator,
-    progress: Progress | None,
-) -> list[float]:
-    """Update the network with AdamW, whose learning rate falls along a half cosine; return the losses."""
-    updates = recipe.updates(rows)
-    report = progress or (lambda done, to_do: None)
-    report(0, updates)
-    network.train()
-    parameters = list(network.parameters())
-    pairs = list(network.pairs.parameters())
-    others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
-    optimiser = torch.optim.AdamW([{"params": others}, {"params": pairs}], weight_decay=recipe.weight_decay, fused=True)
-    order = torch.randperm(rows, generator=draw)
-    losses = []
-    for update in range(updates):
-        if len(order) < min(recipe.batch, rows):
-            order = torch.cat([order, torch.randperm(rows, generator=draw)])
-        chosen, order = order[: recipe.batch], order[recipe.batch :]
-        loss = objective(chosen)
-        network.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(parameters, recipe.gradient_norm)
-        final = recipe.final_rate
-        rate = recipe.learning_rate * (final + (1 - final) * (1 + math.cos(math.pi * (update / updates))) / 2)
-        for group, scale in zip(optimiser.param_groups, (1.0, recipe.pair_rate), strict=True):
-            group["lr"] = scale * rate
-        optimiser.step()
-        losses.append(loss.item())
-        report(update + 1, updates)
-    network.eval()
-    return losses
-
-
 def select(batch: Batch, rows: Tensor) -> Batch:
     """Return some situations of a batch, cut to the padding that they need."""
-    chosen = {field.name: getattr(batch, field.name)[rows] for field in fields(batch)}
-    spoken = max(1, int((chosen["instruction"] > 0).sum(1).max()))
-    offered = int(chosen["exists"].sum(1).max())
-    return replace(
-        batch,
-        **chosen
-        | {name: chosen[name][:, :spoken] for name in ("instruction", "instruction_flags", "instruction_codes")}
-        | {name: chosen[name][:, :offered] for name in ("texts", "fields", "kinds", "flags", "codes", "exists")},
+    chosen = Batch(*(tensor[rows] for tensor in batch))
+    spoken = max(1, int((chosen.instruction > 0).sum(1).max()))
+    offered = int(chosen.exists.sum(1).max())
+    words = ("instruction", "instruction_flags", "instruction_codes")
+    candidates = ("texts", "fields", "kinds", "flags", "codes", "exists")
+    return chosen._replace(
+        **{name: getattr(chosen, name)[:, :spoken] for name in words},
+        **{name: getattr(chosen, name)[:, :offered] for name in candidates},
     )
 
 
 def supervised_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted mean cross entropy.
+    """Return the mean cross entropy, weighted by `weights` (rows,), which are at least 0.
 
-    Args:
-        logits: (rows, candidates), -inf where there is no candidate.
-        labels: (rows,) index of the action to learn.
-        weights: (rows,) at least 0.
+    `logits` are (rows, candidates), -inf where there is no candidate; `labels` are (rows,) indices of the right ones.
     """
     losses = functional.cross_entropy(logits, labels, reduction="none")
     return (losses * weights).sum() / weights.sum().clamp(min=1e-8)

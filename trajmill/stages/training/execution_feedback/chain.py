@@ -1,135 +1,219 @@
-"""Tries replies of a role with frozen models: the paper's own agent, in which that role's reply is given.
+"""Reads the task pool of execution feedback, tries replies of a role with frozen models, and rewards them.
 
-So a reply is tried exactly as it would be used in an episode.
+A task is the request to a role at a step, and the action of that step. A reply is tried as it would be used in an
+episode: in the paper's own agent, in which that role's reply is given.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from datasets import Dataset
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.errors import BadInputError, ModelFailure, TrainingFailedError
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.ces.agent import INSTRUCTION, CesAgent
 from trajmill.stages.agents.coda.agent import CodaAgent
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.roles import EmbeddedRole, Role
-from trajmill.stages.models.base import ChatModel
+from trajmill.stages.export.rewards import ReplyScore, ReplyTarget, ces_reward, coda_reward
+from trajmill.stages.metrics.action_match import RightAction, match_action
+from trajmill.stages.models.base import ChatMessage, ChatModel
 from trajmill.stages.models.prompts import load_prompt
-from trajmill.stages.training.base import ParentPolicy
 from trajmill.stages.training.execution_feedback.spec import CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
-from trajmill.stages.training.execution_feedback.tasks import FeedbackTask
+from trajmill.stages.training.hugging_face.rows import prompt_messages, read_rows, shown_screens
+from trajmill.stages.training.spec import ParentPolicy
+
+_COLUMNS: Final = ["prompt", "variant", "target", "past", "images", "screen_ids"]
+_STEP: Final = ["example_id", "trajectory_id", "step_index", "instruction"]
+
+
+class FeedbackTask(NamedTuple):
+    """One step at which replies of the trained role are sampled and rewarded."""
+
+    task_id: str
+    messages: tuple[ChatMessage, ...]
+    """The request to the role."""
+    instruction: str
+    """The user's task."""
+    platform: Platform
+    screens: tuple[ScreenHandle, ...]
+    """The screens that the Executor may be shown; the present one is the last."""
+    past: tuple[tuple[str, str], ...]
+    """The reply and the conclusion of each step before."""
+    right: RightAction
+
+
+@dataclass(frozen=True)
+class FeedbackTasks:
+    """The tasks of a training, read from disk lazily."""
+
+    rows: Dataset
+    chosen: Sequence[int]
+    """The numbers of the rows that are tasks."""
+    screens: Sequence[int]
+    """For each of them, the number of the row with its screens."""
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def task(self, number: int) -> FeedbackTask:
+        row, shown = self.rows[self.chosen[number]], self.rows[self.screens[number]]
+        target = ReplyTarget.model_validate_json(row["target"])
+        return FeedbackTask(
+            row["example_id"],
+            prompt_messages(row),
+            row["instruction"],
+            target.platform,
+            tuple(shown_screens(shown)),
+            tuple((reply, conclusion) for reply, conclusion in json.loads(row["past"])),
+            RightAction(target.action, target.box, target.screen),
+        )
+
+
+def feedback_tasks(recipe: FeedbackRecipe, files: Sequence[Path], cache: Path) -> FeedbackTasks:
+    """Return the tasks of a recipe. Raises BadInputError if a file is damaged, or no row is a task.
+
+    A State Tracker is shown no screen; the Coordinator and the Executor that its summary is tried with are. Their
+    screen is that of the Coordinator's row of the same step, and a step without such a row is no task.
+    """
+    rows = read_rows(files, [*_COLUMNS, *_STEP], cache)
+    variants: list[str] = rows["variant"]
+    steps = list(zip(rows["trajectory_id"], rows["step_index"], strict=True))
+    wanted = recipe.app if isinstance(recipe, CodaSpecialistSpec) else recipe.role
+    chosen = screens = [number for number, variant in enumerate(variants) if not wanted or variant == wanted]
+    if recipe.learns_kind == "ces":
+        shown = {step: number for number, step in enumerate(steps) if variants[number] == "coordinator"}
+        chosen = [number for number in chosen if steps[number] in shown]
+        screens = [shown[steps[number]] for number in chosen]
+    if not chosen:
+        there = ", ".join(f"{count} of {variant!r}" for variant, count in sorted(Counter(variants).items()))
+        raise BadInputError(f"the release has no row of {wanted!r} to train on; it has {there or 'none'}")
+    return FeedbackTasks(rows, chosen, screens)
+
 
 _CES, _CODA = "trajmill.stages.agents.ces", "trajmill.stages.agents.coda"
 _BEFORE = Decision("", None, "", role_outputs={INSTRUCTION: "Go on."})
 """A step before the present one, which the State Tracker sums up."""
 
 
-@dataclass(frozen=True)
-class ExecutionChain:
-    """The frozen models that a reply is tried with."""
+async def executed_action(
+    recipe: FeedbackRecipe, models: Mapping[str, ChatModel], family: Family, task: FeedbackTask, reply: str
+) -> Action | None:
+    """Return the Executor's greedy action on a reply; None if the reply is malformed or gives no action.
 
-    recipe: FeedbackRecipe
-    models: Mapping[str, ChatModel]
-    """By role: `executor`, and for a State Tracker `coordinator`."""
-    family: Family
-    """The Executor's."""
-
-    async def action(self, task: FeedbackTask, reply: str) -> Action | None:
-        """Return the Executor's greedy action on a reply; None if the reply is malformed or gives no action.
-
-        A malformed reply earns nothing, whatever the other roles make of the step without it.
-
-        Raises:
-            ModelFailure: a frozen model did not answer.
-        """
-        decision = await self._agent(task.platform, reply).act(self._view(task))
-        if any(call.malformed and call.request.role == self.recipe.role for call in decision.calls):
-            return None
-        return decision.action
-
-    def _agent(self, platform: Platform, reply: str) -> Agent:
-        recipe, said = self.recipe, EmbeddedRole("candidate", lambda _: reply)
-        model, tokens = self.models["executor"], recipe.executor_tokens
-        executor = EndToEndAgent(
-            model, platform, temperature=0.0, role="executor", family=self.family, max_tokens=tokens
-        )
-        if isinstance(recipe, CodaSpecialistSpec):
-            return CodaAgent(executor, _role("planner", said, _CODA))
-        if isinstance(recipe, CesStage2Spec):
-            frozen = _role("coordinator", self.models["coordinator"], _CES, recipe.coordinator_tokens)
-            return CesAgent(executor, frozen, _role("state_tracker", said, _CES))
-        return CesAgent(executor, _role("coordinator", said, _CES), None)
-
-    def _view(self, task: FeedbackTask) -> EpisodeView:
-        seen = [Observation(screen, None, "") for screen in task.screens]
-        if isinstance(self.recipe, CodaSpecialistSpec):
+    A malformed reply earns nothing, whatever the other roles make of the step without it. `models` are the frozen ones
+    by role: `executor`, and for a State Tracker `coordinator`; `family` is the Executor's, which is shown at most one
+    past screen. Raises ModelFailure if a model did not answer.
+    """
+    given = EmbeddedRole("candidate", lambda _: reply)
+    executor = EndToEndAgent(
+        models["executor"],
+        task.platform,
+        temperature=0.0,
+        role="executor",
+        family=family._replace(past_screens=min(family.past_screens, 1)),
+        max_tokens=recipe.executor_tokens,
+    )
+    screens = [Observation(screen, None, "") for screen in task.screens]
+    past: tuple[Decision, ...] = ()
+    past_screens: tuple[Observation, ...] = ()
+    agent: Agent
+    match recipe:
+        case CodaSpecialistSpec():
+            agent = CodaAgent(executor, _role("planner", given, _CODA))
             # The Executor is shown the Planner's screens: the one before, and the present one (CODA 3.2).
-            past = tuple(Decision("", None, conclusion, raw_response=reply) for reply, conclusion in task.past)
-            return EpisodeView(task.instruction, None, seen[-1], past, 0, tuple(seen[:1] * len(past)))
-        before = (_BEFORE,) if isinstance(self.recipe, CesStage2Spec) else ()
-        return EpisodeView(task.instruction, None, seen[-1], before, 0)
-
-
-def chain_of(recipe: FeedbackRecipe, models: Mapping[str, ChatModel], family: Family) -> ExecutionChain:
-    """Return the chain of a recipe, whose Executor is shown at most one past screen."""
-    return ExecutionChain(recipe, models, family._replace(past_screens=min(family.past_screens, 1)))
+            past = tuple(Decision("", None, conclusion, raw_response=said) for said, conclusion in task.past)
+            past_screens = tuple(screens[:1] * len(past))
+        case CesStage2Spec():
+            frozen = _role("coordinator", models["coordinator"], _CES, recipe.coordinator_tokens)
+            agent, past = CesAgent(executor, frozen, _role("state_tracker", given, _CES)), (_BEFORE,)
+        case _:
+            agent = CesAgent(executor, _role("coordinator", given, _CES), None)
+    decision = await agent.act(EpisodeView(task.instruction, None, screens[-1], past, 0, past_screens))
+    malformed = any(call.malformed and call.request.role == recipe.role for call in decision.calls)
+    return None if malformed else decision.action
 
 
 def _role(role: str, model: ChatModel, package: str, max_tokens: int = 1024) -> Role:
     return Role(role, model, load_prompt(package, f"{role}-1"), max_tokens=max_tokens)
 
 
-@dataclass(frozen=True)
-class FrozenModels:
-    """The frozen models of a training, in an event loop of their own: the trainer is not asynchronous."""
+Execute = Callable[[Sequence[tuple[FeedbackTask, str]]], list[Action | None]]
+"""Returns the Executor's action on each reply to a task; equal replies at one step are tried once.
 
-    chain: ExecutionChain
-    runner: asyncio.Runner
-
-    def actions(self, tried: Sequence[tuple[FeedbackTask, str]]) -> list[Action | None]:
-        """Return the Executor's action on each reply to a task; equal replies at one step are tried once.
-
-        Raises:
-            TrainingFailedError: a model did not answer. That is no action of the Executor, so it is never a reward.
-        """
-        distinct = {(task.task_id, reply): task for task, reply in tried}
-
-        async def made() -> list[Action | None]:
-            return await asyncio.gather(*(self.chain.action(task, reply) for (_, reply), task in distinct.items()))
-
-        try:
-            by_reply = dict(zip(distinct, self.runner.run(made()), strict=True))
-        except ModelFailure as error:
-            raise TrainingFailedError(f"a frozen model did not answer, so no reward is known: {error}") from error
-        return [by_reply[task.task_id, reply] for task, reply in tried]
+Raises TrainingFailedError if a model did not answer. That is no action of the Executor, so it is never a reward.
+"""
 
 
 @contextmanager
-def frozen_models(recipe: FeedbackRecipe, parent: ParentPolicy, variables: Mapping[str, str]) -> Iterator[FrozenModels]:
+def frozen_models(recipe: FeedbackRecipe, parent: ParentPolicy, variables: Mapping[str, str]) -> Iterator[Execute]:
     """Connect the models of a recipe's roles, and close them at the end.
 
-    Args:
-        recipe: names the roles.
-        parent: has the descriptions of the models.
-        variables: environment variables with the keys of servers.
-
-    Raises:
-        BadInputError: a role has no model, or its model cannot be connected or loaded.
+    Raises BadInputError if a role has no model, or its model cannot be connected or loaded.
     """
     missing = [role for role in recipe.role_names if role not in parent.frozen]
     if missing:
         raise BadInputError(f"train.{missing[0]} is missing: the NAME of the [endpoints.NAME] of the frozen model")
     models = {role: parent.frozen[role].connect(variables) for role in recipe.role_names}
+    family = parent.frozen["executor"].vision_family
+    # An event loop of their own: the trainer is not asynchronous.
     with asyncio.Runner() as runner:
+
+        def execute(tried: Sequence[tuple[FeedbackTask, str]]) -> list[Action | None]:
+            distinct = {(task.task_id, reply): task for task, reply in tried}
+
+            async def made() -> list[Action | None]:
+                calls = (executed_action(recipe, models, family, task, reply) for (_, reply), task in distinct.items())
+                return await asyncio.gather(*calls)
+
+            try:
+                by_reply = dict(zip(distinct, runner.run(made()), strict=True))
+            except ModelFailure as error:
+                raise TrainingFailedError(f"a frozen model did not answer, so no reward is known: {error}") from error
+            return [by_reply[task.task_id, reply] for task, reply in tried]
+
         try:
-            yield FrozenModels(chain_of(recipe, models, parent.frozen["executor"].vision_family), runner)
+            yield execute
         finally:
             for model in models.values():
                 runner.run(model.close())
+
+
+_UNTAGGED = r"(?:(?!</?(?:think|answer)>).)*?\S(?:(?!</?(?:think|answer)>).)*"
+_ANSWER = rf"<answer>{_UNTAGGED}</answer>"
+_THINK = rf"<think>{_UNTAGGED}</think>"
+_FORMATS = {
+    "coordinator": re.compile(rf"\s*{_THINK}\s*{_ANSWER}\s*", re.DOTALL),
+    # Its prompt asks for the answer alone; a model that thinks first may.
+    "state_tracker": re.compile(rf"\s*(?:{_THINK})?\s*{_ANSWER}\s*", re.DOTALL),
+    "planner": re.compile(rf"\s*(?:{_THINK})?\s*{_UNTAGGED}\s*", re.DOTALL),
+}
+
+
+def has_format(role: str, reply: str) -> bool:
+    """Return whether a reply has exactly the tags of its role, each around some text (CES, equation 22)."""
+    return _FORMATS[role].fullmatch(reply) is not None
+
+
+def score_of(role: str, reply: str, action: Action | None, right: RightAction) -> ReplyScore:
+    """Return the parts of the reward of a role's reply, from the Executor's action on it, if any."""
+    match = match_action(action, right)
+    return ReplyScore(float(has_format(role, reply)), float(match.type), float(match.parameters), match.closeness)
+
+
+def reward_of(recipe: FeedbackRecipe, score: ReplyScore) -> float:
+    """Return the reward: equation 21 of CES, or equation 1 of CODA, which has no part for the format."""
+    return coda_reward(score) if isinstance(recipe, CodaSpecialistSpec) else ces_reward(score)

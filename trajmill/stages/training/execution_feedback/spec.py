@@ -8,15 +8,13 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.export.formats.base import TrainerFormat
-from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
-from trajmill.stages.training.spec import LearningRate
+from trajmill.stages.training.hugging_face.spec import ClippedRecipe
 
 
-class FeedbackRecipe(HuggingFaceRecipe):
+class FeedbackRecipe(ClippedRecipe):
     """GRPO on what a role says, rewarded by the action that a frozen Executor takes on it."""
 
     trainer: ClassVar[str] = "trajmill.stages.training.execution_feedback.train:train_by_feedback"
-    needs: ClassVar[tuple[str, ...]] = ("accelerate",)
     role_names: ClassVar[tuple[str, ...]] = ("executor",)
     role: ClassVar[str]
     """The role that is trained, as the agent names it."""
@@ -33,10 +31,6 @@ class FeedbackRecipe(HuggingFaceRecipe):
     """Longest reply that is sampled, in tokens."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of the replies."""
-    learning_rate: LearningRate = 1e-6
-    """Peak learning rate; LoRA needs about ten times as much."""
-    clip_ratio: PositiveFloat = 0.2
-    """Epsilon of the objective."""
     divergence: NonNegativeFloat = 0.001
     """Beta, the weight of the divergence from the policy before the first update; 0 without it. The papers do not say
     how large theirs is."""

@@ -7,9 +7,8 @@ from once. So r is 1 but for the rounding errors between sampling and training, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -21,18 +20,30 @@ from trajmill.schemas.record import content_id
 from trajmill.stages.derive.rewards import moments
 from trajmill.stages.export.rewards import ReplyScore
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.transformers_local.generation import LoadedModel, RowSampling, Sample, SampleTask
-from trajmill.stages.training.base import Progress, TrainingReport
-from trajmill.stages.training.execution_feedback.chain import FrozenModels, frozen_models
-from trajmill.stages.training.execution_feedback.replies import reward_of, score_of
+from trajmill.stages.models.local.chat import Sample
+from trajmill.stages.models.transformers_local.generation import LoadedModel, LoadedParts, SampleTask
+from trajmill.stages.training.execution_feedback.chain import (
+    Execute,
+    FeedbackTask,
+    FeedbackTasks,
+    feedback_tasks,
+    frozen_models,
+    reward_of,
+    score_of,
+)
 from trajmill.stages.training.execution_feedback.spec import FeedbackRecipe
-from trajmill.stages.training.execution_feedback.tasks import FeedbackTask, FeedbackTasks, feedback_tasks
-from trajmill.stages.training.hugging_face.encoding import REFERENCE, ReplyBatch, ReplyCollator, reply_logits
+from trajmill.stages.training.hugging_face.encoding import (
+    REFERENCE,
+    ReplyBatch,
+    ReplyCollator,
+    moved,
+    reply_logits,
+    token_log_probs,
+)
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.loading import TrainedModel, load_trained
-from trajmill.stages.training.hugging_face.losses import clipped_sum, clipped_tokens, divergence_sum, token_log_probs
 from trajmill.stages.training.hugging_face.rows import LearnedReply, supervised_files
-from trajmill.stages.training.hugging_face.run import WholeUpdateLoss, moved, run_training
+from trajmill.stages.training.hugging_face.run import ROWS, ClippedLoss, load_trained, run_training
+from trajmill.stages.training.spec import Progress, TrainingReport
 
 _LEARNED = "learned"
 _TASKS = "tasks"
@@ -49,40 +60,34 @@ class RewardedReply(NamedTuple):
 
 
 def sample_replies(
-    recipe: FeedbackRecipe, network: Any, model: TrainedModel, tasks: Sequence[FeedbackTask], seed: str
+    recipe: FeedbackRecipe, network: Any, model: LoadedParts, tasks: Sequence[FeedbackTask], seed: str
 ) -> list[Sample]:
     """Return `samples` replies to each task, by the present weights, with the log probabilities of their tokens.
 
-    Args:
-        recipe: the number of replies, and how they are sampled.
-        network: the trained network itself, outside of wrappers for several devices.
-        model: its tokenizer and its reader of images.
-        tasks: the requests.
-        seed: equal seeds give equal replies.
-
-    Raises:
-        BadInputError: a prompt with its reply is longer than the model's context, or cannot be encoded.
-        TrainingFailedError: the network failed.
+    `network` is the trained one itself, outside of wrappers for several devices. Equal seeds give equal replies. Raises
+    BadInputError for a prompt that cannot be encoded or is too long with its reply, TrainingFailedError if the network
+    fails.
     """
     # The adapter's wrapper passes calls on, but keeps a generation configuration of its own.
     inner = network.get_base_model() if hasattr(network, "get_base_model") else network
     configured, was_training = inner.generation_config, network.training
     network.eval()
     try:
-        sampler = LoadedModel(inner, model.tokenizer, model.reader, model.context)
+        sampler = LoadedModel(model._replace(network=inner))
         if model.reader is not None:
             # A reply with this token could not be learned: it would stand for a picture that is not there.
             inner.generation_config.suppress_tokens = [model.reader.placeholder]
         rows = []
         for task in tasks:
+            first = int(content_id("feedback", seed, task.task_id), 16) % _SEEDS
+            request = ChatRequest(
+                "policy", task.messages, recipe.temperature, first, recipe.max_tokens, n=recipe.samples, top_logprobs=1
+            )
             try:
-                prompt = sampler.encode(ChatRequest("policy", task.messages, max_tokens=recipe.max_tokens))
+                prompt = sampler.encode(request)
             except ModelFailure as error:
                 raise BadInputError(f"a row of the release cannot be asked: {error}") from error
-            first = int(content_id("feedback", seed, task.task_id), 16) % _SEEDS
-            for number in range(recipe.samples):
-                sampling = RowSampling(recipe.temperature, 1.0, first + number, recipe.max_tokens, top_logprobs=1)
-                rows.append(SampleTask(prompt, sampling))
+            rows += [SampleTask(prompt, request.sample(number)) for number in range(recipe.samples)]
         made = sampler.generate(rows)
     finally:
         inner.generation_config = configured
@@ -114,47 +119,52 @@ def learned_replies(group: list[RewardedReply]) -> list[LearnedReply]:
     ]
 
 
-class SampledBatches(Trainer):
-    """A trainer on the numbers of tasks: replies to them are sampled and rewarded before an update."""
+class FeedbackTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
+    """A trainer on the numbers of tasks: replies to them are sampled and rewarded before an update.
+
+    They are learned by GRPO's objective: the sum over replies of the mean over their tokens.
+    """
+
+    weighs_divergence = True
 
     def __init__(
         self,
         recipe: FeedbackRecipe,
         tasks: FeedbackTasks,
-        trained: TrainedModel,
-        frozen: FrozenModels,
+        trained: LoadedParts,
+        execute: Execute,
         reference: Any,
         **arguments: Any,
     ) -> None:
-        super().__init__(model=trained.network, train_dataset=range(len(tasks)), data_collator=_numbers, **arguments)
-        self._recipe = recipe
+        def numbered(numbers: list[int]) -> dict[str, Tensor]:
+            return {_TASKS: torch.tensor(numbers)}
+
+        super().__init__(model=trained.network, train_dataset=range(len(tasks)), data_collator=numbered, **arguments)
+        self.recipe: FeedbackRecipe = recipe
         self._tasks = tasks
         self._trained = trained
-        self._frozen = frozen
+        self._execute = execute
         self._reference = reference
-        self._collate = ReplyCollator(trained.tokenizer, trained.reader, trained.context, lambda row: row[_LEARNED])
+        self._collate = ReplyCollator(trained, lambda row: row[_LEARNED])
         self._figures: dict[str, float] = {}
 
-    def get_batch_samples(
-        self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
-    ) -> tuple[list[dict[str, Any]], Tensor | int | None]:
-        fetched, count = super().get_batch_samples(epoch_iterator, num_batches, device)
-        batches = [self._rewarded([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in fetched]
-        groups = [group for batch in batches for group in batch]
+    def prepared(self, batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        rewarded = [self._rewarded([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in batches]
+        groups = [group for batch in rewarded for group in batch]
         replies = [one for group in groups for one in group]
         self._figures = {
             "reward": sum(one.reward for one in replies) / len(replies),
             "format": sum(one.score.format for one in replies) / len(replies),
             "spread": sum(len({one.reward for one in group}) > 1 for group in groups) / len(groups),
         }
-        return [self._batch(batch) for batch in batches], count
+        return [self._batch(batch) for batch in rewarded]
 
     def _rewarded(self, tasks: list[FeedbackTask]) -> list[list[RewardedReply]]:
-        recipe, network = self._recipe, self.accelerator.unwrap_model(self.model)
+        recipe, network = self.recipe, self.accelerator.unwrap_model(self.model)
         seed = f"{self.args.seed}/{self.state.global_step}"
         samples = sample_replies(recipe, network, self._trained, tasks, seed)
         asked = [task for task in tasks for _ in range(recipe.samples)]
-        actions = self._frozen.actions([(task, sample.text) for task, sample in zip(asked, samples, strict=True)])
+        actions = self._execute([(task, sample.text) for task, sample in zip(asked, samples, strict=True)])
         made = []
         for task, sample, action in zip(asked, samples, actions, strict=True):
             score = score_of(recipe.role, sample.text, action, task.right)
@@ -163,7 +173,7 @@ class SampledBatches(Trainer):
 
     def _batch(self, groups: list[list[RewardedReply]]) -> dict[str, Any]:
         made = self._collate([{_LEARNED: learned} for group in groups for learned in learned_replies(group)])
-        if not self._recipe.divergence:
+        if not self.recipe.divergence:
             return made
         network = self.accelerator.unwrap_model(self.model)
         batch = ReplyBatch(**moved(made, self.args.device))
@@ -173,53 +183,28 @@ class SampledBatches(Trainer):
             logits = reply_logits(network if self._reference is None else self._reference, batch)
             return made | {REFERENCE: token_log_probs(logits, batch.tokens).cpu()}
 
-
-class FeedbackTrainer(WholeUpdateLoss, SampledBatches):  # type: ignore[misc]
-    """Learns the sampled replies by GRPO's objective."""
-
-    def batch_sum(self, model: Any, batch: ReplyBatch) -> Tensor:
-        """Return the sum over the replies of a batch of the mean over their tokens."""
-        recipe = self._recipe
-        now = token_log_probs(reply_logits(model, batch), batch.tokens)
-        total = clipped_sum(now, batch.old, batch.mask, batch.advantages, batch.weights, recipe.clip_ratio)
-        clipped = float(clipped_tokens(now.detach(), batch.old, batch.mask, recipe.clip_ratio))
-        self._figures["clipped"] = clipped / float(batch.mask.sum())
-        if recipe.divergence:
-            away = divergence_sum(now, batch.reference, batch.mask, batch.weights)
-            self._figures["divergence"] = float(away.detach()) / len(batch.weights)
-            total = total + recipe.divergence * away
-        return total
-
     def divisor(self, batch: ReplyBatch) -> Tensor:
         return torch.tensor(float(len(batch.weights)))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Also log the mean reward, the shares with the right format, of groups with different rewards, and clipped."""
+        """Also log the mean reward, and the shares with the right format and of groups with different rewards."""
         logs.update(self._figures)
         super().log(logs, start_time)
 
 
 def train_by_feedback(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
-    """Train a role on the task pool of a release; raises TrainingFailedError if a frozen model did not answer."""
-    recipe = job.recipe
+    """Train a role on the task pool of a release. Raises TrainingFailedError if a frozen model did not answer."""
+    recipe, files = job.recipe, supervised_files(job.release)
     assert isinstance(recipe, FeedbackRecipe)
+    with frozen_models(recipe, job.parent, job.variables) as execute:
+        tasks = feedback_tasks(recipe, files, job.folder / ROWS)
 
-    def read(files: Sequence[Path], cache: Path) -> FeedbackTasks:
-        return feedback_tasks(recipe, files, cache)
-
-    files = supervised_files(job.release)
-    with frozen_models(recipe, job.parent, job.variables) as frozen:
-
-        def trainer_of(tasks: FeedbackTasks, model: TrainedModel, given: dict[str, Any]) -> FeedbackTrainer:
+        def trainer_of(model: LoadedParts, given: dict[str, Any]) -> FeedbackTrainer:
             # The trained network without its new adapter is the reference, if there is one.
             reference = None
             if recipe.divergence and not (recipe.lora_rank and job.parent.adapter is None):
                 reference = load_trained(recipe, job.parent, given["args"].seed).network
                 reference = reference.requires_grad_(False).eval().to(given["args"].device)
-            return FeedbackTrainer(recipe, tasks, model, frozen, reference, **given)
+            return FeedbackTrainer(recipe, tasks, model, execute, reference, **given)
 
-        return run_training(job, processes, progress, files, read, trainer_of)
-
-
-def _numbers(numbers: list[int]) -> dict[str, Tensor]:
-    return {_TASKS: torch.tensor(numbers)}
+        return run_training(job, processes, progress, files, len(tasks), trainer_of)

@@ -1,7 +1,7 @@
-"""Encodes replies as tensors: the prompt as the policy was asked, then the reply.
+"""Encodes replies as tensors, and the losses over their tokens: cross entropy, and equation 3 of paper 3.1.2.
 
-The tokens of the prompt are those of `transformers_local`, with images of the size that the policy was sent; nothing is
-cut.
+The prompt is encoded as by `transformers_local`, then the reply; nothing is cut. All losses are sums: the caller
+divides by the tokens of the whole update, which may have several batches and devices.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.transformers_local.generation import EncodedPrompt, PictureReader, collate, encode
+from trajmill.stages.models.transformers_local.generation import EncodedPrompt, LoadedParts, collate, encode
 from trajmill.stages.training.hugging_face.rows import LearnedReply
 
 REFERENCE = "reference"
@@ -46,11 +45,7 @@ class ReplyBatch(NamedTuple):
 class ReplyCollator:
     """Makes a batch of rows of a dataset."""
 
-    tokenizer: PreTrainedTokenizerBase
-    reader: PictureReader | None
-    """None for a model that reads only text."""
-    context: int
-    """Most tokens of a prompt and its reply."""
+    model: LoadedParts
     read: Callable[[Mapping[str, Any]], LearnedReply]
     """Reads one row."""
 
@@ -63,13 +58,11 @@ class ReplyCollator:
             BadInputError: a row is longer than the model's context, or cannot be encoded.
         """
         learned = [self.read(row) for row in rows]
-        prompts = [self._prompt(each) for each in learned]
         replies = [self._reply(each) for each in learned]
-        whole = [self._joined(*pair) for pair in zip(prompts, replies, strict=True)]
-        placeholder = -1 if self.reader is None else self.reader.placeholder
-        padding = self.tokenizer.pad_token_id
+        whole = [self._joined(*pair) for pair in zip(learned, replies, strict=True)]
+        padding = self.model.tokenizer.pad_token_id
         batch = ReplyBatch(
-            inputs=collate(whole, 0 if padding is None else padding, placeholder, torch.device("cpu")),
+            inputs=collate(whole, 0 if padding is None else padding, self.model.reader),
             tokens=_right_aligned(replies, torch.long),
             mask=_right_aligned([[float(self._is_readable(reply))] * len(reply) for reply in replies]),
             weights=torch.tensor([each.weight for each in learned]),
@@ -79,30 +72,37 @@ class ReplyCollator:
         )
         return batch._asdict()
 
-    def _prompt(self, learned: LearnedReply) -> EncodedPrompt:
-        try:
-            return encode(self.tokenizer, self.reader, ChatRequest("policy", learned.messages))
-        except ModelFailure as error:
-            raise BadInputError(f"a row of the release cannot be encoded: {error}") from error
-
     def _reply(self, learned: LearnedReply) -> list[int]:
         if learned.tokens is not None:
             return list(learned.tokens)
-        tokens: list[int] = self.tokenizer(learned.reply, add_special_tokens=False, verbose=False)["input_ids"]
-        return [*tokens, int(self.tokenizer.eos_token_id)]
+        tokenizer = self.model.tokenizer
+        tokens: list[int] = tokenizer(learned.reply, add_special_tokens=False, verbose=False)["input_ids"]
+        return [*tokens, int(tokenizer.eos_token_id)]
 
-    def _joined(self, prompt: EncodedPrompt, reply: list[int]) -> EncodedPrompt:
-        read = reply if self._is_readable(reply) else [int(self.tokenizer.eos_token_id)] * len(reply)
+    def _joined(self, learned: LearnedReply, reply: list[int]) -> EncodedPrompt:
+        model = self.model
+        try:
+            prompt = encode(model.tokenizer, model.reader, ChatRequest("policy", learned.messages))
+        except ModelFailure as error:
+            raise BadInputError(f"a row of the release cannot be encoded: {error}") from error
+        read = reply if self._is_readable(reply) else [int(model.tokenizer.eos_token_id)] * len(reply)
         tokens = prompt.tokens + read
-        if len(tokens) > self.context:
+        if len(tokens) > model.context:
             raise BadInputError(
-                f"a row of the release has {len(tokens)} tokens, the model takes {self.context}: "
+                f"a row of the release has {len(tokens)} tokens, the model takes {model.context}: "
                 "lower the endpoint's max_pixels"
             )
         return prompt._replace(tokens=tokens)
 
     def _is_readable(self, reply: list[int]) -> bool:
-        return self.reader is None or self.reader.placeholder not in reply
+        return self.model.reader is None or self.model.reader.placeholder not in reply
+
+
+def moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Return a batch, which may have batches within, on a device."""
+    return {
+        name: moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
+    }
 
 
 def reply_logits(model: Any, batch: ReplyBatch) -> Tensor:
@@ -122,3 +122,55 @@ def _known(values: Sequence[Sequence[float] | None], replies: Sequence[list[int]
 def _right_aligned(rows: Sequence[Sequence[float]], dtype: torch.dtype = torch.float32) -> Tensor:
     longest = max(len(row) for row in rows)
     return torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], dtype=dtype)
+
+
+def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return the log probabilities of `tokens`, (rows, tokens), at least in single precision.
+
+    `logits`, (rows, tokens, vocabulary), predict each token.
+    """
+    exact = logits if logits.dtype is torch.float64 else logits.float()
+    return exact.gather(-1, tokens[..., None]).squeeze(-1) - exact.logsumexp(-1)
+
+
+def supervised_sum(log_probs: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+    """Return the sum of the tokens' cross entropy, each times the weight of its row.
+
+    `log_probs` is (rows, tokens), and so is `mask`, 1 for a token and 0 for padding; `weights` is (rows,), at least 0.
+    """
+    return -(log_probs * mask * weights[:, None]).sum()
+
+
+def clipped_sum(now: Tensor, old: Tensor, mask: Tensor, advantages: Tensor, weights: Tensor, clip: float) -> Tensor:
+    """Return the sum in equation 3: of -min(r A, clip(r, 1 - e, 1 + e) A) over all tokens, weighted by step.
+
+    Args:
+        now: (rows, tokens) log probabilities under the policy that is trained.
+        old: (rows, tokens) log probabilities under the policy that gave the replies.
+        mask: (rows, tokens) 1 for a token, 0 for padding.
+        advantages: (rows,) advantage of each step's trajectory.
+        weights: (rows,) step weights: one over the length of their trajectory, or 1.
+        clip: epsilon.
+    """
+    # Padding has no ratio: it must not overflow, because infinity times 0 is NaN.
+    ratio = ((now - old) * mask).exp()
+    clipped = ratio.clamp(1 - clip, 1 + clip)
+    gain = torch.minimum(ratio * advantages[:, None], clipped * advantages[:, None])
+    return -(gain * mask * weights[:, None]).sum()
+
+
+def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the sum of the tokens' divergence from a reference policy: exp(d) - d - 1 with d = reference - now.
+
+    It is never negative, and its expectation over the policy's own tokens is the Kullback-Leibler divergence. `now` and
+    `reference` are (rows, tokens) log probabilities, `weights` are (rows,) factors, None for 1.
+    """
+    difference = (reference - now) * mask
+    tokens = difference.exp() - difference - 1
+    return (tokens if weights is None else tokens * weights[:, None]).sum()
+
+
+def clipped_tokens(now: Tensor, old: Tensor, mask: Tensor, clip: float) -> Tensor:
+    """Return the number of tokens whose ratio is outside the clip range."""
+    ratio = ((now - old) * mask).exp()
+    return (((ratio - 1).abs() > clip) * mask).sum()

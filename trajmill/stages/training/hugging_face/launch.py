@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.models.spec import MODELS, ModelSpec
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
 from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.lineage import kind_of
-from trajmill.stages.training.spec import RECIPES
+from trajmill.stages.training.spec import RECIPES, ParentPolicy, Progress, TrainingReport
 
 PROGRESS: Final = "trajmill update "
 """Start of a line in which a process reports its progress: updates done and to do."""
@@ -74,12 +73,7 @@ _LAUNCHER_SETTINGS = ("--num_machines", "1", "--mixed_precision", "no", "--dynam
 def launch_training(
     recipe: HuggingFaceRecipe, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None
 ) -> TrainingReport:
-    """Train in a separate process, or in several.
-
-    Raises:
-        BadInputError: the model, the rows or the packages of this Python cannot be used.
-        TrainingFailedError: the training made no policy.
-    """
+    """Train in a separate process, or in several. Raises BadInputError also if this Python lacks a package."""
     if not recipe.trains(parent.folder):
         raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
     needed = (*recipe.needs, "peft") if recipe.lora_rank else recipe.needs
@@ -106,17 +100,13 @@ def launch_training(
     try:
         limits = ChildLimits(recipe.silent_minutes * 60)
         run_child(command, folder.resolve() / LOG_FILE, limits, folder, on_line=on_line)
-        return _report(outcome)
+        try:
+            ended = json.loads(outcome.read_text())
+        except (OSError, ValueError) as error:
+            raise TrainingFailedError("the training ended without a report") from error
+        if "error" in ended:
+            raise (BadInputError if ended["bad_input"] else TrainingFailedError)(ended["error"])
+        return TrainingReport(**ended["report"])
     finally:
         job.unlink(missing_ok=True)
         outcome.unlink(missing_ok=True)
-
-
-def _report(outcome: Path) -> TrainingReport:
-    try:
-        told = json.loads(outcome.read_text())
-    except (OSError, ValueError) as error:
-        raise TrainingFailedError("the training ended without a report") from error
-    if "error" in told:
-        raise (BadInputError if told["bad_input"] else TrainingFailedError)(told["error"])
-    return TrainingReport(**told["report"])

@@ -47,25 +47,23 @@ def supervised_files(folder: Path) -> list[Path]:
         files = [folder / str(name) for name in names]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInputError(f"{figures} is no record of an export ({error}); export the release again") from error
-    return _existing(files, f"{folder} has no supervised rows; make the release with release.formats = ['trl']")
+    if not files or not all(file.is_file() for file in files):
+        raise BadInputError(f"{folder} has no supervised rows; make the release with release.formats = ['trl']")
+    return files
 
 
 def rl_files(release: Path) -> list[Path]:
-    """Return the file of the RL rows; raises BadInputError if the release has none."""
-    advice = "nothing to compare; set rollout.group_size to 2 or more, and release.formats to hold 'verl'"
-    return _existing([release / RL_FILE], f"{release} has no RL rows: {advice}")
+    """Return the file of the RL rows. Raises BadInputError if the release has none."""
+    if not (release / RL_FILE).is_file():
+        advice = "nothing to compare; set rollout.group_size to 2 or more, and release.formats to hold 'verl'"
+        raise BadInputError(f"{release} has no RL rows: {advice}")
+    return [release / RL_FILE]
 
 
 def supervised_rows(files: Sequence[Path], cache: Path, only_newest_round: bool = False) -> Dataset:
-    """Return the supervised rows with a weight above 0.
+    """Return the supervised rows with a weight above 0, of all rounds or of the newest one.
 
-    Args:
-        files: Parquet files; those of an export if `only_newest_round`.
-        cache: folder for a copy that can be read in any order.
-        only_newest_round: leaves out the rows of earlier rounds.
-
-    Raises:
-        BadInputError: a file is damaged or was not written by trajmill, or no row is left.
+    Raises BadInputError if a file is damaged or was not written by trajmill, or no row is left.
     """
     rows = read_rows(files, [*_SUPERVISED, "round"] if only_newest_round else _SUPERVISED, cache)
     rounds = rows["round"] if only_newest_round else [0] * len(rows)
@@ -78,7 +76,7 @@ def supervised_rows(files: Sequence[Path], cache: Path, only_newest_round: bool 
 
 
 def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
-    """Return the RL rows; raises BadInputError if a file is damaged, empty, or was not written by trajmill."""
+    """Return the RL rows. Raises BadInputError if a file is damaged, empty, or was not written by trajmill."""
     rows = read_rows(files, _RL, cache)
     if not len(rows):
         raise BadInputError(f"{files[0]} has no rows: nothing to learn from")
@@ -87,32 +85,30 @@ def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
 
 def supervised_reply(row: Mapping[str, Any]) -> LearnedReply:
     reply = "".join(block["text"] or "" for message in row["completion"] for block in message["content"])
-    return LearnedReply(block_messages(row), reply, row["loss_weight"])
-
-
-def block_messages(row: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
-    """Return the messages of a row's prompt, whose content is a list of blocks, with its images."""
-    screens = iter(shown_screens(row))
-    return tuple(
-        ChatMessage(
-            message["role"],
-            tuple(next(screens) if block["type"] == "image" else block["text"] for block in message["content"]),
-        )
-        for message in row["prompt"]
-    )
+    return LearnedReply(prompt_messages(row), reply, row["loss_weight"])
 
 
 def rl_reply(row: Mapping[str, Any]) -> LearnedReply:
+    tokens, logprobs = (tuple(row[name] or ()) or None for name in ("response_token_ids", "old_logprobs"))
+    return LearnedReply(prompt_messages(row), row["response"], row["step_weight"], tokens, row["advantage"], logprobs)
+
+
+def prompt_messages(row: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
+    """Return the messages of a row's prompt with its images; their content is text with placeholders, or blocks."""
     screens = iter(shown_screens(row))
     messages = []
     for message in row["prompt"]:
-        first, *others = message["content"].split(IMAGE_PLACEHOLDER)
-        parts: list[MessagePart] = [first]
-        for text in others:
-            parts += (next(screens), text)
-        messages.append(ChatMessage(message["role"], tuple(part for part in parts if part != "")))
-    tokens, logprobs = (tuple(row[name] or ()) or None for name in ("response_token_ids", "old_logprobs"))
-    return LearnedReply(tuple(messages), row["response"], row["step_weight"], tokens, row["advantage"], logprobs)
+        parts: list[MessagePart]
+        if isinstance(message["content"], str):
+            first, *others = message["content"].split(IMAGE_PLACEHOLDER)
+            parts = [first]
+            for text in others:
+                parts += (next(screens), text)
+            parts = [part for part in parts if part != ""]
+        else:
+            parts = [next(screens) if block["type"] == "image" else block["text"] for block in message["content"]]
+        messages.append(ChatMessage(message["role"], tuple(parts)))
+    return tuple(messages)
 
 
 def shown_screens(row: Mapping[str, Any]) -> list[ScreenHandle]:
@@ -121,12 +117,6 @@ def shown_screens(row: Mapping[str, Any]) -> list[ScreenHandle]:
             return ScreenHandle(screen_id, Size(*picture.size), lambda: data)
 
     return [screen(name, image["bytes"]) for name, image in zip(row["screen_ids"], row[PICTURES], strict=True)]
-
-
-def _existing(files: list[Path], otherwise: str) -> list[Path]:
-    if not files or not all(file.is_file() for file in files):
-        raise BadInputError(otherwise)
-    return files
 
 
 def read_rows(files: Sequence[Path], columns: list[str], cache: Path) -> Dataset:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -15,11 +15,18 @@ from transformers import TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.training.base import Progress, TrainingReport
-from trajmill.stages.training.hugging_face.encoding import ReplyBatch
+from trajmill.stages.models.local.chat import short_reason
+from trajmill.stages.models.transformers_local.generation import NEEDS_PEFT, LoadedParts, load_parts, with_adapter
+from trajmill.stages.training.hugging_face.encoding import (
+    ReplyBatch,
+    clipped_sum,
+    clipped_tokens,
+    divergence_sum,
+    reply_logits,
+    token_log_probs,
+)
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.loading import TrainedModel, load_trained
-from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
+from trajmill.stages.training.hugging_face.spec import ClippedRecipe, HuggingFaceRecipe
 from trajmill.stages.training.lineage import (
     copy_settings,
     is_begun,
@@ -29,6 +36,7 @@ from trajmill.stages.training.lineage import (
     write_metrics,
     write_source,
 )
+from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 CHECKPOINTS: Final = "checkpoints"
 """Folder of the checkpoints during a training."""
@@ -36,7 +44,8 @@ ROWS: Final = "rows"
 """Folder for a copy of the rows during the training."""
 ADAPTER_FILE: Final = "adapter_config.json"
 _FIGURES = ("loss", "grad_norm", "learning_rate", "clipped", "divergence", "reward", "format", "spread")
-Rows = TypeVar("Rows", bound=Sized)
+_VISION = frozenset({"visual", "vision_tower", "vision_model", "multi_modal_projector", "connector"})
+"""Names of vision parts in the model families of transformers."""
 
 
 def run_training(
@@ -44,8 +53,8 @@ def run_training(
     processes: int,
     progress: Progress | None,
     files: Sequence[Path],
-    read: Callable[[Sequence[Path], Path], Rows],
-    trainer_of: Callable[[Rows, TrainedModel, dict[str, Any]], Any],
+    rows: int,
+    trainer_of: Callable[[LoadedParts, dict[str, Any]], Any],
     arguments: type[TrainingArguments] = TrainingArguments,
     **settings: Any,
 ) -> TrainingReport:
@@ -57,34 +66,34 @@ def run_training(
         job: the training.
         processes: number of processes that train together.
         progress: gets the numbers of updates.
-        files: the files that are read.
-        read: reads their rows, with a folder for a copy.
-        trainer_of: makes the trainer of the rows, the model and keyword arguments.
+        files: the files of the rows.
+        rows: number of rows.
+        trainer_of: makes the trainer from the model and keyword arguments.
         arguments: the class of the trainer's settings.
         settings: further settings.
-
-    Raises:
-        BadInputError: the model or the rows cannot be used.
-        TrainingFailedError: the training made no policy.
     """
     source = made_from(job.recipe, job.parent, files, job.seed)
     if not is_begun(job.folder, source):
         shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)
         write_source(job.folder, source)
-    rows = read(files, job.folder / ROWS)
-    args = arguments(**trainer_settings(job.recipe, len(rows), job.seed, job.folder, processes), **settings)
+    args = arguments(**trainer_settings(job.recipe, rows, job.seed, job.folder, processes), **settings)
     # For more than one GPU, accelerate starts a process for each.
     args._n_gpu = min(args.n_gpu, 1)  # noqa: SLF001
     set_seed(args.seed)
     model = load_trained(job.recipe, job.parent, args.seed)
-    callbacks = [TrainingWatch(progress)]
-    given = {"args": args, "processing_class": model.tokenizer, "callbacks": callbacks}
-    trainer = trainer_of(rows, model, given)
-    whole = [state.parent for state in (job.folder / CHECKPOINTS).glob(_STATE_FILES) if _is_json(state)]
+    trainer = trainer_of(
+        model, {"args": args, "processing_class": model.tokenizer, "callbacks": [TrainingWatch(progress)]}
+    )
+    states = (job.folder / CHECKPOINTS).glob(f"checkpoint-*/{TRAINER_STATE_NAME}")
+    whole = [state.parent for state in states if _is_json(state)]
     last = max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
     # An adapter has only one set of names.
     if last is not None and not (last / ADAPTER_FILE).is_file():
-        _restore(model.network, last)
+        # The trainer loads a checkpoint by the names of the layers in memory. Vision-language models are saved with the
+        # names of their first publication, so it would find none, warn, and continue with the parent's weights.
+        network = model.network
+        saved = type(network).from_pretrained(last, local_files_only=True, dtype=network.dtype)
+        network.load_state_dict(saved.state_dict())
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
     history = [
         {"update": each["step"], **{name: each[name] for name in _FIGURES if name in each}}
@@ -92,15 +101,12 @@ def run_training(
         if "loss" in each
     ]
     losses = [each["loss"] for each in history]
-    report = TrainingReport(len(rows), 0, len(history), tail_mean(losses), version_of(source))
+    report = TrainingReport(rows, 0, len(history), tail_mean(losses), version_of(source))
     if trainer.accelerator.is_main_process:
         _save(trainer, model, job)
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
-
-
-_STATE_FILES = f"checkpoint-*/{TRAINER_STATE_NAME}"
 
 
 def _is_json(file: Path) -> bool:
@@ -112,17 +118,7 @@ def _is_json(file: Path) -> bool:
     return True
 
 
-def _restore(network: Any, checkpoint: Path) -> None:
-    """Load the weights of a checkpoint into a network.
-
-    The trainer does so too, but with the names of the layers in memory. Vision-language models are saved with the names
-    of their first publication, so it finds none, warns, and would continue with the weights of the parent.
-    """
-    saved = type(network).from_pretrained(checkpoint, local_files_only=True, dtype=network.dtype)
-    network.load_state_dict(saved.state_dict())
-
-
-def _save(trainer: Any, model: TrainedModel, job: TrainingJob) -> None:
+def _save(trainer: Any, model: LoadedParts, job: TrainingJob) -> None:
     """Write the weights in the precision of the parent, and copies of the parent's other files."""
     network = trainer.accelerator.unwrap_model(trainer.model)
     adapted = bool(job.recipe.lora_rank or job.parent.adapter)
@@ -136,8 +132,46 @@ def _save(trainer: Any, model: TrainedModel, job: TrainingJob) -> None:
         shutil.rmtree(job.folder / left, ignore_errors=True)
 
 
+def load_trained(recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> LoadedParts:
+    """Load a model for training. Raises BadInputError if this recipe cannot train it.
+
+    All weights are trained in single precision and stored in the precision of the parent. Under a LoRA adapter they
+    keep the stored precision.
+    """
+    if not recipe.trains(parent.folder):
+        raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
+    adapted = bool(recipe.lora_rank or parent.adapter)
+    model = load_parts(parent.folder, parent.family.budget, "auto" if adapted else torch.float32)
+    if recipe.freeze_vision:
+        for name, parameter in model.network.named_parameters():
+            if _VISION.intersection(name.split(".")):
+                parameter.requires_grad_(False)
+    return model._replace(network=_adapted(model.network, recipe, parent, seed)) if adapted else model
+
+
+def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> Any:
+    if parent.adapter is not None:
+        return with_adapter(network, parent.adapter, is_trainable=True)
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise BadInputError(NEEDS_PEFT) from error
+    settings = LoraConfig(
+        r=recipe.lora_rank,
+        lora_alpha=recipe.lora_alpha or 2 * recipe.lora_rank,
+        target_modules=list(recipe.lora_modules),
+        exclude_modules=rf"(.*\.)?({'|'.join(sorted(_VISION))})\..*",
+    )
+    # Half of the weights of a new adapter are random.
+    torch.manual_seed(seed)
+    try:
+        return get_peft_model(network, settings)
+    except ValueError as error:
+        raise BadInputError(f"{parent.folder}: no LoRA on train.lora_modules: {short_reason(error)}") from error
+
+
 def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Path, processes: int) -> dict[str, Any]:
-    """Return the arguments of `TrainingArguments`; raises BadInputError if a batch cannot be divided evenly."""
+    """Return the arguments of `TrainingArguments`. Raises BadInputError if a batch cannot be divided evenly."""
     together = recipe.rows_at_once * processes
     if recipe.batch % together:
         raise BadInputError(f"train.batch is {recipe.batch}, no multiple of rows_at_once times processes, {together}")
@@ -172,12 +206,6 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
     }
 
 
-def moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    return {
-        name: moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
-    }
-
-
 class WholeUpdateLoss:
     """A mixin for trainers: the loss does not depend on how an update is divided between batches and devices.
 
@@ -198,12 +226,17 @@ class WholeUpdateLoss:
     def divisor(self, batch: Any) -> Tensor:
         raise NotImplementedError
 
+    def prepared(self, batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the batches of one update as `batch_of` reads them."""
+        return batches
+
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], Tensor]:
         """Return the batches of one update, and the divisor of their loss over all devices."""
         batches: list[dict[str, Any]]
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)  # type: ignore[misc]
+        batches = self.prepared(batches)
         own = sum((self.divisor(self.batch_of(batch)) for batch in batches), torch.zeros(()))
         whole = self.accelerator.gather(own.to(device)).sum()
         # Where nothing is learned, the sum is 0, too.
@@ -227,6 +260,43 @@ class WholeUpdateLoss:
         return 0
 
 
+class ClippedLoss(WholeUpdateLoss):
+    """A mixin for trainers: equation 3, with a divergence from the policy before the training if the recipe has one.
+
+    It logs the share of clipped tokens, and the mean divergence.
+    """
+
+    recipe: ClippedRecipe
+    weighs_divergence = False
+    """Whether the divergence of a reply is multiplied by its weight."""
+    _clipped = _tokens = _divergence = _divided = 0.0
+
+    def old(self, batch: ReplyBatch) -> Tensor:
+        return batch.old
+
+    def batch_sum(self, model: Any, batch: ReplyBatch) -> Tensor:
+        now = token_log_probs(reply_logits(model, batch), batch.tokens)
+        old, clip = self.old(batch), self.recipe.clip_ratio
+        total = clipped_sum(now, old, batch.mask, batch.advantages, batch.weights, clip)
+        self._clipped += float(clipped_tokens(now.detach(), old, batch.mask, clip))
+        self._tokens += float(batch.mask.sum())
+        if self.recipe.divergence:
+            weights = batch.weights if self.weighs_divergence else None
+            away = divergence_sum(now, batch.reference, batch.mask, weights)
+            self._divergence += float(away.detach())
+            self._divided += float(self.divisor(batch))
+            total = total + self.recipe.divergence * away
+        return total
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if self._tokens:
+            logs["clipped"] = self._clipped / self._tokens
+        if self._divided:
+            logs["divergence"] = self._divergence / self._divided
+        self._clipped = self._tokens = self._divergence = self._divided = 0.0
+        super().log(logs, start_time)  # type: ignore[misc]
+
+
 class TrainingWatch(TrainerCallback):
     """Reports the progress, and ends a training whose loss is NaN."""
 
@@ -234,13 +304,12 @@ class TrainingWatch(TrainerCallback):
         self._progress = progress
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """Raises TrainingFailedError for a loss or a gradient that is NaN."""
-        for name in ("loss", "grad_norm"):
+        """Raise TrainingFailedError for a loss or a gradient that is NaN."""
+        for name, noun in (("loss", "loss"), ("grad_norm", "gradient")):
             value = (logs or {}).get(name, 0.0)
             if not math.isfinite(value):
-                what = "loss" if name == "loss" else "gradient"
                 raise TrainingFailedError(
-                    f"the {what} is {value} at update {state.global_step} of {state.max_steps}: "
+                    f"the {noun} is {value} at update {state.global_step} of {state.max_steps}: "
                     "lower train.learning_rate, or look at the rows of the release"
                 )
 

@@ -10,8 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from trajmill.schemas.spec import OPERATIONAL, Fraction
 from trajmill.stages.export.formats.base import TrainerFormat
-from trajmill.stages.training.base import ParentPolicy, Progress, TrainingReport
-from trajmill.stages.training.spec import LearningRate, RecipeSpec
+from trajmill.stages.training.spec import LearningRate, ParentPolicy, Progress, RecipeSpec, TrainingReport
 
 
 class HuggingFaceRecipe(RecipeSpec):
@@ -66,7 +65,6 @@ class HuggingFaceRecipe(RecipeSpec):
     """Longest time without a finished update; a training that takes longer hangs, and is ended."""
 
     def trains(self, folder: Path) -> bool:
-        """Whether the folder has a model in Hugging Face's layout that is not the embedded policy."""
         from trajmill.stages.models.embedded.model import is_embedded_policy
 
         has_weights = (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
@@ -80,7 +78,6 @@ class HuggingFaceRecipe(RecipeSpec):
     def train(
         self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
     ) -> TrainingReport:
-        """Train a model on a release in a separate process and save the new version."""
         from trajmill.stages.training.hugging_face.launch import launch_training
 
         return launch_training(self, parent, release, seed, folder, progress)
@@ -93,7 +90,7 @@ class TrlSftSpec(HuggingFaceRecipe):
     `role-rejection` are this recipe on the rows of a derived kind.
     """
 
-    trainer: ClassVar[str] = "trajmill.stages.training.trl_sft.train:train_supervised"
+    trainer: ClassVar[str] = "trajmill.stages.training.trl_sft:train_supervised"
     needs: ClassVar[tuple[str, ...]] = ("trl", "accelerate")
 
     kind: Literal["trl-sft"] = "trl-sft"
@@ -116,22 +113,28 @@ class TrlSftSpec(HuggingFaceRecipe):
         return TrlFormat(weights_as_rows=False)
 
 
-class TrpoSpec(HuggingFaceRecipe):
-    """Trajectory-level RL of a vision-language model on its stored replies (paper 3.1.2, equation 3)."""
+class ClippedRecipe(HuggingFaceRecipe):
+    """Trains by the clipped objective of the paper's equation 3."""
 
-    learns_from: ClassVar[Literal["examples", "rl_steps"]] = "rl_steps"
-    trainer: ClassVar[str] = "trajmill.stages.training.hugging_face.trpo:train_on_trajectories"
     needs: ClassVar[tuple[str, ...]] = ("accelerate",)
-    kind: Literal["trpo"] = "trpo"
-    """Trajectory-level RL on stored replies."""
-    batch: PositiveInt = 256
-    """Steps in one update, of all devices together."""
+
     learning_rate: LearningRate = 1e-6
     """Peak learning rate; LoRA needs about ten times as much."""
     clip_ratio: PositiveFloat = 0.2
     """Epsilon of the paper's equation 3."""
+    divergence: NonNegativeFloat = 0.0
+    """Weight of the divergence from the policy before the first update; 0 in the paper's objective."""
+
+
+class TrpoSpec(ClippedRecipe):
+    """Trajectory-level RL of a vision-language model on its stored replies (paper 3.1.2, equation 3)."""
+
+    learns_from: ClassVar[Literal["examples", "rl_steps"]] = "rl_steps"
+    trainer: ClassVar[str] = "trajmill.stages.training.hugging_face.trpo:train_on_trajectories"
+    kind: Literal["trpo"] = "trpo"
+    """Trajectory-level RL on stored replies."""
+    batch: PositiveInt = 256
+    """Steps in one update, of all devices together."""
     old_log_probs: Literal["stored", "recomputed"] = "stored"
     """The old probabilities of the ratio: those that the server gave with each reply, or those of the policy before the
     first update, computed once; successes of earlier rounds then count as its own replies."""
-    divergence: NonNegativeFloat = 0.0
-    """Weight of the divergence from the policy before the first update; 0 in the paper's objective."""

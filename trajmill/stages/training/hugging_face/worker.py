@@ -12,19 +12,19 @@ from typing import Any
 import torch
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError, TrajmillError
-from trajmill.stages.training.base import Progress, TrainingReport
 from trajmill.stages.training.hugging_face.launch import PROGRESS, TrainingJob
+from trajmill.stages.training.spec import Progress, TrainingReport
 
 
 def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
-    """Do a training in this process; a lack of memory becomes a TrainingFailedError of one line."""
+    """Do a training in this process. A lack of memory raises TrainingFailedError with one line."""
     module, function = type(job.recipe).trainer.split(":")
     try:
         trained: TrainingReport = getattr(importlib.import_module(module), function)(job, processes, progress)
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-        said = str(error).lower()
+        message = str(error).lower()
         known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not (known or "out of memory" in said or "alloc" in said):
+        if not (known or "out of memory" in message or "alloc" in message):
             raise
         raise TrainingFailedError(
             f"memory ran out with {job.recipe.rows_at_once} rows at once: lower train.rows_at_once, or set "
@@ -36,18 +36,18 @@ def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progre
 def main(job_file: Path, outcome: Path) -> None:
     from accelerate import PartialState
 
+    def progress(done: int, updates: int) -> None:
+        print(f"{PROGRESS}{done} {updates}", flush=True)
+
     state = PartialState()
+    ended: dict[str, Any]
     try:
         job = TrainingJob.from_json(job_file.read_text())._replace(variables=os.environ)
-        told: dict[str, Any] = {"report": train_in_this_process(job, state.num_processes, _print_progress)._asdict()}
+        ended = {"report": train_in_this_process(job, state.num_processes, progress)._asdict()}
     except TrajmillError as error:
-        told = {"error": str(error), "bad_input": isinstance(error, BadInputError)}
+        ended = {"error": str(error), "bad_input": isinstance(error, BadInputError)}
     if state.is_main_process:
-        outcome.write_text(json.dumps(told))
-
-
-def _print_progress(done: int, updates: int) -> None:
-    print(f"{PROGRESS}{done} {updates}", flush=True)
+        outcome.write_text(json.dumps(ended))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""Supervised training with TRL."""
