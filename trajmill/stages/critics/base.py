@@ -13,7 +13,6 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 
 SUMMARY_WORDS = 30
-"""Most words in a summary of a step."""
 
 
 class Ask(StrEnum):

@@ -39,7 +39,6 @@ class Judge(NamedTuple):
 
     @property
     def version(self) -> str:
-        """The versions of all critics, step critic first."""
         return "+".join([self.step_critic.version, *(channel.version for channel in self.channels)])
 
 
@@ -63,7 +62,6 @@ class Judged:
 async def judge_episodes(
     episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int = 1
 ) -> Judged:
-    """Judge every finished episode, `concurrency` at a time; see `judge_each`."""
     judged = Judged([], [])
     async for one in judge_each(episodes, judge, screens, origin, concurrency):
         judged.add(one)

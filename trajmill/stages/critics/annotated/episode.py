@@ -20,7 +20,6 @@ class PressedItem(NamedTuple):
     """Its list, or its role if it is in none; items of one group are alternatives."""
     text: str
     name: str
-    """The platform's name of the item; empty without one."""
 
     def answers(self, value: str) -> bool:
         return same_value(self.text, value) or same_value(self.name, value)

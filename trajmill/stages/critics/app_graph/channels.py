@@ -48,24 +48,15 @@ from trajmill.stages.critics.base import StepResult, Vote, vote_of
 from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.trees.replay import replay
 from trajmill.stages.critics.voting import FULL, single_vote
-from trajmill.stages.environments.screen_goal import (
-    KEY,
-    LACKING,
-    PATHWAY,
-    Checkpoint,
-    ScreenGoal,
-    Showing,
-    holds_on,
-    is_shown,
-    targets,
-)
+from trajmill.stages.environments import screen_goal
+from trajmill.stages.environments.screen_goal import is_shown, targets
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import is_on, page_on, recognises
 
 _MOST_ORDERED = 4
 """Up to so many acts are tried in any order; more only in that of the path."""
-_CHECKPOINTS = TypeAdapter(tuple[Checkpoint, ...])
+_CHECKPOINTS = TypeAdapter(tuple[screen_goal.Checkpoint, ...])
 _ANY_GOAL = TypeAdapter(dict[str, Any])
 
 
@@ -320,8 +311,9 @@ def _end_problems(episode: GraphEpisode) -> Iterator[str]:
             yield f"{each.text or each.id or each.role!r} does not stand at the end"
     try:
         goal: dict[str, Any] = _ANY_GOAL.validate_json(query.goal)
-        pathway = _CHECKPOINTS.validate_python(goal.pop(PATHWAY, ()))
-        demanded = ScreenGoal.model_validate({key: goal.pop(key) for key in (KEY, LACKING) if key in goal})
+        pathway = _CHECKPOINTS.validate_python(goal.pop(screen_goal.PATHWAY, ()))
+        keys = [key for key in (screen_goal.KEY, screen_goal.LACKING) if key in goal]
+        demanded = screen_goal.ScreenGoal.model_validate({key: goal.pop(key) for key in keys})
     except ValidationError as error:
         raise JudgeFailure(f"{query.task}: goal: {error.errors()[0]['msg']}") from error
     if goal and not any(each.transition.goal for each in asked.taken):
@@ -330,12 +322,12 @@ def _end_problems(episode: GraphEpisode) -> Iterator[str]:
     yield from (f"{_named(each)} still stands at the end" for each in demanded.lacking if is_shown(last, each))
     left = list(pathway)
     for screen in episode.screens:
-        while left and left[0].device in (None, query.platform) and holds_on(screen, left[0]):
+        while left and left[0].device in (None, query.platform) and screen_goal.holds_on(screen, left[0]):
             left.pop(0)
     if left:
         yield f"answer {len(pathway) - len(left) + 1} of {len(pathway)} was not seen in its turn"
 
 
-def _named(showing: Showing) -> str:
+def _named(showing: screen_goal.Showing) -> str:
     name = showing.text or showing.target or showing.id or showing.role
     return f"{name} = {showing.value!r}" if showing.value is not None else repr(name)

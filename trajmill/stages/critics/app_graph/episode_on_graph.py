@@ -34,8 +34,6 @@ class Act(NamedTuple):
 
 
 class TakenTransition(NamedTuple):
-    """A transition that a path takes."""
-
     page: str
     transition: GraphTransition
     values: Mapping[str, str]
@@ -63,8 +61,6 @@ class AskedFor(NamedTuple):
 
 
 class GraphStep(NamedTuple):
-    """One step of an episode on its graph."""
-
     seen: SeenStep
     page: str | None
     """The page before; None if it is not in the graph."""
@@ -86,8 +82,6 @@ class GraphStep(NamedTuple):
 
 
 class GraphState(NamedTuple):
-    """What has been seen of the app up to a step."""
-
     page: str | None
     """The last page that is in the graph; None before the first one."""
     opened: Mapping[str, str]
@@ -171,8 +165,6 @@ def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
 
 
 class _Follower:
-    """Follows the steps of one episode, and remembers the values that its screens showed."""
-
     def __init__(self, graph: AppGraph, screens: ScreenReader) -> None:
         self._graph, self._screens = graph, screens
         self._held: dict[str, str] = {}

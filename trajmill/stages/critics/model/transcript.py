@@ -35,7 +35,6 @@ _LIMITS = {StopReason.STEP_LIMIT: "steps", StopReason.TIME_LIMIT: "time", StopRe
 
 
 def text_tokens(text: str) -> int:
-    """Estimate the tokens of a text, rather too high than too low."""
     return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES_PER_TOKEN) + _FRAME_TOKENS
 
 
@@ -76,8 +75,6 @@ def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, sub
 
 
 class TranscriptScreen(NamedTuple):
-    """A screen that differs from the one before it."""
-
     screen_id: str
     after: int
     """Number of the step that led to it; 0 for the first screen."""

@@ -30,7 +30,6 @@ class Control(NamedTuple):
     value: str
     """The selected option, `on` or `off`, the number, or the text."""
     options: tuple[str, ...] = ()
-    """The visible options of a choice."""
 
 
 class ScreenState(NamedTuple):
@@ -41,7 +40,6 @@ class ScreenState(NamedTuple):
     controls: dict[str, Control]
     """By `Control.key`."""
     values: tuple[str, ...]
-    """Texts that are marked as data, in reading order."""
     items: tuple[tuple[str, str], ...]
     """Text and note of the list items, in reading order."""
     texts: frozenset[str]
