@@ -30,7 +30,15 @@ from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_j
 from trajmill.stages.critics.base import TrajectoryCritic
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.construction import NoisyChannel, ProgrammaticChannel
-from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
+from trajmill.stages.critics.judge import (
+    TRIED_AT_MOST,
+    Judge,
+    Judged,
+    Unjudged,
+    judge_episodes,
+    still_to_judge,
+    to_judge_again,
+)
 from trajmill.stages.critics.trees.replay import SeenScreens
 from trajmill.stages.critics.voting import single_vote
 
@@ -170,3 +178,14 @@ def test_on_screen_text_cannot_speak_for_the_caption() -> None:
     walk.write(lie, checkout(lie)).tap("Place order", placed(lie))
     (episode,) = run([walk.end()], trees).episodes
     assert [verdict.correct for verdict in episode.trajectory_verdicts] == [False, False]
+
+
+def test_what_is_judged_or_given_up_is_left_out() -> None:
+    failed_tries = {"often": TRIED_AT_MOST, "once": 1, "late": 1}
+    assert still_to_judge(["once", "often", "late", "new"], failed_tries, {"late"}) == {"once": 1, "new": 0}
+
+
+def test_only_what_failed_before_is_judged_again_in_order() -> None:
+    rounds = {"b": 2, "c": 1, "a": 2, "new": 1}
+    again = to_judge_again(rounds, {"a": 1, "b": 2, "c": 1, "foreign": 1}, judged=())
+    assert again == [Unjudged(1, "c", 1), Unjudged(2, "a", 1), Unjudged(2, "b", 2)]

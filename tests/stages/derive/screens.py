@@ -89,3 +89,15 @@ def derived(
     spec: KindSpec, given: Episode, tools: Tools | None = None, only: frozenset[int] | None = None
 ) -> DerivedRows:
     return asyncio.run(spec.open(tools or tools_of(spec)).derive(given, only))
+
+
+def derived_rows(given: Episode, spec: KindSpec) -> DerivedRows:
+    return derived(spec, given)
+
+
+def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:
+    return [(row.step_index, row.variant) for row in rows.examples]
+
+
+def refused(rows: DerivedRows) -> list[tuple[int | None, str]]:
+    return [(row.step_index, row.reason) for row in rows.refusals]

@@ -104,10 +104,3 @@ def test_a_step_that_repeats_its_hints_is_dropped_and_so_are_those_that_remember
     guided = given.model_copy(update={"guidance": hints})
     assert reasons(guided) == [(1, "quotes_guidance"), (2, "quotes_guidance")]
     assert reasons(given) == []
-
-
-def test_ids_depend_on_the_content_alone() -> None:
-    one, again = (end_to_end_examples(success(3), size_of, ORIGIN).examples for _ in range(2))
-    other = end_to_end_examples(success(3, name="other"), size_of, ORIGIN).examples
-    assert one == again
-    assert len({e.example_id for e in (*one, *other)}) == 6

@@ -160,11 +160,6 @@ def test_which_failure_is_replaced_is_drawn_by_the_seed() -> None:
     assert replaced == [derive(attempts, remembered=memory, seed=seed).dropped for seed in range(12)]
 
 
-def test_a_group_with_a_success_is_left_alone() -> None:
-    made = derive([success(2, "s", A), failure(2, "f", A)], remembered={"a": success(2, "old", A)})
-    assert not any(row.replayed for row in made.rows)
-
-
 def test_only_a_success_of_the_same_query_is_replayed() -> None:
     for memory in (success(2, "old", B), failure(2, "old", A)):
         assert derive([failure(2, "f1", A), failure(2, "f2", A)], remembered={"a": memory}).rows == ()

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from tests.stages.derive.samples import COMMON, DONE, TAP, episode, step, walked
-from tests.stages.derive.screens import derived as derived_by
+from tests.stages.derive.screens import derived_rows as derived
+from tests.stages.derive.screens import kept, refused
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.derive.collected import DerivedRows
-from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.spec import CodaDataSpec, RftDataSpec, RolesSpec
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
@@ -42,18 +41,6 @@ def call(
         "made_by": f"{role}-model",
     }
     return ModelCall.model_validate(values | changes)
-
-
-def derived(given: Episode, spec: KindSpec) -> DerivedRows:
-    return derived_by(spec, given)
-
-
-def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:
-    return [(row.step_index, row.variant) for row in rows.examples]
-
-
-def refused(rows: DerivedRows) -> list[tuple[int | None, str]]:
-    return [(row.step_index, row.reason) for row in rows.refusals]
 
 
 def walk(outcomes: str, calls: Sequence[ModelCall], correct: bool = True, labels: Sequence[StepLabel] = ()) -> Episode:

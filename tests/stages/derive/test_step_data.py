@@ -6,6 +6,7 @@ import pytest
 
 from tests.stages.derive.samples import DONE, TAP, episode, query, step
 from tests.stages.derive.screens import derived as derived_by
+from tests.stages.derive.screens import kept, refused
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Refusal
@@ -30,14 +31,6 @@ def judged(
 
 def derived(given: Episode, spec: StepDataSpec | None = None) -> DerivedRows:
     return derived_by(spec or StepDataSpec(), given)
-
-
-def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:
-    return [(row.step_index, row.variant) for row in rows.examples]
-
-
-def refused(rows: DerivedRows) -> list[tuple[int | None, str]]:
-    return [(row.step_index, row.reason) for row in rows.refusals]
 
 
 def test_redundant_steps_are_cut() -> None:

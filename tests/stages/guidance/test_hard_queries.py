@@ -3,7 +3,13 @@ from __future__ import annotations
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.history import History, JudgedAttempt
-from trajmill.stages.guidance.hard_queries import hard_queries
+from trajmill.stages.guidance.hard_queries import (
+    GuidanceSources,
+    HardQueries,
+    choose_sources,
+    hard_queries,
+    queries_to_walk,
+)
 
 
 def history(**outcomes: str) -> History:
@@ -38,3 +44,17 @@ def test_a_query_without_path_needs_a_success_to_write_hints_from() -> None:
     bare = [query.model_copy(update={"path": ()}) for query in queries("a", "b")]
     found = hard_queries(bare, history(a="xxO", b="xx"), 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["a"]
+
+
+HARD = HardQueries(tuple(toy_query(name) for name in ("b", "a", "c")), {"a": "solved-a", "other": "solved-other"})
+
+
+def test_only_paths_without_a_success_and_without_a_walk_are_walked() -> None:
+    assert [query.query_id for query in queries_to_walk(HARD, {"c"})] == ["b"]
+    bare = HARD._replace(queries=tuple(query.model_copy(update={"path": ()}) for query in HARD.queries))
+    assert queries_to_walk(bare, ()) == []
+
+
+def test_a_success_is_chosen_before_a_walk_and_a_source_is_written_from_once() -> None:
+    sources = choose_sources(HARD, {"a": "walk-a", "b": "walk-b"}, written={"walk-b"})
+    assert sources == GuidanceSources({"b": "walk-b", "a": "solved-a"}, ("solved-a",))
