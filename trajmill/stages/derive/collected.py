@@ -42,17 +42,13 @@ def is_walk(episode: Episode) -> bool:
 
 
 class LeftOut(NamedTuple):
-    """A trajectory or a step that gave no training row."""
-
     trajectory_id: str
     step_index: int | None
-    """None for a whole trajectory."""
     reason: str
     """One word to count by: `judged_incorrect`, `harmful`, `no_effect`, `unparsed`, ..."""
 
 
 def unfit(episode: Episode) -> str | None:
-    """Return why an episode gives no row; None if it may give some."""
     trajectory, is_judged = episode.trajectory, episode.judgement is not None
     return unfit_attempt(
         episode.query.split, trajectory.purpose, trajectory.status, is_judged, len(episode.steps), LEARNED_FROM

@@ -43,8 +43,6 @@ class TaskSources(NamedTuple):
 
 
 class Tools(NamedTuple):
-    """The inputs of a deriver beside its spec."""
-
     maker: Maker
     screens: ScreenReader
     keep_screen: Callable[[Observation], object]
@@ -63,7 +61,6 @@ class KindSpec(Spec):
     """A kind of derived data: `[derive.KIND]`."""
 
     name: ClassVar[str]
-    """The kind."""
     version: ClassVar[str] = "1"
     """Increases when the same input gives other rows."""
     deriver: ClassVar[str] = ""

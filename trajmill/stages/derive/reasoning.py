@@ -85,8 +85,6 @@ class ThoughtAnswer(Record):
 
 
 class _Thought(NamedTuple):
-    """A thought to check, or the reason for refusing it."""
-
     text: str
     variant: str
     author: str
@@ -94,8 +92,6 @@ class _Thought(NamedTuple):
 
 
 class Reasoning(KindDeriver[ReasoningSpec]):
-    """Derives thoughts for the steps of correct trajectories that CODA's signals leave."""
-
     def __init__(self, spec: ReasoningSpec, tools: Tools) -> None:
         super().__init__(spec, tools)
         assert tools.describer is not None
@@ -185,7 +181,6 @@ class Reasoning(KindDeriver[ReasoningSpec]):
         return action_in_words(step.action, elements, size, place_of_named=not alone)
 
     async def _merged(self, merging: PromptedModel, episode: Episode, step: Step) -> str:
-        """Return one thought from the outputs of the roles of a multi-agent framework at a step."""
         said = json.dumps(json.loads(step.role_outputs), ensure_ascii=False)
         fields = {"prompt": untrusted(step.prompt), "roles": untrusted(said, _LONGEST_ROLES)}
         request = merging.request("writer", fields, layout=on_lines)

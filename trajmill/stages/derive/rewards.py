@@ -29,8 +29,6 @@ def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
 
 
 class RewardMoments(NamedTuple):
-    """Mean and mean square of some rewards."""
-
     mean: float
     mean_square: float
 

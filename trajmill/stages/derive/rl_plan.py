@@ -33,7 +33,6 @@ class RLAttempt(NamedTuple):
     malformed: int
     """Number of replies that could not be parsed."""
     correct: bool | None
-    """Its judgement; None without one."""
 
     @property
     def reward(self) -> TrajectoryReward:
@@ -45,8 +44,6 @@ class RLAttempt(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The attempts at one query whose rewards are compared."""
-
     query_id: str
     members: tuple[RLAttempt, ...]
     replayed: str = ""
@@ -123,7 +120,6 @@ class ComparedTrajectory(NamedTuple):
     """The two parts of its reward."""
     advantage: float
     replayed: bool
-    """Whether it is a success of an earlier round that replaces a failed attempt."""
 
 
 class RLPlan(NamedTuple):

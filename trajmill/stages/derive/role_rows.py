@@ -98,7 +98,6 @@ class CodaRows(KindDeriver[CodaDataSpec]):
     """
 
     def unusable(self, episode: Episode) -> str | None:
-        """Also refuse trajectories that are not clean successes of a Planner."""
         reason, judgement = unaccepted(episode), episode.judgement
         if reason is not None or judgement is None:
             return reason

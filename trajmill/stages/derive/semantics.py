@@ -46,8 +46,6 @@ _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 
 
 class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
-    """Derives both tiers from the steps whose action changed the screen."""
-
     def __init__(self, spec: ActionSemanticsSpec, tools: Tools) -> None:
         super().__init__(spec, tools)
         self._screens = seen(tools.screens)

@@ -30,7 +30,6 @@ SELF_CORRECTION = "self_correction"
 
 class Selected(NamedTuple):
     variant: str | None
-    """None if the step is cut."""
     reason: str = ""
 
 
@@ -91,7 +90,6 @@ def _set_by(step: SeenStep) -> frozenset[str]:
 
 
 def collect_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader, collected: Collected) -> None:
-    """Collect one example for each step that CODA's signals leave."""
     selected = select_steps(episode, spec, screens)
     if isinstance(selected, str):
         collected.refuse(selected)
@@ -109,8 +107,6 @@ def collect_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader, c
 
 
 class StepData(KindDeriver[StepDataSpec]):
-    """Derives step data; needs no model."""
-
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         collect_steps(episode, self.spec, self.tools.screens, collected)
 
@@ -123,7 +119,6 @@ class RftRows(KindDeriver[RftDataSpec]):
     """
 
     def unusable(self, episode: Episode) -> str | None:
-        """Also refuse correct attempts with a low process reward, and walks."""
         if episode.judgement is None or not episode.judgement.correct:
             return unfit(episode)
         if is_walk(episode):

@@ -48,7 +48,6 @@ class _Change(NamedTuple):
 
     step: SeenStep
     old: str
-    """The value before it."""
 
 
 def _drop_undone(steps: Sequence[SeenStep], reasons: dict[int, str]) -> None:

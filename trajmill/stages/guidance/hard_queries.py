@@ -19,7 +19,6 @@ class HardQueries(NamedTuple):
 
     queries: tuple[Query, ...]
     own_success: dict[str, str]
-    """By query id, the id of a successful trajectory of the policy."""
 
 
 def hard_queries(queries: Sequence[Query], history: History, after_failures: int, episodes: int) -> HardQueries:
@@ -50,8 +49,6 @@ def queries_to_walk(hard: HardQueries, walks: Collection[str]) -> list[Query]:
 
 
 class GuidanceSources(NamedTuple):
-    """The trajectories that hints are written from."""
-
     by_query: dict[str, str]
     unwritten: tuple[str, ...]
     """Those without guidance yet, sorted."""

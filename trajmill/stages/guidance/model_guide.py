@@ -25,9 +25,7 @@ from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, load_prompt, on_lines
 
 LONGEST_OUTCOME = 300
-"""Most characters of the outcome of one step."""
 LONGEST_LINE = 200
-"""Most characters of one line of guidance."""
 MOST_LINES = 20
 _LONGEST_EXPECTATION = 600
 _LONGEST_REASON = 120
@@ -65,8 +63,6 @@ def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class ModelDescriber:
-    """Shows a vision-language model both screens of a step, with the action marked on the first."""
-
     model: ChatModel
     prompt: Prompt = field(default_factory=lambda: guide_prompts().describe)
 
@@ -107,8 +103,6 @@ class ModelDescriber:
 
 @dataclass(frozen=True, slots=True)
 class ModelGuidanceWriter:
-    """Gets the essential steps of a language model."""
-
     model: ChatModel
     prompt: Prompt = field(default_factory=lambda: guide_prompts().synthesise)
 

@@ -18,7 +18,6 @@ _CITES = re.compile(
 _CITED_WORDS = 0.5
 """Share of a line's words in a sentence that mentions guidance, or of the sentence's words in the line."""
 _LEAST_CITED = 2
-"""Words that both must share."""
 _REPEATED_RUNS = 0.9
 """Share of a line's runs of words in a sentence that mentions no guidance."""
 _LEAST_WORDS = 4
@@ -27,8 +26,6 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 
 class _Line(NamedTuple):
-    """One line of guidance."""
-
     normalised: str
     """With its number."""
     words: frozenset[str]

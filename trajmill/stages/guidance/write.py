@@ -25,9 +25,7 @@ OWN_SUCCESS = "own_success"
 REFERENCE_PATH = "reference_path"
 """Guidance from the annotated path of the query."""
 STAGE = "guide"
-"""Name of the stage on failures."""
 _LONGEST = 80
-"""Most characters of an element's name in a line."""
 
 
 class StepOutcome(NamedTuple):
@@ -56,8 +54,6 @@ class StepDescriber(Protocol):
 
 
 class GuidanceWriter(Protocol):
-    """Writes a short text from the outcomes of all steps."""
-
     @property
     def version(self) -> str: ...
 
@@ -85,7 +81,6 @@ class LineWriter:
     version = "line-writer-1"
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
-        """Return numbered lines, e.g. `2. Tap "Large" in Size.`; empty if no step has a target."""
         lines = [line for description in steps if (line := instruction_for(description.step.action))]
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
 

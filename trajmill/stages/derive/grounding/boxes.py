@@ -53,8 +53,6 @@ _MARGIN = 8
 
 
 def cropped(screen_id: str, image: bytes, elements: Sequence[UIElement], box: Box) -> Observation:
-    """Return a region of a screen; its pixels are cut lazily."""
-
     def cut() -> bytes:
         written = io.BytesIO()
         with Image.open(io.BytesIO(image)) as opened:
@@ -88,7 +86,6 @@ class _Gap(NamedTuple):
     width: int
     middle: int
     vertical: bool
-    """Whether it runs from top to bottom."""
 
 
 def _split(boxes: list[Box], most: int) -> list[list[Box]]:

@@ -22,7 +22,6 @@ _RING = 6
 _SAME = 20
 """Largest difference of a channel between two pixels of one surface."""
 _LEAST = 0.2
-"""Share of an element that its colour must fill."""
 _DOMINANT = 0.65
 """Share of its colour in the pixels that differ from the background; text and borders have the rest."""
 _STRIDE = 5
@@ -50,8 +49,6 @@ _DOUBT: Final = tuple(product((-5.0, 0.0, 5.0), (-0.04, 0.04), (-0.06, 0.06)))
 
 
 class ElementColour(NamedTuple):
-    """The colour of an element without its background."""
-
     name: str
     """E.g. `dark green`; empty if it has no clear one."""
     alone: bool
@@ -112,7 +109,6 @@ def _own_colour(screen: NDArray[np.int32], box: Box) -> str:
 
 
 def _distinct(pixels: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
-    """Return the distinct colours of pixels, and for each pixel the number of its colour."""
     # Many times as fast as `np.unique` of rows.
     codes, places = np.unique(pixels @ np.array([65536, 256, 1]), return_inverse=True)
     return np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1), places

@@ -39,7 +39,6 @@ from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
 
 DENSE = "dense"
-"""Variant of the examples that show a region of a dense screen."""
 _ASK = "Answer with the call alone, without a thought. Press the element that this describes: "
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=240)]
 
@@ -56,13 +55,10 @@ class _Shown(NamedTuple):
     screen_id: str
     size: Size
     source: str
-    """The stored screen."""
     region: Box
 
 
 class Grounding(KindDeriver[GroundingSpec]):
-    """Derives grounding data, with a writer, a detector and OCR where they are configured."""
-
     def __init__(self, spec: GroundingSpec, tools: Tools) -> None:
         super().__init__(spec, tools)
         self._reader = TextReader() if spec.ocr else None

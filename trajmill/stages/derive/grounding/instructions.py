@@ -41,12 +41,9 @@ class PressTarget(NamedTuple):
 
     element: UIElement
     label: str
-    """Its text on one line."""
 
 
 class Instruction(NamedTuple):
-    """An instruction for one place of a screen."""
-
     variant: str
     text: str
     box: Box
@@ -164,7 +161,6 @@ def layout(targets: Sequence[PressTarget], elements: Sequence[UIElement]) -> lis
 
 
 def noun(element: UIElement) -> str:
-    """Return the name of an element's sort, e.g. `text field`."""
     return _NOUNS.get(element.role, element.role.replace("_", " "))
 
 

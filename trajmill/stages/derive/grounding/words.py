@@ -26,7 +26,6 @@ WORD, CHARACTER = "word", "character"
 _NARROW: Final = frozenset("iIjlrtf1")
 """Letters that are narrower than the boxes of OCR, which are all equally wide in a line."""
 _SHORTEST = 3
-"""Letters of a word from which one is pointed at."""
 
 
 class ReadLetter(NamedTuple):
@@ -39,8 +38,6 @@ class ReadLetter(NamedTuple):
 
 
 class ReadLine(NamedTuple):
-    """One line of text of a picture."""
-
     box: Box
     letters: tuple[ReadLetter, ...]
 

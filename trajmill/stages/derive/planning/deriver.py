@@ -50,18 +50,13 @@ class ManualAnswer(Record):
 
 
 class _Draft(NamedTuple):
-    """A manual that is not checked yet."""
-
     steps: Sequence[str]
     used: tuple[Episode, ...]
-    """The trajectories that it is about."""
     variant: str
     author: str
 
 
 class Planning(KindDeriver[PlanningSpec]):
-    """Derives a manual from the shortest success of a task and its others, or a plan from an attempt without one."""
-
     def __init__(self, spec: PlanningSpec, tools: Tools) -> None:
         super().__init__(spec, tools)
         self._screens = seen(tools.screens)

@@ -20,8 +20,6 @@ MANUAL_HELPED: Final = "manual_helped"
 
 
 class TriedManual(NamedTuple):
-    """Success at some queries with and without a manual."""
-
     queries: int
     """Queries whose attempts were both scored."""
     without: float
