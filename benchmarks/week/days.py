@@ -17,7 +17,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.round import current_round
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.status.live import WorkingStage, working_stage
+from trajmill.flows.status.page import WorkingStage, working_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.staging import Journal
 

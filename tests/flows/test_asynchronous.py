@@ -26,7 +26,7 @@ from trajmill.flows.policies.policy import (
 )
 from trajmill.flows.round import STAGES, concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, report_of, run_once
-from trajmill.flows.status.live import ahead_line
+from trajmill.flows.status.page import ahead_line
 from trajmill.flows.tasks.evaluate import EVALUATE
 from trajmill.flows.tasks.generate import FRESH, PROPOSE, TRY_PROPOSALS
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED

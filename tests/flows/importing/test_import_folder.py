@@ -19,7 +19,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.importing.import_folder import import_folder
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.status.live import now_line, working_stage
+from trajmill.flows.status.page import now_line, working_stage
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.release import DERIVE
 from trajmill.schemas.errors import BadInputError

@@ -23,8 +23,7 @@ from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Series, share_chart, stacked_bars
 from trajmill.flows.report.figures import Figures, read_figures
-from trajmill.flows.report.filmstrips import Filmstrip, pick_filmstrips
-from trajmill.flows.report.page import render_report, runs_to_report, warnings, write_report
+from trajmill.flows.report.page import Filmstrip, pick_filmstrips, render_report, runs_to_report, warnings, write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split

@@ -25,8 +25,7 @@ from trajmill.flows.new_run import begin_or_continue, config_of
 from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember, remember_server
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
-from trajmill.flows.status.live import live_page, now_line, watch, working_stage
-from trajmill.flows.status.page import flow_runs, result_lines, status_lines
+from trajmill.flows.status.page import flow_runs, live_page, now_line, result_lines, status_lines, watch, working_stage
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.reading.slots import read_slots, shown_slots

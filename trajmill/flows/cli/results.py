@@ -112,7 +112,7 @@ def status(
     if live:
         from rich.console import Console
 
-        from trajmill.flows.status.live import watch
+        from trajmill.flows.status.page import watch
 
         watch(runs[-1].config, warehouse, Console(highlight=False), runs[-1].run_id)
         return

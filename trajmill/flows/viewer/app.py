@@ -16,8 +16,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from starlette.middleware.base import RequestResponseEndpoint
 
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
-from trajmill.flows.viewer.attempts import Catalogue, attempt_routes
-from trajmill.flows.viewer.runs import run_routes
+from trajmill.flows.viewer.attempts import Catalogue, attempt_routes, run_routes
 from trajmill.flows.viewer.trajectory import trajectory_routes
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.kinds import read_token
