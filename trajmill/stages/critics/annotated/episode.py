@@ -25,21 +25,13 @@ class PressedItem(NamedTuple):
         return same_value(self.text, value) or same_value(self.name, value)
 
 
-class ControlState(NamedTuple):
-    """A control as it was last seen, with its first value."""
-
-    control: Control
-    first: str
-
-    @property
-    def changed(self) -> bool:
-        return self.control.value != self.first
-
-
 @dataclass(slots=True)
 class EpisodeState:
     task: AnnotatedTask
-    controls: dict[tuple[str, str], ControlState] = field(default_factory=dict)
+    controls: dict[tuple[str, str], Control] = field(default_factory=dict)
+    """By page and key, as last seen."""
+    first: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Their first values."""
     picks: dict[str, list[PressedItem]] = field(default_factory=lambda: defaultdict(list))
     """By page, the pressed items, and the other elements whose press had an effect, oldest first."""
     typed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -57,9 +49,8 @@ class EpisodeState:
         self.shown[state.page].update(state.values)
         for key, control in state.controls.items():
             if control.kind != "choice" or control.value:
-                known = self.controls.get((state.page, key))
-                first = known.first if known is not None else control.value
-                self.controls[state.page, key] = ControlState(control, first)
+                self.first.setdefault((state.page, key), control.value)
+                self.controls[state.page, key] = control
 
     def observe(self, step: SeenStep) -> None:
         element, page = step.action.element, step.outcome.before.page
@@ -70,13 +61,14 @@ class EpisodeState:
         if step.action.kind == "type" and element is not None and element.role == "text_field":
             self.typed[page].append(step.action.words)
         for change in step.outcome.changes:
-            self.controls.setdefault((page, change.control.key), ControlState(change.control, change.old))
+            self.first.setdefault((page, change.control.key), change.old)
+            self.controls.setdefault((page, change.control.key), change.control)
         self.enter(step.outcome.after)
 
     def changed_controls(self) -> list[tuple[str, Control]]:
         """Return page and control of each control whose value differs from its first one, search fields excepted."""
-        changed = ((page, seen.control) for (page, _), seen in self.controls.items() if seen.changed)
-        return [(page, control) for page, control in changed if control.kind != "search"]
+        changed = (key for key, control in self.controls.items() if control.value != self.first[key])
+        return [(key[0], self.controls[key]) for key in changed if self.controls[key].kind != "search"]
 
     def evidence(self, slot: Slot) -> bool | None:
         """Whether a constraint is met on its page; None if the episode shows nothing about it.
@@ -84,7 +76,7 @@ class EpisodeState:
         A press that meets another constraint of the page does not contradict this one.
         """
         own = self.task.slots_on(slot.page)
-        on_page = (seen.control for (page, _), seen in self.controls.items() if page == slot.page)
+        on_page = (control for (page, _), control in self.controls.items() if page == slot.page)
         meant = [control for control in on_page if wanted(control, own) == slot]
         if meant:
             return any(holds(control, slot) for control in meant)

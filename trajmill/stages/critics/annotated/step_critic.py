@@ -32,7 +32,7 @@ from trajmill.stages.critics.annotated.task import (
 )
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.critics.trees.screen_state import OFF, ON, Control, ControlChange
+from trajmill.stages.critics.trees.screen_state import OFF, ON, ControlChange
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
@@ -188,8 +188,7 @@ class _StepJudge:
                 return Opinion(HARMFUL, f"It went away from {slot.value}.")
         elif any(page in part.pages and self._task.asks_in_words(control, page, part) for part in self._parts):
             return Opinion(GOOD, f'The user speaks of "{control.label}".')
-        seen = self._state.controls.get((page, control.key))
-        if seen is not None and control.value == seen.first:
+        if control.value == self._state.first.get((page, control.key)):
             return Opinion(GOOD, f'It put "{control.label}" back to how it was.')
         return Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
 
@@ -330,24 +329,19 @@ class _Progress:
             for page, control in self.state.changed_controls()
             if page in part.pages and not self._task.is_asked(page, control, part)
         ]
-        wrong += [
-            seen.control
-            for (page, _), seen in self.state.controls.items()
-            if page in part.pages and not seen.changed and self._contradicts_instruction(page, seen.control)
-        ]
+        unchanged = ((key[0], each) for key, each in self.state.controls.items() if each.value == self.state.first[key])
+        for page, control in unchanged:
+            if page in part.pages and control.kind == "toggle" and wanted(control, self._task.slots_on(page)) is None:
+                # The instruction names a switch without a constraint, and may ask for its other position.
+                off = says_no(control.label, self._task.instruction)
+                if is_said(control.label, self._task.instruction) and control.value == (ON if off else OFF):
+                    wrong.append(control)
         missing = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
         return missing + [f'"{control.label}" stands at "{control.value}"' for control in wrong]
 
     def _submits_typed_text(self, page: str, part: TaskPart) -> bool:
         """Whether a press on a page submits typed text: it is the last page of its part, and no receipt follows."""
         return part.receipt is None and page == part.pages[-1] and bool(self.state.typed[page])
-
-    def _contradicts_instruction(self, page: str, control: Control) -> bool:
-        """Whether the instruction names a switch without a constraint and asks for its other position."""
-        if control.kind != "toggle" or wanted(control, self._task.slots_on(page)) is not None:
-            return False
-        off = says_no(control.label, self._task.instruction)
-        return is_said(control.label, self._task.instruction) and control.value == (ON if off else OFF)
 
     def _is_met(self, slot: Slot, part: TaskPart) -> bool:
         task, state = self._task, self.state

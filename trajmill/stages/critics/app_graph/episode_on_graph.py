@@ -233,7 +233,12 @@ class _Follower:
         keys = "enter" if isinstance(action, TypeText) and action.enter else ""
         keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
         if keys:
-            taken = _by_keys(spec, keys, before)
+            # Of several transitions, keys take that of the element that has the focus.
+            found = [each for each in spec.transitions if each.operation == "key" and each.keys.casefold() == keys]
+            focused = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
+            own = {name for name, each in spec.elements.items() if each.target in focused}
+            own |= {name for name, each in spec.slots.items() if each.target in focused}
+            taken = next((each for each in found if each.by in own), found[0] if found else None)
             for_sliders = {key for slot in spec.slots.values() for key in slot.keys.values()}
             known = taken is not None or not isinstance(action, PressKeys) or keys in for_sliders
             marks = marks_on_way(graph, page, taken) if taken else frozenset[Mark]()
@@ -249,15 +254,6 @@ class _Follower:
         marks = frozenset(mark for each in elements.values() for mark in each.marks)
         marks |= marks_on_way(graph, page, taken) if taken else frozenset()
         return GraphStep(step, page, page_after, taken, bool(elements or slots), marks)
-
-
-def _by_keys(page: GraphPage, keys: str, before: Observation) -> GraphTransition | None:
-    """Return the transition that keys take; of several, the one of the element that has the focus."""
-    found = [each for each in page.transitions if each.operation == "key" and each.keys.casefold() == keys]
-    focused = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
-    own = {name for name, each in page.elements.items() if each.target in focused}
-    own |= {name for name, each in page.slots.items() if each.target in focused}
-    return next((each for each in found if each.by in own), found[0] if found else None)
 
 
 def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:

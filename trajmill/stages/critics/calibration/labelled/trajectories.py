@@ -82,25 +82,21 @@ def read_labels(folder: Path) -> list[Label]:
             if missing:
                 raise BadInputError(f"{path}:1: column {missing[0]} is missing; there are {', '.join(columns)}")
             for row in rows:
-                label = _label(path, rows.line_num, row)
+                values, place = [row[column] or "" for column in _COLUMNS], f"{path}:{rows.line_num}"
+                if not all(values):
+                    raise BadInputError(f"{place}: {_COLUMNS[values.index('')]} is empty")
+                benchmark, agent, task_id, success = values
+                if success not in _MEANINGS:
+                    *most, last = _MEANINGS
+                    should = f"{', '.join(most)} or {last}"
+                    raise BadInputError(f"{place}: trajectory_success is {success[:40]!r}; it should be {should}")
+                label = Label(benchmark, agent, task_id, _MEANINGS[success])
                 labels.setdefault(label[:3], label)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInputError(f"{path}: the labels cannot be read: {error}") from None
     if not labels:
         raise BadInputError(f"{path}:1: there is no label in it")
     return list(labels.values())
-
-
-def _label(path: Path, line: int, row: dict[str, str | None]) -> Label:
-    values = [row[column] or "" for column in _COLUMNS]
-    if not all(values):
-        raise BadInputError(f"{path}:{line}: {_COLUMNS[values.index('')]} is empty")
-    benchmark, agent, task_id, success = values
-    if success not in _MEANINGS:
-        *most, last = _MEANINGS
-        should = f"{', '.join(most)} or {last}"
-        raise BadInputError(f"{path}:{line}: trajectory_success is {success[:40]!r}; it should be {should}")
-    return Label(benchmark, agent, task_id, _MEANINGS[success])
 
 
 class UnreadableError(Exception):
@@ -139,7 +135,6 @@ _Moment = tuple[Decision, Observation]
 
 
 class LabelledEpisode(NamedTuple):
-    label: Label
     episode: Episode
     screens: tuple[str, ...]
     """Ids of the screens that were added for it; a screen that was added twice is listed twice."""
@@ -167,7 +162,7 @@ def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScree
         if not moments:
             raise ValueError("it has no steps")
         episode = _episode(found, moments, label, origin)
-        return LabelledEpisode(label, episode, tuple(seen.screen.screen_id for _, seen in moments))
+        return LabelledEpisode(episode, tuple(seen.screen.screen_id for _, seen in moments))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
         raise UnreadableError(f"{path.name} is no trajectory of this layout: {reason}") from None
@@ -253,7 +248,6 @@ class LabelledVerdicts:
     failures: list[Failure] = field(default_factory=list)
     """One for each trajectory that could not be read or judged."""
     calls: list[ModelCall] = field(default_factory=list)
-    unread: int = 0
     absent: int = 0
     """Labelled trajectories without a file; the whole set is large, and a part of it is enough."""
     void: int = 0
@@ -265,7 +259,7 @@ async def judge_labelled(
 ) -> LabelledVerdicts:
     """Judge the labelled trajectories that have files, `spec.concurrency` at a time; files are read when needed."""
     made, screens = LabelledVerdicts(), FolderScreens()
-    being_judged: dict[str, LabelledEpisode] = {}
+    being_judged: dict[str, tuple[bool, LabelledEpisode]] = {}
     calls: dict[str | None, list[ModelCall]] = defaultdict(list)
 
     def account(call: ModelCall) -> None:
@@ -273,55 +267,46 @@ async def judge_labelled(
         calls[call.trajectory_id].append(call)
 
     def episodes() -> Iterator[Episode]:
-        for read in _read(folder, labels, screens, made, origin, stage):
-            being_judged[read.episode.trajectory.trajectory_id] = read
-            yield read.episode
+        for label in labels:
+            if label.passed is None:
+                made.unsure += 1
+                continue
+            try:
+                path = find_trajectory(folder, label)
+                read = read_trajectory(path, folder, label, screens, origin) if path is not None else None
+            except UnreadableError as error:
+                failure = Failure(
+                    stage=stage,
+                    input_id=storable(label.name),
+                    failure_class=FailureClass.TASK,
+                    message=str(error),
+                    attempts=1,
+                    **origin.common(made_by=_MADE_BY),
+                )
+                made.failures.append(failure)
+                continue
+            if read is None:
+                made.absent += 1
+            elif read.episode.trajectory.status != "finished":
+                made.void += 1
+                screens.drop(read.screens)
+            else:
+                being_judged[read.episode.trajectory.trajectory_id] = label.passed, read
+                yield read.episode
 
     async with spec.open(critics, origin, account) as judge:
         async for episode, failure in judge_each(episodes(), judge, screens, origin, spec.concurrency):
             name = episode.trajectory.trajectory_id
-            known = being_judged.pop(name)
+            passed, known = being_judged.pop(name)
             screens.drop(known.screens)
             costs = [CallCost.of(vars(call)) for call in calls.pop(name, ())]
             if failure is not None:
                 made.failures.append(failure.model_copy(update={"stage": stage}))
-            elif episode.judgement is not None and known.label.passed is not None:
+            elif episode.judgement is not None:
                 votes = [
                     Vote(each.channel, each.resolution, each.made_by, each.correct, number=each.vote)
                     for each in episode.trajectory_verdicts
                 ]
-                made.evidence.append(LabelledVotes(known.label.passed, votes, costs))
+                made.evidence.append(LabelledVotes(passed, votes, costs))
                 made.versions.add(episode.judgement.made_by)
     return made
-
-
-def _read(
-    folder: Path, labels: Sequence[Label], screens: FolderScreens, made: LabelledVerdicts, origin: Origin, stage: str
-) -> Iterator[LabelledEpisode]:
-    """Yield the trajectories that can be judged; the others are counted in `made`."""
-    for label in labels:
-        if label.passed is None:
-            made.unsure += 1
-            continue
-        try:
-            path = find_trajectory(folder, label)
-            read = read_trajectory(path, folder, label, screens, origin) if path is not None else None
-        except UnreadableError as error:
-            made.unread += 1
-            failure = Failure(
-                stage=stage,
-                input_id=storable(label.name),
-                failure_class=FailureClass.TASK,
-                message=str(error),
-                attempts=1,
-                **origin.common(made_by=_MADE_BY),
-            )
-            made.failures.append(failure)
-            continue
-        if read is None:
-            made.absent += 1
-        elif read.episode.trajectory.status != "finished":
-            made.void += 1
-            screens.drop(read.screens)
-        else:
-            yield read
