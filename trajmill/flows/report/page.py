@@ -20,7 +20,7 @@ from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.critics.model.marking import marked_screen
+from trajmill.stages.critics.model.marking import marked_picture
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
@@ -203,7 +203,7 @@ def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Films
     """Show a trajectory up to its twelfth step."""
     labels, frames = {verdict.index: str(verdict.label) for verdict in episode.step_verdicts}, []
     for step in episode.steps[:FRAMES]:
-        image = Image.open(io.BytesIO(marked_screen(step, screens))).convert("RGB")
+        image = Image.open(io.BytesIO(marked_picture(step, screens).encode())).convert("RGB")
         wide = image.width > image.height
         width = _DESKTOP_WIDTH if wide else _PHONE_WIDTH
         small = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)

@@ -68,13 +68,13 @@ def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> tuple[
     Raises BadInputError if the folder cannot be made or written to.
     """
     # Without pictures a tenth of a second is saved.
-    from trajmill.stages.critics.model.marking import marked_screen
+    from trajmill.stages.critics.model.marking import marked_picture
     from trajmill.warehouse.screens import WarehouseScreens
 
     screens, pictures = WarehouseScreens(warehouse), {}
     for step in episode.steps:
         action = re.sub(r"[^a-z_]", "_", step.action_kind)[:40]
-        pictures[folder / f"{step.index + 1:02d}-{action}.png"] = marked_screen(step, screens)
+        pictures[folder / f"{step.index + 1:02d}-{action}.png"] = marked_picture(step, screens).encode()
     if episode.steps:
         pictures[folder / f"{len(episode.steps) + 1:02d}-end.png"] = screens.image(episode.steps[-1].screen_after)
     try:

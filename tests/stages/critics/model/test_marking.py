@@ -14,7 +14,7 @@ from tests.stages.critics.little_app import SIZE, Trees, Walk, checkout, right_w
 from trajmill.schemas.actions import Action, Click, Drag, LongPress, Scroll, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.critics.model.marking import draw_mark, marked_screen
+from trajmill.stages.critics.model.marking import draw_mark, marked_picture
 
 
 class Blank(Trees):
@@ -76,11 +76,11 @@ def test_the_marked_screen_is_a_picture_of_the_same_size() -> None:
     trees = Blank()
     episode = right_walk(trees).end()
     for step in episode.steps:
-        assert Image.open(io.BytesIO(marked_screen(step, trees))).size == SIZE
-    assert marked_screen(episode.steps[0], trees) != trees.image("")
-    assert marked_screen(episode.steps[-1], trees) == trees.image("")
+        assert Image.open(io.BytesIO(marked_picture(step, trees).encode())).size == SIZE
+    assert marked_picture(episode.steps[0], trees).encode() != trees.image("")
+    assert marked_picture(episode.steps[-1], trees).encode() == trees.image("")
     unparsed = Walk(checkout(), trees).stay(None).end(status=None)
-    assert marked_screen(unparsed.steps[0], trees) == trees.image("")
+    assert marked_picture(unparsed.steps[0], trees).encode() == trees.image("")
 
 
 BACKGROUNDS = ("white", "black", "#FF2020", "#FFFF00", "#303030", "#757575", "#0A2A6B", "noise", "stripes")

@@ -24,7 +24,6 @@ from trajmill.stages.critics.trees.caption import element_at
 
 MARKS = "marks-1"
 """Version of the marks' appearance; changing it gives a model other images, and other keys in its cache."""
-_UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 Stroke = tuple[tuple[tuple[int, int, int], int], ...]
@@ -37,7 +36,7 @@ def picture(screen_id: str, screens: ScreenReader) -> ScreenHandle:
 
 
 def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
-    """Return the screen before a step with its action marked; its id is the screen's id followed by the mark's.
+    """Return the screen before a step, marked if its action has a position; its id is followed by the mark's.
 
     Raises KeyError if the screen is not stored. Encoding raises ModelFailure if the image does not decode.
     """
@@ -46,31 +45,19 @@ def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
 
     def draw() -> bytes:  # in any thread; uses only `image` of the screen reader
         stored = screens.image(step.screen_before)
+        if step.action is None:
+            return stored
         try:
-            return stored if step.action is None else marked(stored, step.action, elements)
-        except _UNREADABLE as error:
+            image = Image.open(io.BytesIO(stored)).convert("RGB")
+            if not draw_mark(image, action_from_json(step.action), elements):
+                return stored
+            out = io.BytesIO()
+            image.save(out, format="PNG")
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise ModelFailure(f"screen {step.screen_before}: the image does not decode") from error
+        return out.getvalue()
 
     return ScreenHandle(f"{step.screen_before}+{mark}", size, draw)
-
-
-def marked_screen(step: Step, screens: ScreenReader) -> bytes:
-    """Return the screenshot before a step, marked if its action has a position. Raises KeyError if it is not stored."""
-    stored = screens.image(step.screen_before)
-    return stored if step.action is None else marked(stored, step.action, screens.elements(step.screen_before))
-
-
-def marked(stored: bytes, action_json: str, elements: tuple[UIElement, ...]) -> bytes:
-    """Return the PNG of a screenshot with a stored action marked; `stored` itself for an action without a position.
-
-    Raises OSError if it does not decode, pydantic.ValidationError if the stored text is not an action.
-    """
-    image = Image.open(io.BytesIO(stored)).convert("RGB")
-    if not draw_mark(image, action_from_json(action_json), elements):
-        return stored
-    out = io.BytesIO()
-    image.save(out, format="PNG")
-    return out.getvalue()
 
 
 def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...]) -> bool:
