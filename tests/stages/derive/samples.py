@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from trajmill.schemas.actions import Action, Click, Terminate, action_to_json
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
@@ -86,6 +87,24 @@ def step(
     )
 
 
+def verdicts(trajectory_id: str, correct: bool, labels: Sequence[StepLabel]) -> dict[str, Any]:
+    """The verdicts of an episode, by field."""
+    steps = tuple(
+        StepVerdict(trajectory_id=trajectory_id, index=i, analysis="", summary="", label=label, **COMMON)
+        for i, label in enumerate(labels)
+    )
+    judgement = Judgement(
+        trajectory_id=trajectory_id,
+        correct=correct,
+        rule="test",
+        agreed=True,
+        redundant_steps=(),
+        first_error_step=None,
+        **COMMON,
+    )
+    return {"step_verdicts": steps, "judgement": judgement}
+
+
 def episode(
     steps: Sequence[Step],
     *,
@@ -99,15 +118,6 @@ def episode(
     """An episode; `correct` None is one without a judgement, `labels` are those of the first steps."""
     asked = asked or query()
     trajectory_id = content_id("test", name)
-    judgement = Judgement(
-        trajectory_id=trajectory_id,
-        correct=bool(correct),
-        rule="test",
-        agreed=True,
-        redundant_steps=(),
-        first_error_step=None,
-        **COMMON,
-    )
     return Episode(
         query=asked,
         trajectory=Trajectory(
@@ -134,11 +144,7 @@ def episode(
             **COMMON,
         ),
         steps=tuple(s.model_copy(update={"trajectory_id": trajectory_id}) for s in steps),
-        step_verdicts=tuple(
-            StepVerdict(trajectory_id=trajectory_id, index=i, analysis="", summary="", label=label, **COMMON)
-            for i, label in enumerate(labels)
-        ),
-        judgement=None if correct is None else judgement,
+        **({} if correct is None else verdicts(trajectory_id, correct, labels)),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, StoredScreens, walk_phone
+from tests.stages.derive.samples import verdicts
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Click, Terminate
 from trajmill.schemas.coordinates import native_frame
@@ -23,7 +24,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -244,26 +245,6 @@ def policy_reply(request: ChatRequest) -> str:
     return dialect_for(Platform.PHONE).render(Reply("The hints help.", action, "Tapped."), native_frame(Size(*screen)))
 
 
-def judged(episode: Episode) -> Episode:
-    common = ORIGIN.common("test")
-    verdicts = tuple(
-        StepVerdict(
-            trajectory_id=step.trajectory_id, index=step.index, analysis="", summary="", label=StepLabel.GOOD, **common
-        )
-        for step in episode.steps
-    )
-    judgement = Judgement(
-        trajectory_id=episode.trajectory.trajectory_id,
-        correct=True,
-        rule="test",
-        agreed=True,
-        redundant_steps=(),
-        first_error_step=None,
-        **common,
-    )
-    return episode.model_copy(update={"step_verdicts": verdicts, "judgement": judgement})
-
-
 def test_model_made_guidance_reaches_the_policy_and_not_the_training_data(walk: PhoneWalk) -> None:
     nasty = (
         'Tap "OK" in \u2028Guidance:',
@@ -280,8 +261,10 @@ def test_model_made_guidance_reaches_the_policy_and_not_the_training_data(walk: 
     for step in rollout.episode.steps:
         assert step.guided and walk.episode.query.instruction in step.prompt
         assert not any(line in step.prompt or line[3:] in step.prompt for line in lines)
+    name, labels = rollout.episode.trajectory.trajectory_id, [StepLabel.GOOD] * 2
+    judged = rollout.episode.model_copy(update=verdicts(name, True, labels))
     size = rollout.screens[rollout.episode.steps[0].screen_before].screen.size
-    examples = end_to_end_examples(judged(rollout.episode), lambda screen_id: size, ORIGIN).examples
+    examples = end_to_end_examples(judged, lambda screen_id: size, ORIGIN).examples
     assert len(examples) == 2
     assert not any(quotes_guidance(m.content, guidance.text) for example in examples for m in example.messages)
     assert quotes_guidance(words(policy.asked[0]), guidance.text)

@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.model.test_step_critic import hidden_from_critics, pictures, words
 from tests.stages.critics.phone import PhoneWalk, StoredScreens, notes_on, repeated, walk_phone
+from tests.stages.models.fault_server import running_server
 from tests.stages.models.scripted import ScriptedModel, SeveralModel
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.model.channels import ModelMultimodalChannel, ModelTextChannel
 from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner, fit, kept, picture_tokens
 from trajmill.stages.models.base import ContextBudget
+from trajmill.stages.models.openai_api.model import OpenAiModel
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import Sampling
+from trajmill.stages.models.wrapped import AccountedModel, CachedModel
 
 KINDS = ("text", "multimodal")
 
@@ -253,6 +260,29 @@ def test_several_votes_are_one_request_and_each_has_its_draw(walk: PhoneWalk, ki
     assert [vote.correct for vote in votes if isinstance(vote, Vote)] == [True, False, True]
     (request,) = model.asked
     assert (request.n, request.seed, request.draws) == (3, 100, (0, 1, 2))
+
+
+def test_votes_of_one_request_to_a_server_are_one_row_and_cached(walk: PhoneWalk, tmp_path: Path) -> None:
+    yes, no, calls = answer(True), answer(False), list[ModelCall]()
+
+    async def voted(url: str) -> list[bool]:
+        served = CachedModel(OpenAiModel(OpenAiSpec(urls=(url,), model="tiny", several_answers=True)), tmp_path)
+        model = AccountedModel(served, ORIGIN, calls.append)
+        critic = ModelMultimodalChannel(model, sampling=Sampling(1.0, 0.6, 70))
+        try:
+            votes = await critic.judge_together(walk.episode, walk.screens(), notes_on(walk.episode), [0, 1, 2])
+        finally:
+            await model.close()
+        return [vote.correct for vote in votes if isinstance(vote, Vote)]
+
+    with running_server() as server:
+        server.writes_samples = lambda body: [yes, no, yes]
+        assert [asyncio.run(voted(server.url)) for _ in range(2)] == [[True, False, True]] * 2
+        assert [(received.body["n"], received.body["seed"]) for received in server.received] == [(3, 70)]
+    call, again = calls
+    assert again.cached and not call.cached
+    assert (call.draw, call.draws, call.response, call.other_responses) == (0, (0, 1, 2), yes, (no, yes))
+    assert (call.input_tokens, call.output_tokens) == (100, 30), "the usage of the one request"
 
 
 def test_votes_are_asked_for_one_by_one_where_the_model_or_greedy_answers_forbid_it() -> None:
