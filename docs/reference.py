@@ -17,8 +17,10 @@ import trajmill
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import KeyPath, Table, all_tables, one_line, toml_value
 from trajmill.schemas.spec import Spec
+from trajmill.schemas.tables.registry import TABLES
+from trajmill.warehouse.shards import stored_schema
 from trajmill.warehouse.store.address import BucketUrl
-from trajmill.warehouse.views import tables_page
+from trajmill.warehouse.views import READY_MADE, table_description, view_description
 
 HERE = Path(__file__).parent
 _PLAIN_NAMES = {
@@ -272,15 +274,31 @@ def _first_key(section: str, table: str, key: str) -> str:
 
 def all_tables_page() -> str:
     """Return all tables and views, with the columns that every table has shown once."""
-    sections = re.findall(r"^## `.+?(?=\n#|\Z)", tables_page(), re.MULTILINE | re.DOTALL)
-    tables = [section for section in sections if "| column | type | meaning |" in section]
-    shared = [row for row in tables[0].splitlines() if row.startswith("| `") and all(row in table for table in tables)]
-    lines = [_TABLES, "| column | type | meaning |", "|---|---|---|", *shared, ""]
-    for title, group in (("Tables", tables), ("Views", [each for each in sections if each not in tables])):
-        lines += [f"## {title}", ""]
-        for section in group:
-            kept = [line for line in section.strip().splitlines() if line not in shared]
-            lines += ["#" + "\n".join(kept), ""]
+
+    def type_name(field: Any) -> str:
+        return str(field.type).replace("item: ", "") + (" or null" if field.nullable else "")
+
+    def rows(columns: Mapping[str, str], types: Mapping[str, str]) -> list[str]:
+        cells = {name: [f"`{name}`", *([f"`{types[name]}`"] if types else [])] for name in columns}
+        return [f"| {' | '.join([*cells[name], text.replace('|', chr(92) + '|')])} |" for name, text in columns.items()]
+
+    described = {}
+    for table in TABLES:
+        meaning, schema = table_description(table), stored_schema(table)
+        described[table] = meaning.text, rows(meaning.columns, {field.name: type_name(field) for field in schema})
+    first, *others = (set_of for _, set_of in described.values())
+    shared = [row for row in first if all(row in other for other in others)]
+    heads = ["| column | type | meaning |", "|---|---|---|"]
+    lines = [_TABLES, *heads, *shared, "", "## Tables", ""]
+    for table, (text, found) in described.items():
+        lines += [f"### `{table}`", "", text, "", *heads, *(row for row in found if row not in shared), ""]
+    lines += ["## Views", ""]
+    for view in READY_MADE:
+        meaning = view_description(view)
+        lines += [f"### `{view}`", "", meaning.text, ""]
+        if meaning.columns:
+            kept = (row for row in rows(meaning.columns, {}) if row not in shared)
+            lines += ["| column | meaning |", "|---|---|", *kept, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

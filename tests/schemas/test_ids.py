@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
-from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Platform, Query, Slot
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
@@ -55,13 +55,3 @@ def test_the_goal_of_a_query_does_not_depend_on_its_words_or_the_order_of_its_sl
     assert Query.model_construct(**base | {"slots": reworded}).goal_key() == key
     assert Query.model_construct(**base | {"slots": SLOTS}).goal_key() != key
     assert Query.model_construct(**base | {"start_state": '{"a": 1}'}).goal_key() != key
-
-
-def test_the_common_columns_of_a_stage() -> None:
-    origin = Origin(round=2, run_id="run", code_version="1.0")
-    assert origin.common("judge-v1") == {
-        "round": 2,
-        "run_id": "run",
-        "code_version": "1.0",
-        "made_by": "judge-v1",
-    }

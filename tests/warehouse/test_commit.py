@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,18 +115,6 @@ def test_files_beyond_the_bounds_of_a_column_are_not_read(warehouse: Warehouse) 
     for other in set(committed_files(warehouse, TABLE)) - {file}:
         other.unlink()
     assert read_table(warehouse, TABLE, where=middle)["trajectory_id"].to_pylist() == ["1-t"] * 4
-
-
-def test_the_log_holds_row_counts_and_limits_but_no_long_text(warehouse: Warehouse) -> None:
-    at = stage_run("judge", 7)
-    long = [row.model_copy(update={"analysis": "x" * 500}) for row in step_verdicts(4, at)]
-    file = write_shard(warehouse, TABLE, at, rows_to_arrow(TABLE, long))
-    stats = json.loads(file.stats)
-    assert stats["numRecords"] == 4
-    assert (stats["minValues"]["index"], stats["maxValues"]["index"]) == (0, 3)
-    assert stats["minValues"]["round"] == 7
-    assert "analysis" not in stats["minValues"]
-    assert stats["nullCount"]["analysis"] == 0
 
 
 def test_batches_become_row_groups_in_constant_memory(warehouse: Warehouse) -> None:

@@ -25,31 +25,11 @@ def warehouse(tmp_path: Path) -> Warehouse:
 
 
 @pytest.mark.slow
-def test_a_row_is_found_by_its_values_as_it_is_stored(warehouse: Warehouse) -> None:
-    stored = read_table(warehouse, TABLE, rounds=[2]).slice(7, 1)
-    name = stored["trajectory_id"][0].as_py()
-    wanted = {"trajectory_id": [name]}
-    assert read_table(warehouse, TABLE, where=wanted).to_pylist() == stored.to_pylist()
-    assert read_table(warehouse, TABLE, where=wanted, rounds=[1]).num_rows == 0
-    assert read_table(warehouse, TABLE, where=wanted, run_id="other").num_rows == 0
-    assert read_table(warehouse, TABLE, ["index"], where=wanted).to_pylist() == [{"index": 7}]
-
-
-@pytest.mark.slow
 def test_rows_with_one_of_some_values_come_in_the_order_in_which_they_are_stored(warehouse: Warehouse) -> None:
     names = read_table(warehouse, TABLE, ["trajectory_id"], rounds=[2])["trajectory_id"].to_pylist()
     found = read_table(warehouse, TABLE, rounds=[2], where={"trajectory_id": [names[9], "unknown", names[3]]})
     assert found["trajectory_id"].to_pylist() == [names[3], names[9]]
     assert read_table(warehouse, TABLE, where={"trajectory_id": []}).num_rows == 0
-
-
-@pytest.mark.slow
-def test_only_files_whose_bounds_allow_the_rows_are_read(warehouse: Warehouse) -> None:
-    files = committed_files(warehouse, TABLE, rounds=[2], run_id=SECOND.run_id)
-    assert [file.name for file in files] == [SECOND.shard_name()]
-    assert committed_files(warehouse, TABLE, run_id="other") == committed_files(warehouse, TABLE, rounds=[7]) == []
-    for values in (["", " "], ["~", "~~"], []):
-        assert committed_files(warehouse, TABLE, where={"trajectory_id": values}) == []
 
 
 @pytest.mark.slow
@@ -66,10 +46,3 @@ def test_rows_of_a_file_with_many_row_groups_are_found_with_nulls_for_lacking_co
     names = [name for name in stored.column_names if name not in ("judge_id", "summary")]
     assert found.select(names).to_pylist() == wanted.select(names).to_pylist()
     assert read_table(warehouse, TABLE, where={"judge_id": ["other"]}).num_rows == 0
-
-
-@pytest.mark.slow
-def test_values_are_never_read_as_sql(warehouse: Warehouse) -> None:
-    name = "' OR true --"
-    assert read_table(warehouse, TABLE, run_id=name).num_rows == 0
-    assert read_table(warehouse, TABLE, where={"trajectory_id": [name]}).num_rows == 0

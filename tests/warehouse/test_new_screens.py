@@ -64,16 +64,6 @@ def test_what_came_since_the_last_file_is_in_the_next_one(warehouse: Warehouse) 
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_file_has_an_eighth_of_what_was_written_before(warehouse: Warehouse) -> None:
-    screens = new_ones(warehouse)
-    for shade in range(64):
-        see(warehouse, 0, [shade])
-        screens.write_grown()
-    files = screens.write()
-    assert len(files) < 40 and sum(rows(files)) == 64
-
-
-@pytest.mark.usefixtures("small_files")
 def test_files_that_a_killed_process_has_left_are_written_again(warehouse: Warehouse) -> None:
     killed = new_ones(warehouse)
     for shade in range(5):

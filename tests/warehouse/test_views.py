@@ -18,17 +18,16 @@ from tests.warehouse.samples import (
     step_verdicts,
     trajectory,
 )
-from trajmill.schemas.errors import BadInputError, FailureClass
+from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.registry import TABLES, rows_to_arrow
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from trajmill.warehouse.shards import stored_schema, write_shard
+from trajmill.warehouse.shards import stored_schema
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.views import READY_MADE, connect, duckdb_type, refresh_views
 
@@ -85,14 +84,6 @@ def test_views_show_committed_files_only_and_a_reader_does_not_disturb_the_refre
     assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
 
 
-def test_a_commit_whose_refresh_was_killed_is_shown_by_the_next(warehouse: Warehouse) -> None:
-    at, later = stage_run("judge"), stage_run("judge", 2)
-    commit_rows(warehouse, at, *step_verdicts(5, at))
-    data = rows_to_arrow("step_verdicts", step_verdicts(3, later))
-    commit(warehouse, "step_verdicts", [write_shard(warehouse, "step_verdicts", later, data)], later)
-    assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
-
-
 def test_a_damaged_file_is_made_anew(warehouse: Warehouse) -> None:
     first, second = stage_run("judge"), stage_run("judge", 2)
     commit_rows(warehouse, first, *step_verdicts(5, first))
@@ -102,14 +93,6 @@ def test_a_damaged_file_is_made_anew(warehouse: Warehouse) -> None:
         connection.execute("DROP VIEW step_verdicts; CREATE TABLE step_verdicts (i INTEGER)")
     commit_rows(warehouse, second, *step_verdicts(3, second))
     assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
-
-
-def test_a_committed_file_that_is_gone_gives_one_error_line(warehouse: Warehouse) -> None:
-    commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
-    next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
-    warehouse.database.unlink()
-    with pytest.raises(BadInputError, match=r"\A[^\n]*a committed file is missing or damaged [^\n]*; restore[^\n]*\Z"):
-        refresh_views(warehouse)
 
 
 def test_views_of_the_user_stay(warehouse: Warehouse) -> None:

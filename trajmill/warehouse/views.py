@@ -75,36 +75,9 @@ _SCALARS = {
     pa.float64(): "DOUBLE",
     WRITTEN_AT.type: "TIMESTAMP WITH TIME ZONE",
 }
-_MACROS = """
-CREATE OR REPLACE MACRO wilson_low(successes, n, z := 1.959964) AS greatest(
-    0, (successes + z * z / 2 - z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
-);
-CREATE OR REPLACE MACRO wilson_high(successes, n, z := 1.959964) AS least(
-    1, (successes + z * z / 2 + z * sqrt(successes * (n - successes) / n + z * z / 4)) / (n + z * z)
-);
-CREATE OR REPLACE MACRO word_f1(said, meant) AS CASE
-    WHEN said = meant THEN 1.0
-    WHEN len(string_split(array_to_string(said, ' '), array_to_string(meant, ' '))) > 2 THEN 0.0
-    ELSE 2 * coalesce(list_sum(
-        [least(len([1 FOR x IN said IF x = word]), len([1 FOR x IN meant IF x = word]))
-            FOR word IN list_distinct(said)]
-    ), 0) / nullif(len(said) + len(meant), 0) END;
-CREATE OR REPLACE MACRO swipe_direction(across, down) AS CASE
-    WHEN abs(down) >= abs(across) THEN if(down > 0, 'down', 'up') ELSE if(across > 0, 'right', 'left') END;
-CREATE OR REPLACE MACRO share_apart(x, y, x2, y2, width, height) AS
-    sqrt(((x - x2) / width) ** 2 + ((y - y2) / height) ** 2);
-CREATE OR REPLACE MACRO moves(x, y, x2, y2, width, height) AS share_apart(x, y, x2, y2, width, height) >= 0.04;
-"""
 _WRITTEN_AT = "UTC time at which the row's file was written; null on rows of an earlier trajmill."
 _COLUMN = "-- column "
 _COLUMNS_OF = "-- columns of "
-_PAGE = """# Tables and views
-
-What `trajmill sql` and `trajmill.duckdb` show; there each of them has its meaning as a comment:
-
-```
-trajmill sql "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'trajectories'"
-```"""
 
 
 def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
@@ -168,7 +141,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
     ready_made = {name: view_query(name) for name in READY_MADE}
     described = {table: table_description(table) for table in TABLES}
     schemas = {table: str(stored_schema(table)) for table in TABLES}
-    definitions = content_id(schemas, ready_made, described, _MACROS, _FOLDER)
+    definitions = content_id(schemas, ready_made, described, view_query("macros"), _FOLDER)
     with duckdb.connect(str(path), config=OFFLINE) as connection:
         _name_folder(connection, warehouse)
         connection.execute("BEGIN")
@@ -186,7 +159,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
                 connection.execute(f"CREATE OR REPLACE VIEW {table} AS {query}")
                 comment_on(connection, table, described[table])
         if not known:
-            connection.execute(_MACROS)
+            connection.execute(view_query("macros"))
             for name, query in ready_made.items():
                 connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
                 comment_on(connection, name, view_description(name))
@@ -275,31 +248,3 @@ def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: Ta
     for column, meaning in description.columns.items():
         comments.append(f'COMMENT ON COLUMN {view}."{column}" IS {quoted(meaning)}')
     connection.execute(";".join(comments))
-
-
-def tables_page() -> str:
-    """The page `docs/tables.md`: every table and every ready-made view with its columns."""
-    lines = [_PAGE]
-    for table in TABLES:
-        lines += _section(table, table_description(table), stored_schema(table))
-    lines += ["", "# Ready-made views"]
-    for view in READY_MADE:
-        lines += _section(view, view_description(view))
-    return "\n".join(lines) + "\n"
-
-
-def _section(name: str, description: TableDescription, schema: pa.Schema | None = None) -> Iterator[str]:
-    yield from ("", f"## `{name}`", "", description.text)
-    if description.columns:
-        types = {field.name: _type_name(field) for field in schema or ()}
-        yield from (
-            "",
-            *(("| column | type | meaning |", "|---|---|---|") if types else ("| column | meaning |", "|---|---|")),
-        )
-        for column, meaning in description.columns.items():
-            cells = [f"`{column}`", *([f"`{types[column]}`"] if types else []), meaning.replace("|", r"\|")]
-            yield f"| {' | '.join(cells)} |"
-
-
-def _type_name(field: pa.Field) -> str:
-    return str(field.type).replace("item: ", "") + (" or null" if field.nullable else "")

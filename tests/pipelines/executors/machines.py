@@ -1,8 +1,7 @@
 """Machines that have only an S3 server in common: Beam's job service, and worker pools with a disk of their own.
 
 Each is a session of processes with an empty home, working folder and folder for caches, so that killing it leaves
-nothing behind; in a network, each has a namespace of its own, too. A dispatcher hands each new worker to the next pool
-that answers, as a load balancer would.
+nothing behind. A dispatcher hands each new worker to the next pool that answers, as a load balancer would.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from tests.bucket_server import bucket_server, environment_for
-from tests.pipelines.executors.network import NAMESPACE, Link, network_if_possible
 from trajmill.pipelines.fan_out import BeamSettings
 
 _ANSWER_SECONDS = 10.0
@@ -35,10 +33,9 @@ _REPOSITORY = Path(__file__).parents[3]
 class Machine:
     """One machine: a program, and the processes that it starts."""
 
-    def __init__(self, disk: Path, s3_endpoint: str, program: str, link: Link | None) -> None:
-        """Start a program on an empty disk, and wait until it serves; without a link it is on loopback."""
-        self.disk, self._link = disk, link
-        host = link.address if link else _LOOPBACK
+    def __init__(self, disk: Path, s3_endpoint: str, program: str) -> None:
+        """Start a program on an empty disk, and wait until it serves."""
+        self.disk = disk
         for name in ("home", "tmp", "work", "caches"):
             (disk / name).mkdir(parents=True)
         environment = {
@@ -49,9 +46,8 @@ class Machine:
             **environment_for(s3_endpoint, disk / "caches"),
         }
         self._log = (disk / "log").open("wb")
-        command = [sys.executable, "-m", f"tests.pipelines.executors.{program}", host]
         self._process = subprocess.Popen(
-            [*NAMESPACE, *command] if link else command,
+            [sys.executable, "-m", f"tests.pipelines.executors.{program}", _LOOPBACK],
             env=environment,
             cwd=disk / "work",
             stdout=subprocess.PIPE,
@@ -59,10 +55,8 @@ class Machine:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        self.address = f"{host}:{int(self._process.stdout.readline())}"
+        self.address = f"{_LOOPBACK}:{int(self._process.stdout.readline())}"
         """Where its program serves."""
-        if link:
-            link.make(self._process.pid)
 
     @property
     def session(self) -> int:
@@ -79,18 +73,12 @@ class Machine:
         os.killpg(self._process.pid, number)
 
     def cut_off(self) -> None:
-        """Nothing comes from it any more: its link is taken down. On loopback, where there is none, it stands still."""
-        if self._link:
-            self._link.set_state("down")
-        else:
-            self.send(signal.SIGSTOP)
+        """Let it stand still, so that nothing comes from it any more."""
+        self.send(signal.SIGSTOP)
 
     def come_back(self) -> None:
-        """It is there again, and goes on with what it did."""
-        if self._link:
-            self._link.set_state("up")
-        else:
-            self.send(signal.SIGCONT)
+        """Let it go on with what it did."""
+        self.send(signal.SIGCONT)
 
     def kill(self) -> None:
         """End all its processes at once; killing twice is fine."""
@@ -124,14 +112,14 @@ class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 @contextmanager
-def dispatched(pools: list[Machine], host: str) -> Iterator[str]:
-    """Serve a dispatcher of pools at an address of this process; gives it with the port."""
+def dispatched(pools: list[Machine]) -> Iterator[str]:
+    """Serve a dispatcher of pools; gives its address."""
     server = grpc.server(ThreadPoolExecutor(4))
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(Dispatcher(pools), server)
-    port = server.add_insecure_port(f"{host}:0")
+    port = server.add_insecure_port(f"{_LOOPBACK}:0")
     server.start()
     try:
-        yield f"{host}:{port}"
+        yield f"{_LOOPBACK}:{port}"
     finally:
         server.stop(None)
 
@@ -169,27 +157,18 @@ class Cluster:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Run a job service and two worker pools, each in a network namespace of its own where such can be made."""
+    """Run a job service and two worker pools."""
     with TemporaryDirectory(prefix="machines-") as temporary, ExitStack() as running:
         # Sockets need a short path, so this is no folder of pytest's.
-        folder = Path(temporary)
-        network = running.enter_context(network_if_possible())
-        here = network.addresses[0] if network else _LOOPBACK
-        s3_endpoint = running.enter_context(bucket_server(here))
+        s3_endpoint = running.enter_context(bucket_server())
 
         def started(number: int, program: str) -> Machine:
-            link = Link(network, number) if network else None
-            machine = Machine(folder / str(number), s3_endpoint, program, link)
+            machine = Machine(Path(temporary) / str(number), s3_endpoint, program)
             running.callback(machine.kill)
             return machine
 
         with ThreadPoolExecutor() as starting:
             service, *pools = starting.map(started, (1, 2, 3), ("job_service", "worker_pool", "worker_pool"))
         numbers = count(4)
-        yield Cluster(
-            s3_endpoint,
-            service,
-            pools,
-            running.enter_context(dispatched(pools, here)),
-            lambda: started(next(numbers), "worker_pool"),
-        )
+        dispatcher = running.enter_context(dispatched(pools))
+        yield Cluster(s3_endpoint, service, pools, dispatcher, lambda: started(next(numbers), "worker_pool"))

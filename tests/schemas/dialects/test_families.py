@@ -15,7 +15,7 @@ from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.dialects.base import NotExpressible, ParseFailure, Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
@@ -81,34 +81,6 @@ def test_each_family_says_the_kinds_that_it_is_published_with(family: Family, pl
             pass
     device = "phone" if platform is Platform.PHONE else "desktop"
     assert said == set(SAID[family.name, device].split())
-
-
-@families
-@given(
-    screen=st.builds(Size, st.integers(200, 4100), st.integers(200, 4100)),
-    max_pixels=st.sampled_from([400_000, 3_211_264, 2**40]),
-    share=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-)
-def test_positions_survive_to_half_a_unit_of_the_space(
-    family: Family, screen: Size, max_pixels: int, share: tuple[float, float]
-) -> None:
-    frame = family.within(max_pixels).frame(screen)
-    point = Point(round(share[0] * (screen.width - 1)), round(share[1] * (screen.height - 1)))
-    dialect = family.dialect(Platform.PHONE)
-    read = dialect.parse(dialect.render(Reply("", Click(x=point.x, y=point.y), ""), frame), frame)
-    assert isinstance(read, Reply) and isinstance(read.action, Click)
-    for got, wanted, unit in zip((read.action.x, read.action.y), point, pixels_per_unit(frame), strict=True):
-        # Half a unit is lost in writing whole numbers, and reading rounds to the nearest stored pixel.
-        assert abs(got - wanted) <= unit / 2 + 0.5
-        if unit <= 1:
-            assert got == wanted
-
-
-def pixels_per_unit(frame: CoordinateFrame) -> tuple[float, float]:
-    """Stored pixels for each whole number of the space, on both axes."""
-    extent = {CoordinateSpace.PER_MILLE: Size(1000, 1000), CoordinateSpace.PER_999: Size(999, 999)}
-    wide, high = extent.get(frame.space) or frame.extent
-    return frame.screen.width / wide, frame.screen.height / high
 
 
 @families

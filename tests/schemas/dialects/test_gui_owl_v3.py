@@ -8,68 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trajmill.schemas.actions import (
-    Action,
     Answer,
     Click,
-    Drag,
-    LongPress,
-    MoveMouse,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    Terminate,
-    TypeText,
-    Wait,
 )
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
-from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile, dialect_for
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.tables.query import Platform
 
 PHONE, SCREEN = native_frame(Size(720, 1280)), native_frame(Size(1280, 720))
 words = st.text(st.characters(codec="utf-8"), max_size=40)
-xs, ys = st.integers(0, 719), st.integers(0, 719)
-seconds = st.floats(0, 600)
-
-phone_actions = st.one_of(
-    st.builds(Click, x=xs, y=ys),
-    st.builds(LongPress, x=xs, y=ys, seconds=seconds),
-    st.builds(Swipe, x=xs, y=ys, x2=xs, y2=ys),
-    st.builds(TypeText, text=words),
-    st.builds(Answer, text=words),
-    st.builds(OpenApp, app=words),
-    st.builds(PressKeys, keys=st.tuples(words)),
-    st.builds(SystemButton, button=st.sampled_from(["Back", "Home", "Menu", "Enter"])),
-    st.builds(Wait, seconds=seconds),
-    st.builds(Terminate, status=st.sampled_from(["success", "failure"])),
-)
-desktop_actions = st.one_of(
-    st.builds(Click, x=xs, y=ys, button=st.sampled_from(["left", "middle", "right"])),
-    st.builds(Click, x=xs, y=ys, count=st.just(2)),
-    st.builds(Drag, x=xs, y=ys, x2=xs, y2=ys),
-    st.builds(MoveMouse, x=xs, y=ys),
-    st.builds(Scroll, x=xs, y=ys, clicks=st.integers(-5, 5)),
-    st.builds(Scroll, clicks=st.integers(-5, 5)),
-    st.builds(TypeText, text=words, clear=st.booleans(), enter=st.booleans()),
-    st.builds(PressKeys, keys=st.lists(words, min_size=1, max_size=3).map(tuple)),
-    st.builds(Wait, seconds=seconds),
-    st.builds(Terminate, status=st.sampled_from(["success", "failure"])),
-)
-
-
-@given(phone_actions)
-def test_phone_actions_survive_the_wire(action: Action) -> None:
-    text = GuiOwlMobile().render(Reply("Looking.", action, "Done."), PHONE)
-    assert GuiOwlMobile().parse(text, PHONE) == Reply("Looking.", action, "Done.")
-
-
-@given(desktop_actions)
-def test_desktop_actions_survive_the_wire(action: Action) -> None:
-    text = GuiOwlDesktop().render(Reply("Looking.", action, "Done."), SCREEN)
-    assert GuiOwlDesktop().parse(text, SCREEN) == Reply("Looking.", action, "Done.")
 
 
 @given(words, words)
@@ -163,19 +111,3 @@ def test_the_conclusion_ends_where_its_tag_or_another_call_says(after: str, conc
     parsed = GuiOwlMobile().parse(f"<thinking>It is open.</thinking> So.\n{call}\n{after}", PHONE)
     assert isinstance(parsed, Reply)
     assert parsed[:3] == ("It is open.", Click(x=10, y=20), conclusion) and bool(parsed.slip) == slips
-
-
-def test_an_action_of_the_other_platform_cannot_be_rendered() -> None:
-    with pytest.raises(ValueError, match="mobile_use"):
-        GuiOwlMobile().render(Reply("", Scroll(clicks=1), ""), PHONE)
-    with pytest.raises(ValueError, match="computer_use"):
-        GuiOwlDesktop().render(Reply("", SystemButton(button="Back"), ""), SCREEN)
-
-
-@pytest.mark.parametrize("platform", list(Platform))
-def test_the_system_prompt_holds_a_json_tool_and_the_resolution(platform: Platform) -> None:
-    prompt = dialect_for(platform).system_prompt(PHONE)
-    tool = json.loads(prompt.split("<tools>")[1].split("</tools>")[0])
-    assert "720x1280" in tool["function"]["description"]
-    name = "mobile_use" if platform is Platform.PHONE else "computer_use"
-    assert tool["function"]["name"] == name
