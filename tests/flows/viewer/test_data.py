@@ -70,15 +70,11 @@ def test_pages_go_on_where_the_one_before_ended_and_back(client: TestClient, ord
 
 
 def test_the_ends_of_the_pages_are_told(client: TestClient) -> None:
-    def ends(query: str) -> tuple[bool, bool]:
-        page = client.get(f"/api/trajectories?limit=3&{query}").json()
-        return page["first"], page["last"]
-
     places = [row["place"] for row in rows(client)]
-    assert ends("") == (True, False)
-    assert ends(f"after={places[2]}") == (False, False)
-    assert ends(f"after={places[5]}") == (False, True)
-    assert ends(f"before={places[3]}") == (True, False)
+    ends = {"": (1, 0), f"after={places[2]}": (0, 0), f"after={places[5]}": (0, 1), f"before={places[3]}": (1, 0)}
+    for query, expected in ends.items():
+        page = client.get(f"/api/trajectories?limit=3&{query}").json()
+        assert (page["first"], page["last"]) == expected
 
 
 @pytest.mark.parametrize("query", ["order=place", "limit=100000", "round=x", "nonsense=1", "after=-1"])

@@ -68,27 +68,18 @@ def test_an_episode_in_the_words_of_a_model_is_rewarded_and_recorded_before_the_
     }
 
 
-def test_equal_attempts_are_different_rows() -> None:
+def test_a_limit_ends_an_episode_without_success_and_equal_attempts_are_different_rows() -> None:
     with toy_server() as server, EnvironmentClient(server.url) as client:
-        for _ in range(3):
-            client.reset("press", seed=5)
-            client.finish()
-    trajectories = [made.episode.trajectory for made in server.recorded]
-    assert [trajectory.attempt for trajectory in trajectories] == [0, 1, 2]
-    assert len({trajectory.trajectory_id for trajectory in trajectories}) == 3
-
-
-def test_the_step_limit_and_a_limit_of_the_trainer_end_an_episode_without_success() -> None:
-    with toy_server() as server, EnvironmentClient(server.url) as client:
-        client.reset("press")
+        client.reset("press", seed=5)
         answers = [client.step(CLICK) for _ in range(4)]
         assert [(answer.done, answer.reward) for answer in answers] == [(False, None)] * 3 + [(True, 0.0)]
-        client.reset("press")
+        client.reset("press", seed=5)
         client.step(CLICK)
         assert client.finish().reward == 0.0
-    stops = [made.episode.trajectory.stop_reason for made in server.recorded]
-    assert stops == [StopReason.STEP_LIMIT, StopReason.STEP_LIMIT]
-    assert [made.episode.trajectory.steps for made in server.recorded] == [4, 1]
+    trajectories = [made.episode.trajectory for made in server.recorded]
+    assert [each.stop_reason for each in trajectories] == [StopReason.STEP_LIMIT] * 2
+    assert [(each.attempt, each.steps) for each in trajectories] == [(0, 4), (1, 1)]
+    assert len({each.trajectory_id for each in trajectories}) == 2
 
 
 @pytest.mark.parametrize(

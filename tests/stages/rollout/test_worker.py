@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
+from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyFactory, press_and_finish, toy_query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout import base
 from trajmill.stages.rollout.base import (
@@ -23,30 +23,16 @@ from trajmill.stages.rollout.base import (
 from trajmill.stages.rollout.worker import run_attempts
 
 
-def work(factory: ToyFactory, attempts: int, concurrency: int, limits: Limits | None = None) -> list[FinishedAttempt]:
-    done: list[FinishedAttempt] = []
+def test_every_attempt_is_recorded_once_with_few_environments() -> None:
+    factory, agent, done = ToyFactory(), ToyAgent(press_and_finish), list[FinishedAttempt]()
 
     async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
-    agent = ToyAgent(press_and_finish)
-    plan = [Attempt(toy_query(f"q{number}"), Purpose.TRAIN, 0, number) for number in range(attempts)]
-    asyncio.run(run_attempts(plan, lambda query: agent, factory, limits or Limits(), ORIGIN, record, concurrency))
-    return done
-
-
-def test_every_attempt_is_recorded_once_with_few_environments() -> None:
-    factory = ToyFactory()
-    done = work(factory, attempts=20, concurrency=4)
+    plan = [Attempt(toy_query(f"q{number}"), Purpose.TRAIN, 0, number) for number in range(20)]
+    asyncio.run(run_attempts(plan, lambda query: agent, factory, Limits(), ORIGIN, record, concurrency=4))
     assert len({rollout.episode.trajectory.trajectory_id for rollout in done}) == len(done) == 20
     assert len(factory.made) <= 4 and all(environment.closed for environment in factory.made)
-
-
-def test_an_environment_that_hung_is_not_used_again() -> None:
-    hung = ToyEnvironment(hangs=True)
-    factory = ToyFactory(kinds=[hung])
-    work(factory, attempts=2, concurrency=1, limits=Limits(seconds=0.05))
-    assert hung.closed and len(factory.made) == 2
 
 
 def test_a_board_says_what_each_slot_waits_for_and_where_the_time_went(monkeypatch: pytest.MonkeyPatch) -> None:

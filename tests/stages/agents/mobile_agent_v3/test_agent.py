@@ -69,11 +69,7 @@ def test_a_note_is_carried_from_one_app_to_another() -> None:
     assert outputs["completed"].splitlines() == [*READ_MAIL, REDEEM[0]]
 
 
-def test_without_the_notetaker_the_code_is_not_known() -> None:
-    assert reward(run(NAMED.model_copy(update={"notetaker": "off"}), models())) == 0.0
-
-
-@pytest.mark.parametrize("lost", [1, 5, 8])
+@pytest.mark.parametrize("lost", [1, 8])
 def test_a_lost_tap_is_noticed_and_repeated(lost: int) -> None:
     finished = run(NAMED, models(), LostTap(phone(), lost))
     assert reward(finished) == 1.0
@@ -81,26 +77,23 @@ def test_a_lost_tap_is_noticed_and_repeated(lost: int) -> None:
     assert (after["outcome"], after["feedback"]) == ("FAILURE", "Nothing changed.")
 
 
-@pytest.mark.parametrize("lost", [1, 5, 8])
-def test_without_the_reflector_a_lost_tap_is_not_noticed(lost: int) -> None:
-    assert reward(run(NAMED.model_copy(update={"reflector": "off"}), models(), LostTap(phone(), lost))) == 0.0
+@pytest.mark.parametrize("role", ["manager", "notetaker", "reflector"])
+def test_without_a_role_the_task_fails(role: str) -> None:
+    environment = LostTap(phone(), 5) if role == "reflector" else phone()
+    assert reward(run(NAMED.model_copy(update={role: "off"}), models(), environment)) == 0.0
 
 
 WRONG_APP = ('Tap "Messages"', *READ_MAIL[1:], *REDEEM)
 REPAIR = {'Tap "Messages"': ("Go home", 'Tap "Mail"')}
 
 
-def test_the_plan_is_revised_after_a_failure() -> None:
+def test_a_plan_is_revised_after_a_failure_or_repeats_the_mistake() -> None:
     finished = run(NAMED, models(*WRONG_APP, repairs=REPAIR))
     assert reward(finished) == 1.0
     revised = json.loads(finished.episode.steps[1].role_outputs)["plan"].splitlines()
-    assert revised[:2] == ["Go home", 'Tap "Mail"'] and revised[2:] == list(WRONG_APP[1:])
-
-
-def test_a_plan_that_is_not_revised_repeats_the_mistake() -> None:
-    finished = run(NAMED, models(*WRONG_APP))
-    assert reward(finished) == 0.0
-    assert finished.episode.trajectory.stop_reason is StopReason.STEP_LIMIT
+    assert revised == ["Go home", 'Tap "Mail"', *WRONG_APP[1:]]
+    repeated = run(NAMED, models(*WRONG_APP))
+    assert (reward(repeated), repeated.episode.trajectory.stop_reason) == (0.0, StopReason.STEP_LIMIT)
 
 
 def test_a_worker_that_can_do_no_subgoal_ends_as_a_stalemate() -> None:
@@ -114,10 +107,6 @@ def test_the_manager_confirms_or_refuses_that_the_worker_is_done() -> None:
     assert [call.role for call in confirmed.episode.calls][-2:] == ["worker", "manager"]
     refused = run(NAMED, models(*READ_MAIL, *REDEEM, "Report", "Something else"))
     assert (reward(refused), refused.episode.trajectory.answer) == (0.0, "failure")
-
-
-def test_without_the_manager_there_is_no_plan() -> None:
-    assert reward(run(NAMED.model_copy(update={"manager": "off"}), models())) == 0.0
 
 
 def test_notes_are_taken_only_after_a_success() -> None:
