@@ -82,14 +82,14 @@ def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
     found = lessons(made.turns, SCREENS)
     mail = by_icon(found.apps)["Mail"]
     vectors = torch.randn(len(found.bags.offsets), 4, generator=torch.Generator().manual_seed(1))
-    shown = disguise(found.situations, vectors, [mail], torch.Generator().manual_seed(0))
-    assert set((shown.vectors != vectors).any(1).nonzero()[:, 0].tolist()) == set(mail.words)
+    batch, changed = disguise(found.situations, vectors, [mail], torch.Generator().manual_seed(0))
+    assert set((changed != vectors).any(1).nonzero()[:, 0].tolist()) == set(mail.words)
     is_own = torch.isin(found.situations.instruction, torch.tensor(mail.words, dtype=torch.int32))
-    assert is_own.any() and (shown.batch.instruction_codes[is_own] == 0).all()
-    assert shown.batch.instruction_codes[~is_own].equal(found.situations.instruction_codes[~is_own])
-    gone = set(found.situations.codes.flatten().tolist()) - set(shown.batch.codes.flatten().tolist())
+    assert is_own.any() and (batch.instruction_codes[is_own] == 0).all()
+    assert batch.instruction_codes[~is_own].equal(found.situations.instruction_codes[~is_own])
+    gone = set(found.situations.codes.flatten().tolist()) - set(batch.codes.flatten().tolist())
     assert gone == {code_of("press mail"), code_of("press send")}
-    titles = set(found.situations.anchors[:, 0].tolist()) - set(shown.batch.anchors[:, 0].tolist())
+    titles = set(found.situations.anchors[:, 0].tolist()) - set(batch.anchors[:, 0].tolist())
     assert titles == {code_of("Mail")}
 
 

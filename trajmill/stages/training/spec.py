@@ -79,18 +79,12 @@ class RecipeSpec(Spec):
 
     @property
     def learns_kind(self) -> str:
-        """The derived kind whose rows it trains on, which each round derives before its release.
-
-        Empty for the steps of judged attempts.
-        """
+        """The derived kind whose rows it trains on, made before each release; empty for judged attempts."""
         return ""
 
     @property
     def takes(self) -> TrainerFormat | None:
-        """The export format that it needs, written for the family of the trained policy.
-
-        None for the folder of the release itself.
-        """
+        """The export format that it needs, in the policy's family; None for the folder of the release itself."""
         return None
 
     @abstractmethod

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -41,13 +41,8 @@ class Detour(NamedTuple):
     """Code of the icon of the app that it leaves; 0 if it leaves none."""
 
 
-class _Place(NamedTuple):
-    """The features of an entry that identify it in another attempt."""
-
-    phone: bool
-    title: str
-    kind: str
-    text: str
+_Place = tuple[bool, str, str, str]
+"""What identifies an entry in another attempt: whether on a phone, title of the screen, kind and text."""
 
 
 def detours(
@@ -123,7 +118,7 @@ def _way_back(right: CandidateAction, there: PolicyInput) -> int | None:
 
 
 def _place(step: LessonStep, entry: CandidateAction) -> _Place:
-    return _Place(step.phone, step.policy_input.title, _kind(entry), entry.text)
+    return step.phone, step.policy_input.title, _kind(entry), entry.text
 
 
 def _kind(candidate: CandidateAction) -> str:
@@ -150,24 +145,16 @@ class App(NamedTuple):
     """Whether attempts end in it."""
 
 
-class Disguised(NamedTuple):
-    """A batch in which some apps look unknown."""
-
-    batch: Batch
-    vectors: Tensor
-    """(words, width) vectors of all words."""
-
-
 def strange_apps(apps: Sequence[App], share: float, draw: torch.Generator) -> list[App]:
     """Return the apps that training never uses, and each other app with the probability `share`."""
     chances = torch.rand(len(apps), generator=draw).tolist()
     return [app for app, chance in zip(apps, chances, strict=True) if not app.is_used or chance < share]
 
 
-def disguise(batch: Batch, vectors: Tensor, strange: Sequence[App], draw: torch.Generator) -> Disguised:
+def disguise(batch: Batch, vectors: Tensor, strange: Sequence[App], draw: torch.Generator) -> tuple[Batch, Tensor]:
     """Make apps look unknown: random vectors for their words, and no memory of pairs by their codes.
 
-    `vectors` are (words, width) vectors of the words of all situations.
+    `vectors` are the (words, width) vectors of all words; returns the batch and the vectors with these changes.
     """
     words = torch.tensor(sorted({word for app in strange for word in app.words}), dtype=torch.long)
     codes = torch.tensor(sorted({code for app in strange for code in (app.icon, *app.codes)}), dtype=torch.long)
@@ -179,13 +166,14 @@ def disguise(batch: Batch, vectors: Tensor, strange: Sequence[App], draw: torch.
         anchors=batch.anchors.masked_fill(torch.isin(batch.anchors, codes), 0),
         instruction_codes=batch.instruction_codes.masked_fill(is_said, 0),
     )
-    return Disguised(masked, vectors.index_copy(0, words, random))
+    return masked, vectors.index_copy(0, words, random)
 
 
 def apps_of(steps: Sequence[LessonStep]) -> tuple[App, ...]:
     """Return the apps on the launchers of some lessons, by the code of their icon."""
     apps_of_task, ends = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
-    words, codes = _Appearances(), _Appearances()
+    # By word or code, the number of steps of each app in which it appears.
+    words, codes = defaultdict[int, Counter[str]](Counter), defaultdict[int, Counter[str]](Counter)
     launchers = {step.policy_input.title for step in steps if _ICON in step.policy_input.situation.kinds}
     icons: dict[str, tuple[int, list[int]]] = {}
     for step in steps:
@@ -199,16 +187,18 @@ def apps_of(steps: Sequence[LessonStep]) -> tuple[App, ...]:
         if not app:
             continue
         texts = (situation.title, situation.shown, situation.texts.ravel(), situation.fields.ravel())
-        words.add(app, {word for each in texts for word in each.tolist()})
-        codes.add(app, {*situation.codes.tolist(), int(situation.anchors[0])})
+        for word in {word for each in texts for word in each.tolist()}:
+            words[word][app] += 1
+        for code in {*situation.codes.tolist(), int(situation.anchors[0])}:
+            codes[code][app] += 1
         apps_of_task[instruction].add(app)
         if situation.kinds[step.label] == _FINISH:
             ends[app].add(instruction)
     for step in steps:
         apps = list(apps_of_task[step.user.instruction])
-        if len(apps) == 1:
-            words.add(apps[0], set(step.policy_input.situation.instruction.tolist()))
-    own_words, own_codes = words.own(), codes.own()
+        for word in set(step.policy_input.situation.instruction.tolist()) if len(apps) == 1 else ():
+            words[word][apps[0]] += 1
+    own_words, own_codes = _own(words), _own(codes)
     return tuple(
         App(
             code,
@@ -220,21 +210,11 @@ def apps_of(steps: Sequence[LessonStep]) -> tuple[App, ...]:
     )
 
 
-class _Appearances:
-    """Counts in how many steps of each app a word or code appears."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, Counter[str]] = defaultdict(Counter)
-
-    def add(self, app: str, shown: Iterable[int]) -> None:
-        for each in shown:
-            self._counts[each][app] += 1
-
-    def own(self) -> Mapping[str, set[int]]:
-        """Return the words or codes that belong to each app; 0 stands for nothing."""
-        owned = defaultdict[str, set[int]](set)
-        for each, counts in self._counts.items():
-            app, most = counts.most_common(1)[0]
-            if each and most >= _OWN_SHARE * counts.total():
-                owned[app].add(each)
-        return owned
+def _own(counted: Mapping[int, Counter[str]]) -> Mapping[str, set[int]]:
+    """Return the words or codes that belong to each app; 0 stands for nothing."""
+    owned = defaultdict[str, set[int]](set)
+    for each, counts in counted.items():
+        app, most = counts.most_common(1)[0]
+        if each and most >= _OWN_SHARE * counts.total():
+            owned[app].add(each)
+    return owned

@@ -164,8 +164,8 @@ def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpe
         )
         vectors = network.word_vectors(lessons.bags)
         strange = strange_apps(lessons.apps, recipe.strange_apps, draw)
-        shown = disguise(batch, vectors, strange, draw)
-        logits: Tensor = network(shown.batch, shown.vectors, lessons.bags.weights, hidden)
+        batch, vectors = disguise(batch, vectors, strange, draw)
+        logits: Tensor = network(batch, vectors, lessons.bags.weights, hidden)
         # An app that looks unknown may lack the target, or have it under another name.
         is_learned = ~torch.isin(lessons.left_apps[rows], torch.tensor([app.icon for app in strange]))
         return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows] * is_learned)

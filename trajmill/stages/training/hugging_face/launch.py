@@ -65,17 +65,15 @@ class TrainingJob(NamedTuple):
         return cls(recipe, parent, Path(read["release"]), read["seed"], Path(read["folder"]))
 
 
-_WORKER = "trajmill.stages.training.hugging_face.worker"
-_LAUNCHER = "accelerate.commands.launch"
+_WORKER, _LAUNCHER = "trajmill.stages.training.hugging_face.worker", "accelerate.commands.launch"
 _LAUNCHER_SETTINGS = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 
 
-def launch_training(
-    recipe: HuggingFaceRecipe, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None
-) -> TrainingReport:
+def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingReport:
     """Train in a separate process, or in several. Raises BadInputError also if this Python lacks a package."""
-    if not recipe.trains(parent.folder):
-        raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
+    recipe, folder = job.recipe, job.folder
+    if not recipe.trains(job.parent.folder):
+        raise BadInputError(f"{job.parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
     needed = (*recipe.needs, "peft") if recipe.lora_rank else recipe.needs
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing and not recipe.python:
@@ -84,13 +82,13 @@ def launch_training(
             "with train.python"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    job, outcome = folder / "job.json", folder / "outcome.json"
-    job.write_text(TrainingJob(recipe, parent, release, seed, folder).to_json())
+    job_file, outcome = folder / "job.json", folder / "outcome.json"
+    job_file.write_text(job.to_json())
     outcome.unlink(missing_ok=True)
     command = [recipe.python or sys.executable, "-m"]
     if recipe.processes > 1:
         command += [_LAUNCHER, "--num_processes", str(recipe.processes), *_LAUNCHER_SETTINGS, "-m"]
-    command += [_WORKER, str(job.resolve()), str(outcome.resolve())]
+    command += [_WORKER, str(job_file.resolve()), str(outcome.resolve())]
 
     def on_line(line: str) -> None:
         if progress is not None and line.startswith(PROGRESS):
@@ -108,5 +106,5 @@ def launch_training(
             raise (BadInputError if ended["bad_input"] else TrainingFailedError)(ended["error"])
         return TrainingReport(**ended["report"])
     finally:
-        job.unlink(missing_ok=True)
+        job_file.unlink(missing_ok=True)
         outcome.unlink(missing_ok=True)

@@ -78,9 +78,9 @@ class HuggingFaceRecipe(RecipeSpec):
     def train(
         self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None
     ) -> TrainingReport:
-        from trajmill.stages.training.hugging_face.launch import launch_training
+        from trajmill.stages.training.hugging_face.launch import TrainingJob, launch_training
 
-        return launch_training(self, parent, release, seed, folder, progress)
+        return launch_training(TrainingJob(self, parent, release, seed, folder), progress)
 
 
 class TrlSftSpec(HuggingFaceRecipe):
