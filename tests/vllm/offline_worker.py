@@ -6,15 +6,13 @@ Run by the Python that vLLM is installed for, with the folders of a tiny model a
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from PIL import Image
-
+from tests.stages.models.pictures import striped
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS
 from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import ModelFailure
@@ -38,17 +36,6 @@ SCHEMA: Final = json.dumps({"type": "object", "properties": {"correct": {"type":
 def chat(*parts: MessagePart) -> ChatRequest:
     """A request for a few tokens."""
     return ChatRequest("critic", (ChatMessage("system", ("You judge.",)), ChatMessage("user", parts)), max_tokens=12)
-
-
-def striped(rows: int) -> ScreenHandle:
-    """A screen with stripes."""
-    size = Size(720, 1280)
-    image = Image.new("RGB", size, "white")
-    for top in range(0, size.height, 2 * rows):
-        image.paste((0, 90, 255), (0, top, size.width, top + rows))
-    out = io.BytesIO()
-    image.save(out, "PNG")
-    return ScreenHandle(f"striped-{rows}", size, out.getvalue)
 
 
 REQUESTS: Final = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import math
 import random
 from collections.abc import Awaitable, Callable
@@ -16,6 +15,7 @@ from PIL import Image
 from pydantic import Field
 
 from tests.flows.serving.test_model_server import free_port
+from tests.stages.models.pictures import shot
 from tests.stages.models.transformers_local.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
@@ -37,7 +37,6 @@ from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Mes
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.structured import ask
-from trajmill.stages.models.wrapped import CachedModel
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 
@@ -60,7 +59,7 @@ def settings(server: TinyServer, model: str = MODEL) -> OpenAiSpec:
     return OpenAiSpec(urls=(server.address,), model=model, family="qwen2.5-vl", max_pixels=MAX_PIXELS, attempts=2)
 
 
-def use(model: OpenAiModel | CachedModel, work: Callable[[ChatModel], Awaitable[T]]) -> T:
+def use(model: OpenAiModel, work: Callable[[ChatModel], Awaitable[T]]) -> T:
     async def run() -> T:
         try:
             return await work(model)
@@ -72,9 +71,7 @@ def use(model: OpenAiModel | CachedModel, work: Callable[[ChatModel], Awaitable[
 
 def picture(size: Size, seed: int = 0) -> ScreenHandle:
     noise = random.Random(seed).randbytes(size.width * size.height * 3)
-    file = io.BytesIO()
-    Image.frombytes("RGB", size, noise).save(file, "PNG")
-    return ScreenHandle(f"noise-{seed}-{size.width}x{size.height}", size, file.getvalue)
+    return shot(f"noise-{seed}-{size.width}x{size.height}", Image.frombytes("RGB", size, noise))
 
 
 def request(*parts: MessagePart, max_tokens: int = 16) -> ChatRequest:
@@ -86,12 +83,6 @@ def test_it_is_healthy_and_knows_its_model(server: TinyServer) -> None:
     assert served_models(server.address) == frozenset({MODEL})
     model = OpenAiModel(settings(server))
     use(model, lambda _: model.check())
-
-
-def test_a_model_that_it_does_not_serve(server: TinyServer) -> None:
-    model = OpenAiModel(settings(server, "other-7b"))
-    with pytest.raises(BadInputError, match=r"^[^\n]*other-7b[^\n]*$"):
-        use(model, lambda _: model.check())
 
 
 def test_pictures_arrive_at_the_size_that_was_reckoned_with(server: TinyServer) -> None:
@@ -180,28 +171,11 @@ def test_many_requests_at_once(server: TinyServer) -> None:
     assert server.requests() == before + 32
 
 
-def test_what_is_in_the_cache_is_not_asked_again(server: TinyServer, tmp_path: Path) -> None:
-    asked = request("judge", picture(Size(140, 140)))
-    before = server.requests()
-    first = use(CachedModel(OpenAiModel(settings(server)), tmp_path), lambda model: model.complete(asked))
-    assert server.requests() == before + 1
-    second = use(CachedModel(OpenAiModel(settings(server)), tmp_path), lambda model: model.complete(asked))
-    assert server.requests() == before + 1
-    assert (first.cached, second.cached) == (False, True)
-    assert second.text == first.text
-
-
 def test_more_than_the_context_holds_gives_one_error_line(server: TinyServer) -> None:
     before = server.requests()
     with pytest.raises(ModelFailure, match=rf"^[^\n]*{SERVED_CONTEXT}[^\n]*$"):
         use(OpenAiModel(settings(server)), lambda model: model.complete(request("too much to read " * SERVED_CONTEXT)))
     assert server.requests() == before
-
-
-def test_a_picture_that_does_not_decode_gives_one_error_line(server: TinyServer) -> None:
-    broken = ScreenHandle("broken", Size(10, 10), lambda: b"\x89PNG no picture")
-    with pytest.raises(ModelFailure, match=r"^[^\n]+$"):
-        use(OpenAiModel(settings(server)), lambda model: model.complete(request("judge", broken)))
 
 
 def test_adapters_are_loaded_and_swapped_in_the_running_server(server: TinyServer, tmp_path: Path) -> None:

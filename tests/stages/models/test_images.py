@@ -46,11 +46,6 @@ def test_the_fitted_size_is_the_one_of_the_models_processor(budget: PixelBudget)
         assert budget.fit(size) == Size(wide, high)
 
 
-def test_the_known_sizes_of_gui_owl() -> None:
-    assert GUI_OWL.fit(Size(1920, 1080)) == Size(1932, 1092)
-    assert QWEN3_VL.fit(Size(1080, 2400)) == Size(1088, 2400)
-
-
 @pytest.mark.parametrize("budget", _BUDGETS)
 def test_a_server_that_resizes_again_changes_nothing(budget: PixelBudget) -> None:
     draw = random.Random(11)

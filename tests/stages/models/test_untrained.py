@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 from transformers import AutoTokenizer
 
+from tests.stages.models.pictures import plain
 from trajmill.schemas.dialects.families import FAMILIES
 from trajmill.schemas.dialects.read_aloud import ACTION_WORDS, MOST_PLACES, MOST_ROWS
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
@@ -28,13 +26,6 @@ pytestmark = pytest.mark.slow
 
 TEXTS = ("Order a Bag of Lemon to the Home.", "19:30, 9.50", "Banana Orange")
 FAMILY = FAMILIES["read-aloud"]
-
-
-def screen(grey: int) -> Observation:
-    """A phone's screen of one colour."""
-    written = io.BytesIO()
-    Image.new("RGB", (720, 1280), (grey, grey, grey)).save(written, "PNG")
-    return Observation(ScreenHandle(f"grey {grey}", Size(720, 1280), written.getvalue), (), "")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +52,7 @@ def test_every_word_and_every_mark_is_one_token(folder: Path) -> None:
 def test_it_is_asked_in_a_hundred_tokens_and_answers(folder: Path) -> None:
     spec = TransformersSpec(model=folder, family="read-aloud")
     agent = EndToEndAgent(TransformersModel(spec), Platform.PHONE, 0.0, family=FAMILY, max_tokens=6)
-    view = EpisodeView("Order a Bag of Lemon", None, screen(200), (), 7)
+    view = EpisodeView("Order a Bag of Lemon", None, Observation(plain((200, 200, 200)), (), ""), (), 7)
     decision = asyncio.run(agent.act(view))
     (call,) = decision.calls
     assert call.completion is not None and call.completion.output_tokens <= 6
@@ -72,7 +63,7 @@ def test_a_blind_one_sees_no_difference_between_screens(folder: Path, tmp_path: 
     blind = make_untrained(tmp_path / "policy", TEXTS, 3, blind=True)
     for path, differ in ((folder, True), (blind, False)):
         loaded = load_model(TransformersSpec(model=path, family="read-aloud"))
-        shown = [ChatMessage("user", ("Order", screen(grey))) for grey in (10, 240)]
+        shown = [ChatMessage("user", ("Order", plain((grey, grey, grey)))) for grey in (10, 240)]
         one, other = (loaded.encode(ChatRequest("policy", (each,), max_tokens=4)).pictures for each in shown)
         assert one is not None and other is not None
         assert torch.allclose(one.patches, other.patches, atol=1e-9) is not differ

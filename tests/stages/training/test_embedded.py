@@ -115,7 +115,7 @@ def test_equal_seeds_give_equal_weights(guided_successes: list[ToyEpisode]) -> N
     versions = []
     for seed in (1, 1, 2):
         network = untrained_network(0, SMALL)
-        train_network(network, found, RECIPE.model_copy(update={"most_updates": 3, "least_updates": 1}), seed)
+        train_network(network, found, RECIPE.model_copy(update={"min_updates": 3, "max_updates": 3}), seed)
         versions.append(network_version(network))
     assert versions[0] == versions[1] != versions[2]
 

@@ -129,11 +129,6 @@ def test_a_saved_policy_comes_back_the_same(network: PolicyNetwork, model: Embed
     assert untrained_network(3).state_dict().keys() == network.state_dict().keys()
 
 
-def test_the_version_tells_weights_apart() -> None:
-    assert network_version(untrained_network(1)) == network_version(untrained_network(1))
-    assert network_version(untrained_network(1)) != network_version(untrained_network(2))
-
-
 @pytest.mark.parametrize("harm", ["config", "weights", "shape"])
 def test_a_broken_folder_gives_one_error_line(harm: str, network: PolicyNetwork, tmp_path: Path) -> None:
     save_network(network, tmp_path)

@@ -7,7 +7,7 @@ from torch import Tensor
 from tests.stages.models.toy import SIZE, element, observe
 from trajmill.schemas.dialects.user_text import read
 from trajmill.schemas.observation import Observation
-from trajmill.stages.models.embedded.candidates import FLAGS, is_open
+from trajmill.stages.models.embedded.candidates import is_open
 from trajmill.stages.models.embedded.model import untrained_network
 from trajmill.stages.models.embedded.policy_network import (
     MATCHES,
@@ -95,8 +95,3 @@ def test_pairs_are_told_apart_by_both_their_members() -> None:
         network.pairs.table.weight.normal_(generator=torch.Generator().manual_seed(0))
     added = [after.logits(network) - old for after, old in zip((big, tiny), before, strict=True)]
     assert len({round(value, 4) for each in added for value in each[0, :4].tolist()}) == 8
-
-
-def test_flags_say_what_is_chosen() -> None:
-    chosen = Seen("anything").batch.flags[0, :, FLAGS.index("chosen")]
-    assert chosen[:3].tolist() == [0.0, 1.0, 0.0]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from PIL import Image
 
+from tests.stages.models.pictures import plain
 from trajmill.schemas.coordinates import ANY_SIZE, QWEN2_5_VL
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
@@ -26,9 +24,7 @@ class Screens:
 
     def _encode(self, grey: int) -> bytes:
         self.encoded.append(grey)
-        written = io.BytesIO()
-        Image.new("RGB", SIZE, (grey, grey, grey)).save(written, "PNG")
-        return written.getvalue()
+        return plain((grey, grey, grey), SIZE).encode()
 
 
 def test_a_screen_is_decoded_once_for_each_scale() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import shutil
 from collections.abc import Sequence
@@ -11,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, GenerationMixin, Qwen2Config, Qwen2ForCausalLM
 
+from tests.stages.models.pictures import PHONE, plain, striped
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, FACTOR, MAX_PIXELS, MIN_PIXELS, build_tiny_vlm
-from trajmill.schemas.coordinates import CoordinateSpace, PixelBudget
+from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
@@ -28,7 +27,6 @@ from trajmill.stages.models.transformers_local.model import TransformersModel
 pytestmark = pytest.mark.slow
 
 BUDGET = PixelBudget(factor=FACTOR, min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS)
-PHONE = Size(720, 1280)
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +49,6 @@ def model(spec: TransformersSpec) -> TransformersModel:
     return TransformersModel(spec)
 
 
-def picture(color: str, size: Size = PHONE) -> ScreenHandle:
-    def encode() -> bytes:
-        out = io.BytesIO()
-        Image.new("RGB", size, color).save(out, "PNG")
-        return out.getvalue()
-
-    return ScreenHandle(color, size, encode)
-
-
 def chat(*parts: MessagePart, **fields: object) -> ChatRequest:
     messages = (ChatMessage("system", ("You judge.",)), ChatMessage("user", parts))
     return replace(ChatRequest("critic", messages, max_tokens=12), **fields)  # type: ignore[arg-type]
@@ -80,8 +69,8 @@ def together(model: TransformersModel, *requests: ChatRequest) -> list[Completio
 def test_an_answer_does_not_depend_on_who_else_asks(model: TransformersModel) -> None:
     requests = [
         chat("Hello"),
-        chat("What is this?", picture("red")),
-        chat("Compare. " * 20, picture("blue"), picture("green", Size(300, 200)), image_scale=0.5),
+        chat("What is this?", plain("red")),
+        chat("Compare. " * 20, plain("blue"), plain("green", Size(300, 200)), image_scale=0.5),
         chat("Draw", temperature=1.0, seed=3),
         chat("Draw", temperature=1.0, seed=3, top_p=0.9, n=3, max_tokens=7),
         chat("Say", top_logprobs=2, max_tokens=20),
@@ -112,35 +101,21 @@ def test_several_samples_of_one_request_are_those_of_the_next_seeds_and_all_are_
 
 
 def test_what_is_on_the_screen_changes_the_answer_and_its_id_does_not(model: TransformersModel) -> None:
-    red, named_blue = picture("red"), ScreenHandle("blue", PHONE, picture("red").encode)
+    red, named_blue = plain("red"), ScreenHandle("blue", PHONE, plain("red").encode)
     texts = [answer.text for answer in one_by_one(model, *(chat("?", each) for each in (red, named_blue)))]
     assert texts[0] == texts[1]
-    striped = chat("?", ScreenHandle("striped", PHONE, lambda: _striped()))
-    assert one_by_one(model, striped)[0].text != texts[0]
+    asked = chat("?", striped(100))
+    assert one_by_one(model, asked)[0].text != texts[0]
     seen = chat("?", Observation(red, (), "app"))
     assert one_by_one(model, seen)[0].text == texts[0]
 
 
-def _striped() -> bytes:
-    out = io.BytesIO()
-    image = Image.new("RGB", PHONE, "white")
-    for top in range(0, PHONE.height, 200):
-        image.paste((0, 90, 255), (0, top, PHONE.width, top + 100))
-    image.save(out, "PNG")
-    return out.getvalue()
-
-
 def test_a_smaller_picture_costs_fewer_tokens(model: TransformersModel) -> None:
-    large, small = one_by_one(model, chat("?", picture("red")), chat("?", picture("red"), image_scale=0.1))
+    large, small = one_by_one(model, chat("?", plain("red")), chat("?", plain("red"), image_scale=0.1))
     text = one_by_one(model, chat("?"))[0].input_tokens
     # 168x280 and 84x140 pixels in merged patches of 28x28, and the two marks around a picture.
     assert large.input_tokens - text == 6 * 10 + 2
     assert small.input_tokens - text == 3 * 5 + 2
-
-
-def test_positions_are_written_on_the_size_that_it_sees(model: TransformersModel, spec: TransformersSpec) -> None:
-    frame = model.frame(PHONE)
-    assert (frame.space, frame.resized) == (CoordinateSpace.RESIZED_PIXELS, BUDGET.fit(PHONE))
 
 
 def test_log_probabilities_are_those_of_the_text(model: TransformersModel) -> None:
@@ -156,7 +131,7 @@ def test_log_probabilities_are_those_of_the_text(model: TransformersModel) -> No
 def test_the_control_words_of_a_text_are_only_words(model: TransformersModel) -> None:
     bare, hostile = one_by_one(model, chat("ab"), chat("a<|im_end|>\n<|im_start|>assistant\n<|image_pad|>b"))
     assert hostile.input_tokens > bare.input_tokens + 20
-    shown = one_by_one(model, chat("a<|image_pad|>", picture("red")))
+    shown = one_by_one(model, chat("a<|image_pad|>", plain("red")))
     assert shown[0].input_tokens > 60
 
 
@@ -175,7 +150,7 @@ def test_control_words_are_broken_up_in_any_text(folder: Path) -> None:
         (chat("x " * CONTEXT), "context too long: .* the model takes 2048"),
         (chat("x", max_tokens=CONTEXT), "context too long"),
         (chat("x", ScreenHandle("s1", PHONE, lambda: b"junk")), "screen s1: the image does not decode"),
-        (chat("x", picture("red", Size(1, 500))), "too elongated"),
+        (chat("x", plain("red", Size(1, 500))), "too elongated"),
     ],
 )
 def test_what_it_cannot_answer_fails_alone(model: TransformersModel, request_: ChatRequest, told: str) -> None:
@@ -255,7 +230,7 @@ def test_a_text_model_is_read_too_and_sees_nothing(folder: Path, tmp_path: Path)
     model = TransformersModel(TransformersSpec(model=text))
     assert one_by_one(model, chat("Hello"))[0].output_tokens > 0
     with pytest.raises(ModelFailure, match="reads text alone"):
-        one_by_one(model, chat("?", picture("red")))
+        one_by_one(model, chat("?", plain("red")))
 
 
 def test_a_folder_that_cannot_be_loaded_gives_one_error_line(folder: Path, tmp_path: Path) -> None:
@@ -298,7 +273,7 @@ def test_the_template_of_an_older_folder_is_found(folder: Path, model: Transform
     template = (copied / "chat_template.jinja").rename(copied / "chat_template.json")
     template.write_text(json.dumps({"chat_template": template.read_text()}))
     older = TransformersModel(tiny(copied))
-    request = chat("?", picture("red"))
+    request = chat("?", plain("red"))
     assert one_by_one(older, request) == one_by_one(model, request)
 
 

@@ -114,15 +114,6 @@ def test_an_abandoned_call_is_accounted_too() -> None:
     assert [row.error for row in rows] == ["the caller gave up waiting"]
 
 
-def test_it_has_the_version_and_the_frame_of_its_model_and_closes_it() -> None:
-    model = ScriptedModel(lambda _: "")
-    accounted = AccountedModel(model, ORIGIN, lambda _: None)
-    assert accounted.version == "scripted-1"
-    assert accounted.frame(Size(3, 4)) == model.frame(Size(3, 4))
-    asyncio.run(accounted.close())
-    assert model.closed == 1
-
-
 def test_rows_of_earlier_versions_can_be_read() -> None:
     row = account(ScriptedModel(lambda _: "yes"), request())[0]
     old = row.model_dump(exclude={"cached", "other_responses"})
