@@ -108,7 +108,7 @@ _BUDGETS = (
     Budget(("stages/models",), 4_440),
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_480),
     Budget(("stages/derive", "stages/guidance"), 3_736),
-    Budget(("stages/training",), 3_260),
+    Budget(("stages/training",), 3_230),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_785),
     Budget(("stages/graphs", "stages/annotation"), 3_800),
     Budget(("",), 74_700),
