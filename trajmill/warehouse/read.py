@@ -40,10 +40,8 @@ def read_table(
 ) -> pa.Table:
     """Read committed rows of a table, in the order of their files' names; all columns if `columns` is None.
 
-    Columns that a file does not have are null. A table without any commit is empty but has its columns.
-
-    Raises:
-        BadInputError: a committed file or an entry of the table's log is missing or damaged.
+    Columns that a file does not have are null. A table without any commit is empty but has its columns. Raises
+    BadInputError if a committed file or an entry of the table's log is missing or damaged.
     """
     with _source(warehouse, table, wanted) as (rows, condition):
         return rows.to_table(columns=_names(columns), filter=condition)
@@ -63,12 +61,7 @@ def read_batches(
 
 
 def read_rows(warehouse: Warehouse, record: type[R], **wanted: Unpack[WantedRows]) -> list[R]:
-    """Read committed rows as records of their class.
-
-    Raises:
-        BadInputError: a committed file or an entry of the table's log is missing or damaged.
-        pydantic.ValidationError: a row is not a valid record.
-    """
+    """Read committed rows as records of their class. Raises pydantic.ValidationError if a row is no valid record."""
     data = read_table(warehouse, table_of(record), table_schema(record).names, **wanted)
     return rows_from_arrow(record, data)
 

@@ -9,8 +9,7 @@ import json
 import math
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import duckdb
@@ -52,11 +51,8 @@ def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
 def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimits()) -> SqlAnswer:
     """Answer one SELECT over the tables and views of a warehouse.
 
-    The query can read only the files of the warehouse, and writes nothing but temporary files of its own.
-
-    Raises:
-        BadInputError: the query is wrong, does more than read, or reaches a limit; or a committed file is missing or
-            damaged.
+    The query can read only the files of the warehouse, and writes nothing but temporary files of its own. Raises
+    BadInputError if it is wrong, does more than read, or reaches a limit, or a committed file is missing or damaged.
     """
     with tempfile.TemporaryDirectory() as spare, fresh_views(warehouse) as shown, connect(shown) as connection:
         connection.execute(f"SET memory_limit = '{limits.megabytes}MiB'")
@@ -65,10 +61,17 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
         connection.execute(f"SET allowed_directories = [{quoted(warehouse.address)}]")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
+        timer = threading.Timer(limits.seconds, connection.interrupt)
+        timer.daemon = True
         try:
-            _check_reads_only(connection, query)
-            with _stopped_after(connection, limits.seconds):
-                return _answer(connection, query, limits)
+            statements = connection.extract_statements(query)
+            if len(statements) != 1:
+                raise BadInputError(f"query: holds {len(statements)} statements; give exactly one SELECT")
+            if statements[0].type not in _READS:
+                kind = statements[0].type.name
+                raise BadInputError(f"query: {kind} is refused, the warehouse is read-only here; give a SELECT")
+            timer.start()
+            return _answer(connection, query, limits)
         except duckdb.InterruptException as error:
             raise BadInputError(
                 f"query: it took longer than {limits.seconds:g} s, and was stopped; "
@@ -78,6 +81,8 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
             raise BadInputError(_too_large(limits)) from error
         except duckdb.Error as error:
             raise _one_line(warehouse, error) from error
+        finally:
+            timer.cancel()
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimits) -> SqlAnswer:
@@ -94,17 +99,6 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimi
         if size > limits.megabytes << 20:
             raise BadInputError(_too_large(limits))
     return SqlAnswer(pa.Table.from_batches(batches, reader.schema), True)
-
-
-@contextmanager
-def _stopped_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _too_large(limits: QueryLimits) -> str:
@@ -133,16 +127,6 @@ def format_rows(rows: pa.Table, form: Format) -> str:
             return text.getvalue()
         case "table":
             return _aligned(rows)
-
-
-def _check_reads_only(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    statements = connection.extract_statements(query)
-    if len(statements) != 1:
-        raise BadInputError(f"query: holds {len(statements)} statements; give exactly one SELECT")
-    if statements[0].type not in _READS:
-        raise BadInputError(
-            f"query: {statements[0].type.name} is refused, the warehouse is read-only here; give a SELECT"
-        )
 
 
 def _one_line(warehouse: Warehouse, error: duckdb.Error) -> TrajmillError:

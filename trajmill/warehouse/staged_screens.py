@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from trajmill.schemas import SCHEMA_VERSION
-from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -108,15 +108,8 @@ class ScreenJournal:
         span = self._spans[screen_id]
         return self._read(span.image, span.end)
 
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        """The accessibility tree. Raises KeyError for a screen that is not in the journal."""
-        return tuple(
-            UIElement(role, label, Box(*bounds), tuple(states), value, element_id)
-            for role, label, bounds, states, value, element_id in self.tree(screen_id)
-        )
-
     def tree(self, screen_id: str) -> list[tuple[Any, ...]]:
-        """The same as tuples of plain values, in the order of the column: most are only written again."""
+        """Return the accessibility tree as tuples of plain values, in the order of the column."""
         span = self._spans[screen_id]
         return list(map(tuple, json.loads(self._read(span.tree, span.image))))
 

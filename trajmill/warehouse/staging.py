@@ -154,10 +154,7 @@ def progress_of(folder: Path) -> Progress:
 
 
 def stage_key(stage: str, configuration: object, inputs: object) -> str:
-    """The key of a stage's work, from its configuration and the ids or versions of its inputs, both as JSON values.
-
-    Equal keys give equal rows.
-    """
+    """Hash a stage's configuration and the ids or versions of its inputs (JSON values); equal keys give equal rows."""
     return content_id("stage", stage, configuration, inputs)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,11 +74,8 @@ def maintain(
     """Drop the releases beyond the newest of each run, compact the tables, and delete what nothing refers to.
 
     `keep_releases` is the number per run (0 keeps all) and `unused_days` the age in days below which no file is
-    deleted, at the time `now` in seconds since the epoch. With `run_id` only that run's releases are dropped.
-
-    Raises:
-        BadInputError: a manifest, a committed file or an entry of a table's log is missing or damaged.
-        TrajmillError: the disk is full.
+    deleted, at the time `now` in seconds since the epoch. With `run_id` only that run's releases are dropped. Raises
+    BadInputError if a manifest, a committed file or a log is damaged, and TrajmillError if the disk is full.
     """
     dropped, in_use = list[str](), list[str]()
     for run in older_releases(warehouse, keep_releases):
@@ -100,11 +97,8 @@ def compact(warehouse: Warehouse) -> list[CompactedTable]:
     """Join small files of all tables; returns the tables that have changed.
 
     The files that are replaced stay on the disk, since versions that releases name consist of them; `vacuum` deletes
-    them when nothing names them any more.
-
-    Raises:
-        BadInputError: a committed file or an entry of a table's log is missing or damaged.
-        TrajmillError: the disk is full; the table is unchanged.
+    them when nothing names them any more. Raises BadInputError if a committed file or a log is damaged, and
+    TrajmillError if the disk is full; the table is unchanged.
     """
     done = (compact_table(warehouse, table) for table in TABLES)
     return [table for table in done if table.files_after < table.files_before]
@@ -167,18 +161,27 @@ def _join(warehouse: Warehouse, table: str, files: Sequence[Path]) -> DataFile:
 def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[UnusedFile]:
     """Delete the files that `unused_files` finds, with the folders that they leave empty, and return them.
 
-    What belongs to a run on which another process works stays, since that process may still commit or release it; a
-    line of the log says so.
-
-    Raises:
-        BadInputError: a manifest or an entry of a table's log is damaged.
-        StoreError: the store does not answer.
+    Files of a run on which another process works stay, since that process may still commit or release them; a line of
+    the log says so.
     """
     found = unused_files(warehouse, older_than_days=older_than_days, now=now)
-    with _unused_runs_locked(warehouse, [file.name for file in found]) as free:
+    runs = warehouse.store.folders("staging")
+    owners = {file.name: _owners(file.name, runs) for file in found}
+    with ExitStack() as locks:
+        free = set[str]()
+        for run in sorted({run for each in owners.values() for run in each}):
+            try:
+                locks.enter_context(sole_keeper(warehouse, run))
+                free.add(run)
+            except RunInUseError as error:
+                _LOG.warning("%s; its files stay until then", error)
+        # A process that joins small files of a table works on no run.
+        for table in sorted({name.split("/")[1] for name in owners if name.startswith("tables/")}):
+            locks.enter_context(sole_writer(warehouse, table))
+        deletable = [file for file in found if free.issuperset(owners[file.name])]
         # What was found before the locks were taken may have been committed or released until then.
-        still = set(unused_files(warehouse, older_than_days=older_than_days, now=now)) if free else set()
-        unused = [file for file in found if file in still and file.name in free]
+        still = set(unused_files(warehouse, older_than_days=older_than_days, now=now)) if deletable else set()
+        unused = [file for file in deletable if file in still]
         for file in unused:
             warehouse.store.delete(file.name)
     return unused
@@ -189,10 +192,8 @@ def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) ->
 
     A table's file stays if the newest version of its table or a version that a release names consists of it, or if its
     stage has started and not finished, because that stage may still commit it. Every file stays that was written, or
-    replaced by a larger one, less than `older_than_days` before `now` (seconds since the epoch).
-
-    Raises:
-        BadInputError: a manifest or an entry of a table's log is damaged.
+    replaced by a larger one, less than `older_than_days` before `now` (seconds since the epoch). Raises BadInputError
+    if a manifest or a log is damaged.
     """
     named = {warehouse.name(path) for path in named_shards(warehouse)}
     found = {*_unnamed(warehouse), *_unfinished(warehouse)}
@@ -256,31 +257,8 @@ def _stages(warehouse: Warehouse) -> Iterator[Path]:
                 yield warehouse.root / "staging" / run / stage
 
 
-@contextmanager
-def _unused_runs_locked(warehouse: Warehouse, names: Collection[str]) -> Iterator[frozenset[str]]:
-    """Lock the runs and the tables that files belong to, except runs in use.
-
-    Yields:
-        The files that no process writes, commits or releases within the block.
-    """
-    runs = warehouse.store.folders("staging")
-    owners = {name: _owners(name, runs) for name in names}
-    with ExitStack() as locks:
-        free = set[str]()
-        for run in sorted({run for each in owners.values() for run in each}):
-            try:
-                locks.enter_context(sole_keeper(warehouse, run))
-                free.add(run)
-            except RunInUseError as error:
-                _LOG.warning("%s; its files stay until then", error)
-        # A process that joins small files of a table works on no run.
-        for table in sorted({name.split("/")[1] for name in names if name.startswith("tables/")}):
-            locks.enter_context(sole_writer(warehouse, table))
-        yield frozenset(name for name, each in owners.items() if free.issuperset(each))
-
-
 def _owners(name: str, runs: Sequence[str]) -> Sequence[str]:
-    """The runs that may have written a file; all of them if its name has none."""
+    """Return the runs that may have written a file; all of them if its name has none."""
     top, _, rest = name.partition("/")
     part = rest.partition("/")[0]
     if top == "tables":

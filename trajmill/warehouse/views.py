@@ -90,13 +90,9 @@ def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def fresh_views(warehouse: Warehouse) -> Iterator[Warehouse]:
-    """Update the views of a warehouse that the user may only read, too.
+    """Update the views and yield the warehouse; if its folder cannot be written to, with views in a temporary file.
 
-    Yields:
-        The warehouse; if its folder cannot be written to, with views in a temporary file.
-
-    Raises:
-        TrajmillError: the disk is full.
+    Raises TrajmillError if the disk is full.
     """
     with tempfile.TemporaryDirectory() as spare:
         try:
@@ -113,9 +109,7 @@ def fresh_views(warehouse: Warehouse) -> Iterator[Warehouse]:
 def refresh_views(warehouse: Warehouse) -> Path:
     """Update the warehouse's DuckDB file to the committed rows, and return its path.
 
-    Raises:
-        TrajmillError: the disk is full.
-        OSError: the folder cannot be written to.
+    Raises TrajmillError if the disk is full, and OSError if the folder cannot be written to.
     """
     path = warehouse.database
     with replacing(path) as temporary:
