@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
-from trajmill.pipelines.journaled import Journaled, attempt_record
+from trajmill.pipelines.rollout import Journaled, attempt_record
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import Row

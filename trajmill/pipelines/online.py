@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from trajmill.pipelines.journaled import attempt_record, read_attempts
+from trajmill.pipelines.rollout import attempt_record, read_attempts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.trajectory import Purpose

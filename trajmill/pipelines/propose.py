@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out, split_evenly
-from trajmill.pipelines.journaled import Journaled
 from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.episodes import queries_of
-from trajmill.pipelines.rollout import AttemptJudge, RunAttempts
+from trajmill.pipelines.rollout import AttemptJudge, Journaled, RunAttempts
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.model_call import ModelCall

@@ -18,10 +18,9 @@ from trajmill.schemas.coordinates import (
     CoordinateSpace,
     PixelBudget,
 )
+from trajmill.schemas.dialects import gui_owl_1_5, qwen_vl
 from trajmill.schemas.dialects.base import Dialect
-from trajmill.schemas.dialects.gui_owl_1_5 import GuiOwl15Desktop, GuiOwl15Mobile
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
-from trajmill.schemas.dialects.qwen_vl import Qwen3Desktop, Qwen3Mobile, Qwen25Desktop, Qwen25Mobile
 from trajmill.schemas.dialects.read_aloud import ReadAloud
 from trajmill.schemas.dialects.ui_tars import UiTarsDesktop, UiTarsMobile
 from trajmill.schemas.errors import BadInputError
@@ -74,10 +73,10 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         family.name: family
         for family in (
             Family("gui-owl", _V3_MOBILE, _V3_DESKTOP, _PIXELS, GUI_OWL),
-            Family("gui-owl-1.5", GuiOwl15Mobile(), GuiOwl15Desktop(), CoordinateSpace.PER_MILLE, QWEN3_VL, 4),
+            Family("gui-owl-1.5", gui_owl_1_5.MOBILE, gui_owl_1_5.DESKTOP, CoordinateSpace.PER_MILLE, QWEN3_VL, 4),
             Family("ui-tars", UiTarsMobile(), UiTarsDesktop(), _PIXELS, UI_TARS, 4, keeps_replies=True),
-            Family("qwen2.5-vl", Qwen25Mobile(), Qwen25Desktop(), _PIXELS, QWEN2_5_VL),
-            Family("qwen3-vl", Qwen3Mobile(), Qwen3Desktop(), CoordinateSpace.PER_999, QWEN3_VL),
+            Family("qwen2.5-vl", qwen_vl.MOBILE_2_5, qwen_vl.DESKTOP_2_5, _PIXELS, QWEN2_5_VL),
+            Family("qwen3-vl", qwen_vl.MOBILE_3, qwen_vl.DESKTOP_3, CoordinateSpace.PER_999, QWEN3_VL),
             Family("read-aloud", ReadAloud(), ReadAloud(), CoordinateSpace.PATCHES, SMALL_QWEN2_5_VL),
             ANY,
         )

@@ -9,7 +9,6 @@ Action: Open the menu.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trajmill.schemas.dialects.base import GUI_OWL_1_5
 from trajmill.schemas.dialects.published_tools import (
@@ -20,7 +19,6 @@ from trajmill.schemas.dialects.published_tools import (
     PublishedToolDialect,
     computer_message,
     mobile_message,
-    published_forms,
 )
 from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
@@ -57,15 +55,5 @@ class _GuiOwl(PublishedToolDialect):
         return f"{_LABEL} {one_line(words.conclusion)}\n{call}"
 
 
-@dataclass(frozen=True)
-class GuiOwl15Mobile(_GuiOwl):
-    tool = MOBILE_USE
-    forms = published_forms(MOBILE_USE, MOBILE_ACTIONS)
-    system = mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM
-
-
-@dataclass(frozen=True)
-class GuiOwl15Desktop(_GuiOwl):
-    tool = COMPUTER_USE
-    forms = published_forms(COMPUTER_USE, COMPUTER_ACTIONS)
-    system = computer_message(COMPUTER_ACTIONS) + _FORM
+MOBILE = _GuiOwl(MOBILE_USE, tuple(MOBILE_ACTIONS), mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM)
+DESKTOP = _GuiOwl(COMPUTER_USE, tuple(COMPUTER_ACTIONS), computer_message(COMPUTER_ACTIONS) + _FORM)

@@ -138,7 +138,7 @@ class GuiOwlMobile(_GuiOwl):
     """The `mobile_use` tool (paper, Table 9)."""
 
     tool = MOBILE_USE
-    forms = published_forms(MOBILE_USE, _MOBILE_ACTIONS)
+    forms = published_forms(MOBILE_USE, tuple(_MOBILE_ACTIONS))
     _system = _system_prompt("phone", MOBILE_USE, _MOBILE_ACTIONS, _MOBILE_PARAMETERS)
 
 

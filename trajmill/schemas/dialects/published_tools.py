@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
 
 from trajmill.schemas.actions import (
     Answer,
@@ -137,16 +139,25 @@ _FORMS = {
 }
 
 
-def published_forms(tool: str, actions: Iterable[str]) -> Mapping[str, Form]:
+@lru_cache(maxsize=64)
+def published_forms(tool: str, actions: tuple[str, ...]) -> Mapping[str, Form]:
     """The forms of the actions of a published tool that a family knows."""
     return {name: _FORMS[tool][name] for name in actions}
 
 
+@dataclass(frozen=True)
 class PublishedToolDialect(ToolCallDialect):
     """A dialect whose calls are calls of a published tool."""
 
-    system: ClassVar[str]
+    tool: str
+    actions: tuple[str, ...]
+    """The tool's actions that a family knows."""
+    system: str
     """The system message, with the placeholder `{screen}` for the resolution."""
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        return published_forms(self.tool, self.actions)
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
         return self.system.replace("{screen}", written_extent(frame), 1)

@@ -12,7 +12,6 @@ Qwen2.5-VL writes only the call. Qwen3-VL writes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trajmill.schemas.dialects.base import QWEN2_5_VL, QWEN3_VL
 from trajmill.schemas.dialects.published_tools import (
@@ -21,7 +20,6 @@ from trajmill.schemas.dialects.published_tools import (
     PublishedToolDialect,
     computer_message,
     mobile_message,
-    published_forms,
 )
 from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
 
@@ -91,34 +89,12 @@ class _Qwen3(_Qwen):
         return f'{_THOUGHT} {words.thought.strip()}{_ACTION} "{one_line(words.conclusion)}"\n{call}'
 
 
-@dataclass(frozen=True)
-class Qwen25Mobile(_Qwen25):
-    tool = MOBILE_USE
-    forms = published_forms(MOBILE_USE, _MOBILE_2_5)
-    system = _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True)
-
-
-@dataclass(frozen=True)
-class Qwen25Desktop(_Qwen25):
-    tool = COMPUTER_USE
-    forms = published_forms(COMPUTER_USE, _COMPUTER_2_5)
-    system = _ASSISTANT + computer_message(_COMPUTER_2_5)
-
-
-@dataclass(frozen=True)
-class Qwen3Mobile(_Qwen3):
-    tool = MOBILE_USE
-    forms = published_forms(MOBILE_USE, _MOBILE_3)
-    system = mobile_message(_MOBILE_3, with_human_name=False) + _FORM
-
-
-@dataclass(frozen=True)
-class Qwen3Desktop(_Qwen3):
-    tool = COMPUTER_USE
-    forms = published_forms(COMPUTER_USE, _COMPUTER_3)
-    system = computer_message(_COMPUTER_3) + _FORM
-
-
 def _unquoted(sentence: str) -> str:
     inner = sentence.removeprefix('"').removesuffix('"')
     return inner.strip() if len(sentence) - len(inner) == 2 else sentence
+
+
+MOBILE_2_5 = _Qwen25(MOBILE_USE, _MOBILE_2_5, _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True))
+DESKTOP_2_5 = _Qwen25(COMPUTER_USE, _COMPUTER_2_5, _ASSISTANT + computer_message(_COMPUTER_2_5))
+MOBILE_3 = _Qwen3(MOBILE_USE, _MOBILE_3, mobile_message(_MOBILE_3, with_human_name=False) + _FORM)
+DESKTOP_3 = _Qwen3(COMPUTER_USE, _COMPUTER_3, computer_message(_COMPUTER_3) + _FORM)

@@ -135,13 +135,16 @@ def mouse_click(button: str, count: int) -> Form:
 class ToolCallDialect:
     """What all dialects with function calls share."""
 
-    tool: ClassVar[str]
-    forms: ClassVar[Mapping[str, Form]]
-    """Its actions, by name."""
+    tool: str
     most_wheel_clicks: ClassVar[int] = 1000
     """The published tool has no bound; no machine scrolls farther."""
     written_by: ClassVar[tuple[str, ...]]
     """Dialects whose typical form a reply in this dialect may have."""
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        """Its actions, by name."""
+        raise NotImplementedError
 
     def parse(self, text: str, frame: CoordinateFrame) -> Reply | ParseFailure:
         seen = dialect_seen_in(text)
