@@ -16,7 +16,7 @@ from benchmarks.week.diary import Entry
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.nights.log import ended_flows
 from trajmill.flows.report.charts import share_chart
-from trajmill.flows.report.figures import read_figures
+from trajmill.flows.report.figures import read_figures, run_views
 from trajmill.flows.report.page import write_report
 from trajmill.warehouse.layout import open_warehouse
 
@@ -39,7 +39,8 @@ def write_page(folder: Path, config: Config, entries: Sequence[Entry]) -> None:
     """Check what must hold, write the page, and print both."""
     warehouse = open_warehouse(config.run.root)
     report = write_report(warehouse, config.run_id)
-    figures = read_figures(warehouse, config.run_id)
+    with run_views(warehouse, config.run_id) as views:
+        figures = read_figures(views)
     notices = [json.loads(line) for line in (folder / NOTICES).read_text().splitlines()]
     flows = ended_flows(warehouse, config.run_id, _MOST_FLOWS)
     checks = [

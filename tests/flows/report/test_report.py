@@ -21,7 +21,7 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Series, share_chart, stacked_bars
-from trajmill.flows.report.figures import Figures, read_figures
+from trajmill.flows.report.figures import Figures, read_figures, run_views
 from trajmill.flows.report.page import pick_filmstrips, render_report, runs_to_report, warnings, write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
@@ -68,7 +68,8 @@ def test_what_models_said_is_text_and_the_page_loads_no_other_file(page: Reader)
 
 
 def test_the_page_shows_each_trajectory(run_warehouse: Warehouse) -> None:
-    films = pick_filmstrips(run_warehouse, RUN)
+    with run_views(run_warehouse, RUN) as views:
+        films = pick_filmstrips(views)
     assert [film.title for film in films] == [
         "The first try",
         "The same query, the last round",
@@ -86,7 +87,8 @@ def test_the_page_shows_each_trajectory(run_warehouse: Warehouse) -> None:
 
 @pytest.fixture(scope="module")
 def figures(run_warehouse: Warehouse) -> Figures:
-    return read_figures(run_warehouse, RUN)
+    with run_views(run_warehouse, RUN) as views:
+        return read_figures(views)
 
 
 def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse, figures: Figures) -> None:
@@ -139,7 +141,8 @@ def test_success_by_app_what_still_fails_and_the_configuration(tmp_path: Path) -
     warehouse.run("run-m").mkdir(parents=True)
     identity = {"rollout": {"group_size": 4}, "agent": {"kind": HOSTILE}}
     (warehouse.run("run-m") / IDENTITY_FILE).write_text(json.dumps(identity))
-    figures = read_figures(warehouse, "run-m")
+    with run_views(warehouse, "run-m") as views:
+        figures = read_figures(views)
     assert figures.measured_rounds == (1, 2)
     shares = {name: [cell.share for cell in cells if cell] for name, cells in {**figures.apps, **figures.tasks}.items()}
     assert shares == {name: [0.0, 0.5] for name in ("mail", "notes", "mail.send")}
@@ -226,7 +229,7 @@ def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) ->
     for path in copy.table("rounds").glob("*.parquet"):
         path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(BadInputError, match="a committed file is missing or damaged"):
-        read_figures(copy, RUN)
+        render_report(copy, RUN)
 
 
 QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), (), {}, {}, (), {"models": []})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config, GuidanceSection
-from trajmill.flows.report.figures import read_figures
+from trajmill.flows.report.figures import TABLES, run_views
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.guide import reference_paths_used
@@ -78,7 +78,8 @@ def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> N
     assert 0 < sum(each.reward == 1.0 for each in shown) < 24, "it tries, and is not told the way"
     assert reference_paths_used(context) == 0
     refresh_views(context.warehouse)
-    demonstrators = read_figures(context.warehouse, config.run_id).tables["demonstrators"]
+    with run_views(context.warehouse, config.run_id) as views:
+        demonstrators = views.rows(TABLES["demonstrators"])
     assert [row.agent for row in demonstrators] == ["explorer"]
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
     assert any("find Market <r0> Market" in row.messages[-1].content for row in rows)

@@ -42,11 +42,12 @@ Pivot = dict[str, tuple[SimpleNamespace | None, ...]]
 class RunViews(NamedTuple):
     """The views of a warehouse, and the run whose id is the parameter of all queries."""
 
+    warehouse: Warehouse
     connection: duckdb.DuckDBPyConnection
     run_id: str
 
     def rows(self, query: str) -> Rows:
-        found = self.connection.execute(query, [self.run_id] if "$1" in query else None)
+        found = self.connection.execute(query, [self.run_id])
         names = [column[0] for column in found.description]
         return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found.fetchall()]
 
@@ -56,7 +57,7 @@ def run_views(warehouse: Warehouse, run_id: str = "") -> Iterator[RunViews]:
     """Open up-to-date views. Raises BadInputError if a committed file is missing or damaged."""
     with fresh_views(warehouse) as shown, connect(shown) as connection:
         try:
-            yield RunViews(connection, run_id)
+            yield RunViews(warehouse, connection, run_id)
         except (duckdb.InvalidInputException, duckdb.IOException) as error:
             raise unreadable(warehouse.address, error) from error
 
@@ -187,33 +188,29 @@ SELECT name, round, avg(passed) AS share FROM (
 """
 
 
-def read_figures(warehouse: Warehouse, run_id: str) -> Figures:
-    """Read the figures of one run; a run without rounds has empty ones.
-
-    Raises BadInputError if a committed file is missing or damaged.
-    """
-    with run_views(warehouse, run_id) as views:
-        tables = {name: views.rows(query) for name, query in TABLES.items()}
-        rounds = tuple(row.round for row in tables["rounds"])
-        by_task, by_app = (views.rows(_MEASURED.format(name)) for name in ("q.task", "unnest(q.apps)"))
-        measured = tuple(sorted({row.round for row in by_task})[-_MOST_ROUNDS:])
-        tasks = _pivot(by_task, measured)
-        # Those that were not measured in the last round come last.
-        worst = sorted(tasks, key=lambda name: getattr(tasks[name][-1], "share", 2.0))
-        return Figures(
-            run_id=run_id,
-            rounds=rounds,
-            success=_series(views.rows(SUCCESS), SPLIT_NAMES),
-            attempts=_series(views.rows(_ATTEMPTS), _ATTEMPT_NAMES),
-            funnel=_pivot(views.rows(_FUNNEL), rounds),
-            judge=_pivot(views.rows(JUDGE), rounds),
-            seconds=_seconds(views.rows(_SECONDS)),
-            measured_rounds=measured,
-            apps=_pivot(by_app, measured),
-            tasks={name: tasks[name] for name in worst[:_MOST_TASKS]},
-            configuration=_configuration(warehouse, run_id),
-            tables=tables,
-        )
+def read_figures(views: RunViews) -> Figures:
+    """Read the figures of one run; a run without rounds has empty ones."""
+    tables = {name: views.rows(query) for name, query in TABLES.items()}
+    rounds = tuple(row.round for row in tables["rounds"])
+    by_task, by_app = (views.rows(_MEASURED.format(name)) for name in ("q.task", "unnest(q.apps)"))
+    measured = tuple(sorted({row.round for row in by_task})[-_MOST_ROUNDS:])
+    tasks = _pivot(by_task, measured)
+    # Those that were not measured in the last round come last.
+    worst = sorted(tasks, key=lambda name: getattr(tasks[name][-1], "share", 2.0))
+    return Figures(
+        run_id=views.run_id,
+        rounds=rounds,
+        success=_series(views.rows(SUCCESS), SPLIT_NAMES),
+        attempts=_series(views.rows(_ATTEMPTS), _ATTEMPT_NAMES),
+        funnel=_pivot(views.rows(_FUNNEL), rounds),
+        judge=_pivot(views.rows(JUDGE), rounds),
+        seconds=_seconds(views.rows(_SECONDS)),
+        measured_rounds=measured,
+        apps=_pivot(by_app, measured),
+        tasks={name: tasks[name] for name in worst[:_MOST_TASKS]},
+        configuration=_configuration(views),
+        tables=tables,
+    )
 
 
 def read_pathways(warehouse: Warehouse, run_id: str) -> Rows:
@@ -252,9 +249,10 @@ def _seconds(rows: Rows) -> tuple[Bar, ...]:
     )
 
 
-def _configuration(warehouse: Warehouse, run_id: str) -> tuple[tuple[str, str], ...]:
+def _configuration(views: RunViews) -> tuple[tuple[str, str], ...]:
+    warehouse = views.warehouse
     try:
-        stored = warehouse.store.get(warehouse.name(warehouse.run(run_id) / IDENTITY_FILE))
+        stored = warehouse.store.get(warehouse.name(warehouse.run(views.run_id) / IDENTITY_FILE))
         identity: Mapping[str, Any] = json.loads(stored or b"")
     except ValueError:
         return ()

@@ -14,7 +14,7 @@ from PIL import Image
 
 from trajmill.flows.nights.log import EndedFlow, ended_flows, needs_person
 from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
-from trajmill.flows.report.figures import SPLIT_NAMES, Figures, read_figures, run_views
+from trajmill.flows.report.figures import SPLIT_NAMES, Figures, RunViews, read_figures, run_views
 from trajmill.flows.terminal.show import RoleLine, role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
@@ -56,7 +56,8 @@ def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> 
 
 def render_report(warehouse: Warehouse, run_id: str) -> str:
     """Render the report as HTML; all texts of models and screens are escaped."""
-    figures = read_figures(warehouse, run_id)
+    with run_views(warehouse, run_id) as views:
+        figures, filmstrips = read_figures(views), pick_filmstrips(views)
     pages = Environment(
         loader=PackageLoader("trajmill.flows.report"),
         autoescape=True,
@@ -79,7 +80,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
         attempts_chart=share_chart(figures.attempts, "Success of guided and unguided attempts per round"),
         seconds_chart=stacked_bars(figures.seconds, "Seconds per stage and round"),
         seconds_names=segment_names(figures.seconds),
-        filmstrips=pick_filmstrips(warehouse, run_id),
+        filmstrips=filmstrips,
     )
 
 
@@ -185,17 +186,17 @@ ORDER BY t.status = 'finished' AND coalesce(t.reward, 0) >= 1, abs(t.steps - 9),
 }
 
 
-def pick_filmstrips(warehouse: Warehouse, run_id: str) -> tuple[Filmstrip, ...]:
+def pick_filmstrips(views: RunViews) -> tuple[Filmstrip, ...]:
     """Pick an early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
     titles: dict[str, str] = {}
     rounds: set[int] = set()
-    with run_views(warehouse, run_id) as views:
-        for title, query in _PICKS.items():
-            for row in views.rows(query):
-                titles.setdefault(row.trajectory_id, title)
-                rounds.add(row.round)
-    episodes = read_episodes(warehouse, run_id, list(titles), sorted(rounds), with_verdicts=True)
-    by_id, screens = {episode.trajectory.trajectory_id: episode for episode in episodes}, WarehouseScreens(warehouse)
+    for title, query in _PICKS.items():
+        for row in views.rows(query):
+            titles.setdefault(row.trajectory_id, title)
+            rounds.add(row.round)
+    episodes = read_episodes(views.warehouse, views.run_id, list(titles), sorted(rounds), with_verdicts=True)
+    by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
+    screens = WarehouseScreens(views.warehouse)
     return tuple(_filmstrip(title, by_id[trajectory_id], screens) for trajectory_id, title in titles.items())
 
 
