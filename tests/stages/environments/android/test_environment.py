@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import Sequence
 from typing import Any
@@ -32,17 +31,11 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.android.commands import gesture
 
 
-def play(
+async def play(
     phone: Phone, server: AdbServer, actions: Sequence[Action], start: dict[str, Any] | None = None, **settings: Any
 ) -> list[Observation]:
-    async def all_actions() -> list[Observation]:
-        async with environment_on(phone, server, **settings) as environment:
-            seen = [await environment.reset(task(start), 0)]
-            for action in actions:
-                seen.append(await environment.step(action))
-            return seen
-
-    return asyncio.run(all_actions())
+    async with environment_on(phone, server, **settings) as environment:
+        return [await environment.reset(task(start), 0), *[await environment.step(action) for action in actions]]
 
 
 @pytest.mark.parametrize(
@@ -66,8 +59,8 @@ def test_gestures_become_input_commands(action: Action, commands: list[str]) -> 
     assert [" ".join(words) for words in gesture(action)] == commands
 
 
-def test_a_click_on_the_middle_of_an_element_presses_it(phone: Phone, server: AdbServer) -> None:
-    home, app = play(phone, server, [OpenApp(app="clock")])
+async def test_a_click_on_the_middle_of_an_element_presses_it(phone: Phone, server: AdbServer) -> None:
+    home, app = await play(phone, server, [OpenApp(app="clock")])
     assert (home.app, app.app) == ("", "Clock")
     assert home.elements is not None
     assert home.elements[0].states == ("title",)
@@ -75,9 +68,9 @@ def test_a_click_on_the_middle_of_an_element_presses_it(phone: Phone, server: Ad
     assert app.screen.encode() == phone.screenshot()
 
 
-def test_a_warning_about_a_second_display_does_not_come_into_the_screenshot(phone: Phone, server: AdbServer) -> None:
+async def test_a_warning_about_a_second_display_is_not_in_the_screenshot(phone: Phone, server: AdbServer) -> None:
     phone.two_displays = True
-    assert play(phone, server, [])[0].screen.encode() == phone.screenshot()
+    assert (await play(phone, server, []))[0].screen.encode() == phone.screenshot()
 
 
 async def test_turned_to_its_side_it_answers_in_the_pixels_of_its_screenshot(phone: Phone, server: AdbServer) -> None:
@@ -87,13 +80,13 @@ async def test_turned_to_its_side_it_answers_in_the_pixels_of_its_screenshot(pho
         assert (await environment.step(press(seen, "launcher/clock"))).app == "Clock"
 
 
-def test_an_app_without_a_package_is_opened_by_its_label(phone: Phone, server: AdbServer) -> None:
-    assert play(phone, server, [OpenApp(app="wallet")], apps={})[-1].app == "org.trajmill.wallet"
+async def test_an_app_without_a_package_is_opened_by_its_label(phone: Phone, server: AdbServer) -> None:
+    assert (await play(phone, server, [OpenApp(app="wallet")], apps={}))[-1].app == "org.trajmill.wallet"
 
 
 @pytest.mark.parametrize("name", ["No such app", "com.none.such", "'; reboot #", "$(reboot)"])
-def test_an_app_that_does_not_exist_leaves_the_launcher_open(phone: Phone, server: AdbServer, name: str) -> None:
-    assert play(phone, server, [OpenApp(app="Clock"), OpenApp(app=name)])[-1].app == ""
+async def test_an_app_that_does_not_exist_leaves_the_launcher_open(phone: Phone, server: AdbServer, name: str) -> None:
+    assert (await play(phone, server, [OpenApp(app="Clock"), OpenApp(app=name)]))[-1].app == ""
     assert "reboot" not in {words[0] for words in phone.ran}
 
 
@@ -143,16 +136,14 @@ async def test_what_was_changed_on_the_device_is_as_before_in_the_end(phone: Pho
     assert phone.files == files
 
 
-def test_a_reset_stops_the_apps_and_clears_what_is_named(phone: Phone, server: AdbServer) -> None:
-    async def play_twice(start: dict[str, Any]) -> Observation:
+async def test_a_reset_stops_the_apps_and_clears_what_is_named(phone: Phone, server: AdbServer) -> None:
+    start: dict[str, Any]
+    for start in ({}, {"clear": ["Notes"]}):
         async with environment_on(phone, server) as environment:
             seen = await environment.reset(task({"open": "Notes"}, {}, "Notes"), 0)
             seen = await environment.step(press(seen, "notes.home/new"))
             await environment.reset(task(start, {}, "Notes"), 0)
-            return await environment.step(OpenApp(app="Notes"))
-
-    for start in ({}, {"clear": ["Notes"]}):
-        shown = asyncio.run(play_twice(start))
+            shown = await environment.step(OpenApp(app="Notes"))
         assert shown.elements is not None
         assert shown.elements[0].element_id == "notes.home/title"
     assert ("pm", "clear", "org.trajmill.notes") in phone.ran

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -13,17 +12,6 @@ from trajmill.schemas.actions import Answer, OpenApp
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 
 NOTE = '/sdcard/Download/it\'s a "note"; $(reboot).txt'
-
-
-def score(phone: Phone, server: AdbServer, goal: dict[str, Any], start: dict[str, Any]) -> float | None:
-    async def play() -> float | None:
-        async with environment_on(phone, server) as environment:
-            await environment.reset(task(start, goal), 0)
-            await environment.step(OpenApp(app="Notes"))
-            await environment.step(Answer(text=" Forty  two "))
-            return await environment.score()
-
-    return asyncio.run(play())
 
 
 @pytest.mark.slow
@@ -46,11 +34,15 @@ def score(phone: Phone, server: AdbServer, goal: dict[str, Any], start: dict[str
         ({}, None),
     ],
 )
-def test_every_part_of_a_goal_must_hold(
+async def test_every_part_of_a_goal_must_hold(
     phone: Phone, server: AdbServer, goal: dict[str, Any], reached: float | None
 ) -> None:
     start = {"settings": {"system.screen_brightness": "10"}, "files": {NOTE: "one\ntwo\n"}}
-    assert score(phone, server, goal, start) == reached
+    async with environment_on(phone, server) as environment:
+        await environment.reset(task(start, goal), 0)
+        await environment.step(OpenApp(app="Notes"))
+        await environment.step(Answer(text=" Forty  two "))
+        assert await environment.score() == reached
     assert "reboot" not in {words[0] for words in phone.ran}
 
 
@@ -76,12 +68,9 @@ async def test_a_malformed_start_state_is_a_mistake_of_the_task(
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_app_is_a_setup_failure(phone: Phone, server: AdbServer) -> None:
-    async def play(app: str) -> None:
-        async with environment_on(phone, server) as environment:
-            await environment.reset(task({"open": app}), 0)
-
+async def test_an_unknown_app_is_a_setup_failure(phone: Phone, server: AdbServer) -> None:
     for app, words in (("No such", "no package is known"), ("com.none", "has no app")):
         with pytest.raises(EnvironmentFailure, match=words) as caught:
-            asyncio.run(play(app))
+            async with environment_on(phone, server) as environment:
+                await environment.reset(task({"open": app}), 0)
         assert caught.value.failure_class is FailureClass.SETUP

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import base64
 
 import pytest
@@ -36,39 +35,36 @@ def test_any_text_arrives_but_its_control_characters(text: str) -> None:
     assert typed == wanted.encode(errors="ignore").decode()
 
 
-def typed_into_notes(phone: Phone, server: AdbServer, *texts: TypeText) -> str:
-    async def type_all() -> str:
-        async with environment_on(phone, server) as environment:
-            seen = await environment.reset(task({"open": "Notes"}, {}, "Notes"), 0)
-            for name in ("notes.home/new", "notes.edit/text"):
-                seen = await environment.step(press(seen, name))
-            for text in texts:
-                seen = await environment.step(text)
-            return element(seen, "notes.edit/text").value
-
-    return asyncio.run(type_all())
+async def typed_into_notes(phone: Phone, server: AdbServer, *texts: TypeText) -> str:
+    async with environment_on(phone, server) as environment:
+        seen = await environment.reset(task({"open": "Notes"}, {}, "Notes"), 0)
+        for name in ("notes.home/new", "notes.edit/text"):
+            seen = await environment.step(press(seen, name))
+        for text in texts:
+            seen = await environment.step(text)
+        return element(seen, "notes.edit/text").value
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["Milk", "50%s; reboot", "'; rm -rf / #", "$(reboot) `id` \\ \"q\" 'r' & < > ~ * ?", "é ü 你好 🙂", "--es"]
 )
-def test_every_text_reaches_the_field_and_no_program(phone: Phone, server: AdbServer, text: str) -> None:
-    assert typed_into_notes(phone, server, TypeText(text=text)) == text
+async def test_every_text_reaches_the_field_and_no_program(phone: Phone, server: AdbServer, text: str) -> None:
+    assert await typed_into_notes(phone, server, TypeText(text=text)) == text
     assert not {"reboot", "id"} & {words[0] for words in phone.ran}
     assert ("rm", "-rf", "/") not in phone.ran
     assert phone.settings["secure.default_input_method"] == OWN_KEYBOARD
 
 
 @pytest.mark.parametrize("second", ["ab", "ä"])
-def test_clear_replaces_what_the_field_holds(phone: Phone, server: AdbServer, second: str) -> None:
+async def test_clear_replaces_what_the_field_holds(phone: Phone, server: AdbServer, second: str) -> None:
     first = TypeText(text="a long first text")
-    assert typed_into_notes(phone, server, first, TypeText(text=second)) == first.text + second
-    assert typed_into_notes(phone, server, first, TypeText(text=second, clear=True)) == second
+    assert await typed_into_notes(phone, server, first, TypeText(text=second)) == first.text + second
+    assert await typed_into_notes(phone, server, first, TypeText(text=second, clear=True)) == second
 
 
-def test_a_device_without_adbkeyboard_says_what_it_needs(phone: Phone, server: AdbServer) -> None:
+async def test_a_device_without_adbkeyboard_says_what_it_needs(phone: Phone, server: AdbServer) -> None:
     phone.keyboards.remove(ADB_KEYBOARD)
     with pytest.raises(EnvironmentFailure, match="has no ADBKeyboard") as caught:
-        typed_into_notes(phone, server, TypeText(text="ä"))
+        await typed_into_notes(phone, server, TypeText(text="ä"))
     assert caught.value.failure_class is FailureClass.SETUP

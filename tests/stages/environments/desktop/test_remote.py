@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
@@ -31,29 +31,22 @@ from trajmill.stages.environments.desktop.environment import DesktopEnvironment,
 
 pytestmark = pytest.mark.slow
 
-T = TypeVar("T")
 SHORT = DesktopTimeouts(lease=0.0, ready=1.0, request=3.0, prepare=5.0)
 
 
-def play(
-    folder: Path,
-    work: Callable[[DesktopEnvironment, OsworldMachine], Awaitable[T]],
-    timeouts: DesktopTimeouts = DesktopTimeouts(),
-) -> T:
-    async def run() -> T:
-        async with osworld_machine(folder) as machine:
-            factory = RemoteDesktops((machine.url,), folder / "tasks", timeouts)
-            environment = await factory()
-            try:
-                return await work(environment, machine)
-            finally:
-                await environment.close()
-                await factory.close()
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def remote_desktop(
+    folder: Path, timeouts: DesktopTimeouts = DesktopTimeouts()
+) -> AsyncIterator[tuple[DesktopEnvironment, OsworldMachine]]:
+    async with osworld_machine(folder) as machine:
+        environment = await RemoteDesktops((machine.url,), folder / "tasks", timeouts)()
+        try:
+            yield environment, machine
+        finally:
+            await environment.close()
 
 
-def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
+async def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
     query = query_of(
         tmp_path / "tasks",
         config=[
@@ -73,23 +66,18 @@ def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
             ],
         },
     )
-
-    async def solve(environment: DesktopEnvironment, machine: OsworldMachine) -> tuple[Any, ...]:
+    async with remote_desktop(tmp_path) as (environment, machine):
         seen = await environment.reset(query, 0)
-        assert seen.elements is not None
+        assert seen.app == "gedit" and seen.elements is not None and seen.elements[1][:2] == ("button", "Save")
         await environment.step(Terminate(status="success"))
-        whole = await environment.score()
+        assert await environment.score() == 1.0
         machine.files.clear()
-        return seen.app, seen.elements[1][:2], whole, await environment.score(), machine.launched, machine.windows
-
-    app, element, whole, without, launched, windows = play(tmp_path, solve)
-    assert (app, element) == ("gedit", ("button", "Save"))
-    assert (whole, without) == (1.0, 0.0)
-    assert launched == [["gedit", "/home/user/a"]]
-    assert windows == [("/setup/activate_window", "gedit")]
+        assert await environment.score() == 0.0
+    assert machine.launched == [["gedit", "/home/user/a"]]
+    assert machine.windows == [("/setup/activate_window", "gedit")]
 
 
-def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
+async def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
     nasty = "'); __import__('os').system('touch hit'); (\"$(touch hit)\n"
     actions: list[Action] = [
         Click(x=3, y=4, button="right", count=2),
@@ -104,15 +92,11 @@ def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
         HorizontalScroll(x=2, y=4, clicks=2),
         Interact(text="log in"),
     ]
-
-    async def act(environment: DesktopEnvironment, machine: OsworldMachine) -> tuple[list[Any], list[Any]]:
+    # A machine that waited for the tool with the clipboard would not answer in time.
+    async with remote_desktop(tmp_path, DesktopTimeouts(request=SECONDS_OF_CLIPBOARD / 2)) as (environment, machine):
         for action in actions:
             await environment.step(action)
-        return machine.calls(), machine.commands
-
-    # A machine that waited for the tool with the clipboard would not answer in time.
-    calls, commands = play(tmp_path, act, DesktopTimeouts(request=SECONDS_OF_CLIPBOARD / 2))
-    assert calls == [
+    assert machine.calls() == [
         ["click", [3, 4, 2, 0.05, "right"]],
         ["hotkey", ["ctrl", "a"]],
         ["press", ["delete"]],
@@ -131,7 +115,7 @@ def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
         ["hscroll", [2]],
     ]
     assert not (tmp_path / "hit").exists()
-    assert len({command["command"][2] for command in commands}) == 1
+    assert len({command["command"][2] for command in machine.commands}) == 1
 
 
 async def test_a_machine_that_boots_is_waited_for(tmp_path: Path) -> None:
@@ -143,21 +127,14 @@ async def test_a_machine_that_boots_is_waited_for(tmp_path: Path) -> None:
         assert seen.app == "gedit"
 
 
-def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_path: Path) -> None:
-    async def fail() -> list[EnvironmentFailure]:
-        async with osworld_machine(tmp_path) as machine:
-            machine.booting = 1_000_000
-            factory = RemoteDesktops((machine.url,), tmp_path, SHORT)
-            failures = []
-            for _ in range(2):
-                with pytest.raises(EnvironmentFailure) as failure:
-                    await factory()
-                failures.append(failure.value)
-            return failures
-
-    for failure in asyncio.run(fail()):
-        assert failure.failure_class is FailureClass.SETUP
-        assert "was not ready within 1 s" in str(failure) and "\n" not in str(failure)
+async def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_path: Path) -> None:
+    async with osworld_machine(tmp_path) as machine:
+        machine.booting = 1_000_000
+        factory = RemoteDesktops((machine.url,), tmp_path, SHORT)
+        for _ in range(2):
+            with pytest.raises(EnvironmentFailure, match="was not ready within 1 s") as failure:
+                await factory()
+            assert failure.value.failure_class is FailureClass.SETUP and "\n" not in str(failure.value)
 
 
 async def test_more_episodes_than_machines_gives_one_error_line(tmp_path: Path) -> None:
@@ -209,41 +186,30 @@ async def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp
         ("breaks", "answered 500: the display is gone"),
     ],
 )
-def test_a_fault_during_an_episode_is_the_environments(tmp_path: Path, fault: str, message: str) -> None:
+async def test_a_fault_during_an_episode_is_the_environments(tmp_path: Path, fault: str, message: str) -> None:
     query = query_of(tmp_path / "tasks")
-
-    async def fail(environment: DesktopEnvironment, machine: OsworldMachine) -> EnvironmentFailure:
+    async with remote_desktop(tmp_path, SHORT) as (environment, machine):
         await environment.reset(query, 0)
         setattr(machine, fault, True)
-        with pytest.raises(EnvironmentFailure) as failure:
+        with pytest.raises(EnvironmentFailure, match=message) as failure:
             await environment.step(Terminate(status="success"))
-        return failure.value
-
-    failure = play(tmp_path, fail, SHORT)
-    assert failure.failure_class is FailureClass.ENVIRONMENT
-    assert message in str(failure)
+    assert failure.value.failure_class is FailureClass.ENVIRONMENT
 
 
-def test_a_fault_while_preparing_is_a_setup_failure(tmp_path: Path) -> None:
+async def test_a_fault_while_preparing_is_a_setup_failure(tmp_path: Path) -> None:
     query = query_of(tmp_path / "tasks")
-
-    async def fail(environment: DesktopEnvironment, machine: OsworldMachine) -> FailureClass:
+    async with remote_desktop(tmp_path) as (environment, machine):
         machine.breaks = True
         with pytest.raises(EnvironmentFailure) as failure:
             await environment.reset(query, 0)
-        return failure.value.failure_class
-
-    assert play(tmp_path, fail) is FailureClass.SETUP
+    assert failure.value.failure_class is FailureClass.SETUP
 
 
-def test_a_local_file_outside_the_tasks_folder_is_not_read(tmp_path: Path) -> None:
+async def test_a_local_file_outside_the_tasks_folder_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     step = {"type": "upload", "parameters": {"files": [{"local_path": "../secret", "path": "/a"}]}}
     query = query_of(tmp_path / "tasks", config=[step])
-
-    async def fail(environment: DesktopEnvironment, machine: OsworldMachine) -> dict[str, bytes]:
+    async with remote_desktop(tmp_path) as (environment, machine):
         with pytest.raises(EnvironmentFailure, match="is not in"):
             await environment.reset(query, 0)
-        return machine.files
-
-    assert play(tmp_path, fail) == {}
+    assert machine.files == {}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import pickle
 from pathlib import Path
@@ -22,7 +21,7 @@ def three() -> dict[Platform, ToyEnvironment]:
     return {platform: ToyEnvironment(platform=platform) for platform in Platform}
 
 
-def test_actions_go_to_the_device_in_use_and_all_must_reach_their_goals() -> None:
+async def test_actions_go_to_the_device_in_use_and_all_must_reach_their_goals() -> None:
     async def episode(*actions: Click | SwitchDevice) -> tuple[list[bool], float | None]:
         devices = three()
         together = DevicesTogether(devices, Platform.PHONE)
@@ -32,21 +31,18 @@ def test_actions_go_to_the_device_in_use_and_all_must_reach_their_goals() -> Non
         return [each.pressed for each in devices.values()], await together.score()
 
     to_desktop, to_web = SwitchDevice(device="desktop"), SwitchDevice(device="web")
-    assert asyncio.run(episode(to_desktop, PRESS)) == ([False, True, False], 0.0)
-    assert asyncio.run(episode(PRESS, to_desktop, PRESS, to_web, PRESS)) == ([True, True, True], 1.0)
+    assert await episode(to_desktop, PRESS) == ([False, True, False], 0.0)
+    assert await episode(PRESS, to_desktop, PRESS, to_web, PRESS) == ([True, True, True], 1.0)
 
 
-def test_a_device_that_is_not_there_changes_nothing() -> None:
-    async def episode() -> Platform:
-        together = DevicesTogether({Platform.PHONE: ToyEnvironment()}, Platform.PHONE)
-        await together.reset(toy_query(), 0)
-        await together.step(SwitchDevice(device="web"))
-        return together.platform
-
-    assert asyncio.run(episode()) is Platform.PHONE
+async def test_a_device_that_is_not_there_changes_nothing() -> None:
+    together = DevicesTogether({Platform.PHONE: ToyEnvironment()}, Platform.PHONE)
+    await together.reset(toy_query(), 0)
+    await together.step(SwitchDevice(device="web"))
+    assert together.platform is Platform.PHONE
     elsewhere = DevicesTogether({Platform.WEB: ToyEnvironment()}, Platform.WEB)
     with pytest.raises(EnvironmentFailure, match="no phone") as caught:
-        asyncio.run(elsewhere.reset(toy_query(), 0))
+        await elsewhere.reset(toy_query(), 0)
     assert caught.value.failure_class is FailureClass.TASK
 
 
@@ -59,7 +55,7 @@ class NeedsStart(ToyEnvironment):
         return await super().reset(query, seed)
 
 
-def test_a_device_without_a_start_is_not_there_unless_the_query_names_it() -> None:
+async def test_a_device_without_a_start_is_not_there_unless_the_query_names_it() -> None:
     web = NeedsStart(platform=Platform.WEB)
     together = DevicesTogether({Platform.PHONE: ToyEnvironment(), Platform.WEB: web}, Platform.PHONE)
 
@@ -69,10 +65,10 @@ def test_a_device_without_a_start_is_not_there_unless_the_query_names_it() -> No
         await together.step(SwitchDevice(device="web"))
         return together.platform, await together.score()
 
-    assert asyncio.run(episode(across('{"devices": {"web": {"url": "a"}}}'))) == (Platform.WEB, 0.0)
-    assert asyncio.run(episode(across('{"devices": {}}'))) == (Platform.PHONE, 1.0)
+    assert await episode(across('{"devices": {"web": {"url": "a"}}}')) == (Platform.WEB, 0.0)
+    assert await episode(across('{"devices": {}}')) == (Platform.PHONE, 1.0)
     with pytest.raises(EnvironmentFailure, match="url"):
-        asyncio.run(episode(across("{}", '{"devices": {"web": {"x": 1}}}')))
+        await episode(across("{}", '{"devices": {"web": {"x": 1}}}'))
 
 
 def across(start_state: str, goal: str = "{}") -> Query:
@@ -95,25 +91,25 @@ def test_a_malformed_part_is_a_mistake_of_the_task(text: str) -> None:
     assert caught.value.failure_class is FailureClass.TASK and "\n" not in str(caught.value)
 
 
-def test_what_was_started_is_closed_if_a_device_does_not_start() -> None:
+async def test_what_was_started_is_closed_if_a_device_does_not_start() -> None:
     sound = ToyFactory()
     factory = DevicesFactory({Platform.PHONE: sound, Platform.DESKTOP: ToyFactory(refuses=True)}, Platform.PHONE)
     with pytest.raises(EnvironmentFailure, match="no phone is free"):
-        asyncio.run(factory())
+        await factory()
     assert [each.closed for each in sound.made] == [True]
 
 
 @pytest.mark.slow
-def test_the_spec_reads_tasks_across_devices(tmp_path: Path) -> None:
+async def test_the_spec_reads_tasks_across_devices(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     task = {"instruction": "Do both.", "start_state": {"devices": {}}, "goal": {"devices": {"desktop": {"x": 1}}}}
     file.write_text(json.dumps(task))
     spec = DevicesTogetherSpec(tasks=file)
-    (query,) = asyncio.run(spec.own_queries(0, ORIGIN)).queries
+    (query,) = (await spec.own_queries(0, ORIGIN)).queries
     assert json.loads(query.goal) == {"devices": {"desktop": {"x": 1}}} and query.platform is Platform.PHONE
     factory = pickle.loads(pickle.dumps(spec.factory(Platform.PHONE)))
     assert sorted(factory.devices) == [Platform.DESKTOP, Platform.PHONE]
     file.write_text('{"instruction": 3}')
     with pytest.raises(BadInputError, match=r"tasks\.jsonl:1"):
-        asyncio.run(spec.own_queries(0, ORIGIN))
+        await spec.own_queries(0, ORIGIN)
     assert [each.key for each in DevicesTogetherSpec().missing(other_queries=False)] == ["tasks"]
