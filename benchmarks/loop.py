@@ -111,12 +111,11 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     from trajmill.flows.policies.policy import BASELINE, PROMOTE, PolicyInForce
     from trajmill.flows.round import STAGES, do_stage, summary_of
     from trajmill.flows.stage import RoundContext, finished
-    from trajmill.warehouse.layout import create_warehouse
 
     _draw_nothing()
     start = time.perf_counter()
     config = config_of(variant, seed, root, updates)
-    contexts = [RoundContext(config, create_warehouse(root), number) for number in range(config.run.rounds + 1)]
+    contexts = [RoundContext.of(config, number) for number in range(config.run.rounds + 1)]
     for context in contexts[1:]:
         for stage in STAGES:
             do_stage(stage, context)

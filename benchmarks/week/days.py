@@ -18,7 +18,6 @@ from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.round import current_round
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import WorkingStage, working_stage
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.staging import Journal
 
 FINISHED_BEFORE_KILL = "finished-before-kill.txt"
@@ -59,7 +58,7 @@ class Week:
         """Wait until a stage works and has finished some attempts."""
 
         def look() -> WorkingStage | None:
-            now = working_stage(RoundContext(self.config, create_warehouse(self.config.run.root), 1))
+            now = working_stage(RoundContext.of(self.config))
             return now if now.process and now.stage == stage and now.done >= attempts else None
 
         return wait_for(look)

@@ -14,7 +14,7 @@ from trajmill.flows.configuration.config import (
     RunSection,
 )
 from trajmill.flows.round import STAGES, do_stage
-from trajmill.flows.stage import RoundContext
+from trajmill.flows.stage import RoundContext, StageReport
 from trajmill.stages.derive.spec import DeriveSpec, PlanningSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import create_warehouse
@@ -33,6 +33,17 @@ def small_config(root: Path, rounds: int = 2) -> Config:
         # Trials of manuals would double the attempts of each test that derives them.
         derive=DeriveSpec(planning=PlanningSpec(trials=0)),
     )
+
+
+def do(name: str, context: RoundContext) -> StageReport:
+    """One stage."""
+    return do_stage(next(stage for stage in STAGES if stage.name == name), context)
+
+
+def up_to(name: str, context: RoundContext) -> StageReport:
+    """All stages up to one; the report of that one."""
+    reports = [do_stage(stage, context) for stage in STAGES[: [stage.name for stage in STAGES].index(name) + 1]]
+    return reports[-1]
 
 
 def run_stages(config: Config, rounds: int | None = None) -> None:

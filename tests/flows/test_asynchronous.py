@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.small_run import small_config
+from tests.flows.small_run import do, small_config
 from tests.flows.tasks.test_train import tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import (
@@ -24,20 +24,18 @@ from trajmill.flows.policies.policy import (
     choice_stage,
     stale_versions,
 )
-from trajmill.flows.round import STAGES, concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
+from trajmill.flows.round import concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, report_of, run_once
 from trajmill.flows.status.page import ahead_line
 from trajmill.flows.tasks.evaluate import EVALUATE
-from trajmill.flows.tasks.generate import FRESH, PROPOSE, TRY_PROPOSALS
+from trajmill.flows.tasks.generate import PROPOSE
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED
-from trajmill.flows.tasks.release import DERIVE_KIND
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.staging import Journal
 
@@ -71,7 +69,7 @@ class Script:
 
 
 def first_round(config: Config) -> RoundContext:
-    return RoundContext(config, create_warehouse(config.run.root), 1)
+    return RoundContext.of(config)
 
 
 def test_the_next_rollout_goes_on_while_the_policy_trains_and_ends_before_the_evaluation(tmp_path: Path) -> None:
@@ -98,20 +96,6 @@ def test_a_round_that_awaits_a_policy_ends_when_the_next_one_is_rolled_out(tmp_p
     assert script.events[-1][0] == "end"
     assert {name for _, name, number in script.events if number == 2} == {ROLLOUT}
     assert EVALUATE not in {name for _, name, _ in script.events}
-
-
-def test_without_the_key_the_stages_are_done_in_their_order(tmp_path: Path) -> None:
-    done: list[Event] = []
-
-    def do(stage: Stage, context: RoundContext) -> StageReport:
-        done.append(("end", stage.name, context.round))
-        return report(stage.name)
-
-    context = first_round(small_config(tmp_path))
-    assert rolled_out_ahead(context) is None
-    assert do_stages(context, do) == ""
-    unasked = (PROPOSE, TRY_PROPOSALS, FRESH, DERIVE_KIND)
-    assert done == [("end", stage.name, 1) for stage in STAGES if stage.name not in unasked]
 
 
 def asynchronous(config: Config) -> Config:
@@ -200,8 +184,7 @@ def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: P
     kept = journaled(context.in_round(2))
     seen = re.fullmatch(r"round 2, rollout: \d+ of \d+ attempts, by (\S+) while round 1 learns", ahead_line(context))
     assert seen is not None
-    again = next(stage for stage in STAGES if stage.name == ROLLOUT)
-    do_stage(again, context.in_round(2))
+    do(ROLLOUT, context.in_round(2))
     assert "rollout: finished, by" in ahead_line(context)
     rows = read_rows(context.warehouse, Trajectory, rounds=[1, 2])
     assert {row.model_version for row in rows if row.purpose is Purpose.TRAIN} == {seen[1]}

@@ -34,7 +34,7 @@ from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.environments.kinds import OpenEnvSpec
 from trajmill.stages.environments.openenv.client import EnvironmentClient
 from trajmill.stages.environments.openenv.wire import WireAction
-from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
@@ -105,7 +105,7 @@ def generated(tmp_path: Path) -> Path:
     file = tmp_path / "generated.toml"
     file.write_text(_CONFIG.format(root=tmp_path / "generated"))
     config = load_config(file)
-    generate(RoundContext(config, create_warehouse(config.run.root), 0))
+    generate(RoundContext.of(config, 0))
     return tmp_path / "generated"
 
 

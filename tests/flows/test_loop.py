@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.flows.tasks.train import TRAIN, train
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.episodes import guidance_texts
-from trajmill.pipelines.reading.examples import compare_releases
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split
@@ -33,7 +31,6 @@ from trajmill.stages.export.release import released_rows
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import release_names
-from trajmill.warehouse.sql import run_sql
 
 pytestmark = pytest.mark.slow
 
@@ -78,20 +75,6 @@ def test_attempts_are_made_and_compared_in_groups_of_the_configured_size(small_r
     assert members
     for row in rows:
         assert row.group_size == len(members[row.round, row.group]) == made[row.round, row.group]
-
-
-def test_no_example_is_derived_of_a_query_that_is_held_out(small_run: Warehouse, tmp_path: Path) -> None:
-    shutil.copytree(small_run.root, tmp_path / "copy")
-    config = small_config(tmp_path / "copy")
-    context = RoundContext(config, open_warehouse(config.run.root), config.run.rounds)
-    splits = {query.query_id: query.split for query in read_rows(small_run, Query)}
-    measured = read_rows(small_run, Trajectory, rounds=[context.round])
-    heldout = [row.trajectory_id for row in measured if splits[row.query_id] is not Split.TRAIN]
-    job = DeriveExamples(
-        context.warehouse, context.at("again"), context.origin, (context.round,), True, True, CurateSpec()
-    )
-    made = job("00000", heldout)
-    assert made.dropped == {"held_out": len(heldout)} and heldout and made.rows("examples") == 0
 
 
 def test_guidance_goes_to_queries_that_failed_and_never_into_prompts(small_run: Warehouse) -> None:
@@ -179,32 +162,6 @@ def test_a_release_loads_with_its_images(small_run: Warehouse, tmp_path: Path, m
     assert len(rows) == released_rows(folder, SFT_FILE, ["example_id"]).num_rows > 0
     assert rows[0]["images"][0].size in {(720, 1280), (1280, 720)}
     assert rows[0]["completion"][0]["role"] == "assistant"
-
-
-def test_releases_share_their_rows(small_run: Warehouse) -> None:
-    first, second = release_names(small_run)
-    same = compare_releases(small_run, first, first)
-    assert same.both > 0 and (same.only_first, same.only_second) == (0, 0)
-    both = compare_releases(small_run, first, second)
-    assert both.both + both.only_first == same.both and both.only_second > 0
-
-
-def test_the_ready_made_views_answer(small_run: Warehouse) -> None:
-    success = run_sql(small_run, "SELECT round, split, queries FROM success_by_round").to_pylist()
-    assert {row["round"] for row in success} >= {0}
-    judged = run_sql(small_run, "SELECT n FROM judge_by_round WHERE level = 'trajectory'").to_pylist()
-    assert all(row["n"] > 0 for row in judged)
-    funnel = run_sql(small_run, "SELECT dropped FROM funnel").to_pylist()
-    assert funnel and all(row["dropped"] >= 0 for row in funnel)
-
-
-def test_prompts_show_screens_by_id_and_calls_are_accounted(small_run: Warehouse) -> None:
-    calls = read_table(small_run, "model_calls").slice(0, 50).to_pylist()
-    screens = set(read_table(small_run, "screens", ["screen_id"])["screen_id"].to_pylist())
-    for call in calls:
-        parts = [part for message in json.loads(call["messages"]) for part in message["content"]]
-        assert {part["screen"] for part in parts if isinstance(part, dict)} <= screens
-        assert call["input_tokens"] > 0 and call["output_tokens"] > 0
 
 
 def test_a_stage_whose_input_is_missing_names_the_command_to_run_first(small_run: Warehouse) -> None:

@@ -33,32 +33,6 @@ def test_what_the_user_has_set_stays() -> None:
     assert environment == QUIET_DEFAULTS | {"PREFECT_LOGGING_LEVEL": "DEBUG"}
 
 
-def test_flows_run_with_retries_and_artifacts(prefect_server: None) -> None:
-    from prefect import flow, get_client, task
-    from prefect.artifacts import create_markdown_artifact
-
-    tries: list[int] = []
-
-    @task(retries=2, retry_delay_seconds=0)
-    def stage() -> int:
-        tries.append(len(tries))
-        if len(tries) < 3:
-            raise ConnectionError("not yet")
-        return len(tries)
-
-    @flow
-    def round_flow() -> int:
-        done = stage()
-        create_markdown_artifact("# Round", key="with-retries")
-        return done
-
-    assert round_flow() == 3
-    with get_client(sync_client=True) as client:
-        # Other tests use this server too.
-        artifacts = [each.data for each in client.read_artifacts() if each.key == "with-retries"]
-    assert artifacts == ["# Round"]
-
-
 def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) -> None:
     assert names_a_server()
     address = os.environ["PREFECT_API_URL"]

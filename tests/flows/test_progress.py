@@ -4,23 +4,11 @@ import io
 import shutil
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
-from trajmill.flows.progress import ConsoleWatcher, StageCounter, Unwatched, progress, watched_by, watched_work
+from trajmill.flows.progress import ConsoleWatcher, StageCounter, watched_by, watched_work
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.staging import Progress, ShardProgress, plan_items
-
-
-def test_the_watcher_is_the_innermost_and_the_default_shows_nothing() -> None:
-    outer, inner = Unwatched(), Unwatched()
-    with watched_by(outer):
-        with watched_by(inner):
-            assert progress() is inner
-        assert progress() is outer
-    assert progress() not in (outer, inner)
-    with progress().stage(1, "rollout", None) as advance:
-        advance(3)
 
 
 def test_without_a_terminal_a_stage_is_one_line() -> None:
@@ -41,14 +29,6 @@ def test_two_stages_at_the_same_time_share_one_display() -> None:
     with watcher.stage(1, "evaluate", 7) as again:
         again(7)
     assert words.getvalue().endswith("\x1b[2K") and "7/7" in words.getvalue()
-
-
-def test_a_stage_that_fails_leaves_no_line() -> None:
-    words = io.StringIO()
-    watcher = ConsoleWatcher(Console(file=words, width=100))
-    with pytest.raises(ValueError, match="broken"), watcher.stage(1, "train", None):
-        raise ValueError("broken")
-    assert words.getvalue() == ""
 
 
 def test_a_total_that_becomes_known_is_shown_and_all_is_done_when_the_files_go(tmp_path: Path) -> None:

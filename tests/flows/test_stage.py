@@ -9,7 +9,7 @@ from tests.warehouse.samples import at_origin
 from trajmill.flows.stage import AwaitedError, RoundContext, StageOutcome, finished, report_of, run_once
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.warehouse.layout import StageRun, create_warehouse
+from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.shards import write_tables
 
 
@@ -32,7 +32,7 @@ def call(number: int, price: float, at: StageRun) -> ModelCall:
 
 
 def test_a_stage_costs_what_its_model_calls_cost(tmp_path: Path) -> None:
-    context = RoundContext(small_config(tmp_path), create_warehouse(tmp_path), 1)
+    context = RoundContext.of(small_config(tmp_path))
     done: list[StageRun] = []
 
     def work(at: StageRun) -> StageOutcome:
@@ -47,7 +47,7 @@ def test_a_stage_costs_what_its_model_calls_cost(tmp_path: Path) -> None:
 
 
 def test_a_stage_that_awaits_something_is_asked_again_by_the_next_call(tmp_path: Path) -> None:
-    context = RoundContext(small_config(tmp_path), create_warehouse(tmp_path), 1)
+    context = RoundContext.of(small_config(tmp_path))
 
     def work(at: StageRun) -> StageOutcome:
         raise AwaitedError("awaiting a policy: load v2")
@@ -59,7 +59,7 @@ def test_a_stage_that_awaits_something_is_asked_again_by_the_next_call(tmp_path:
 
 
 def test_a_stage_that_is_not_finished_has_no_report(tmp_path: Path) -> None:
-    context = RoundContext(small_config(tmp_path), create_warehouse(tmp_path), 1)
+    context = RoundContext.of(small_config(tmp_path))
     assert report_of(context, "judge") is None
     with pytest.raises(TrajmillError, match=r"stage judge of round 1 .* is not finished"):
         finished(context, "judge")

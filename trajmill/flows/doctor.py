@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.serving.models_ready import check_servers
 from trajmill.flows.status.page import flow_runs, runs_at
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
@@ -186,15 +187,8 @@ def check_place(root: Path | str) -> Finding:
 
 
 def _answers(name: str, spec: OpenAiSpec) -> Finding:
-    async def check() -> None:
-        client = spec.connect(os.environ)
-        try:
-            await client.check()
-        finally:
-            await client.close()
-
     try:
-        asyncio.run(check())
+        asyncio.run(check_servers([spec]))
     except TrajmillError as error:
         # Some errors end with their own advice.
         found, _, advice = str(error).rpartition("; ")

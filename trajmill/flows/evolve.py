@@ -41,8 +41,6 @@ class EvolveReport(NamedTuple):
     report_path: Path
     release: str
     """Path of the newest release's folder, or its URL."""
-    database: Path
-    rounds: int
     waiting: str = ""
     """What the run waits for, and what the user can do about it; empty if all rounds are finished."""
 
@@ -67,7 +65,7 @@ def evolve(config: Config) -> EvolveReport:
         report = write_report(warehouse, first.run_id)
     last = current_round(config) if waiting else first.in_round(config.run.rounds)
     release = warehouse.store.uri(warehouse.name(warehouse.release(release_name(last))))
-    return EvolveReport(report, release, warehouse.database, config.run.rounds, waiting)
+    return EvolveReport(report, release, waiting)
 
 
 @flow(name="evolve", validate_parameters=False)

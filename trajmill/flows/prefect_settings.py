@@ -215,7 +215,13 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
             start_new_session=True,
         )
     try:
-        _await_health(server, address, log)
+        until = time.monotonic() + SECONDS_TO_START
+        while not _answers(address):
+            if time.monotonic() >= until or server.poll() is not None:
+                raise TrajmillError(
+                    f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours"
+                )
+            time.sleep(0.1)
         os.environ["PREFECT_API_URL"] = address
         refresh_global_settings_context()
         yield address
@@ -231,12 +237,9 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
             server.wait()
 
 
-def _await_health(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    until = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < until and server.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{address}/health", timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
-    raise TrajmillError(f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours")
+def _answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{address}/health", timeout=5).close()
+    except OSError:
+        return False
+    return True

@@ -116,7 +116,6 @@ def progress() -> Unwatched:
 
 @contextmanager
 def watched_by(watcher: Unwatched) -> Iterator[None]:
-    """Let `watcher` show the work inside."""
     token = _WATCHER.set(watcher)
     try:
         yield

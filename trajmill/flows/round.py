@@ -111,8 +111,6 @@ STAGES: tuple[Stage, ...] = (
 
 
 class Command(NamedTuple):
-    """A command of one or several stages."""
-
     needs: tuple[str, ...]
     """The stages of other commands that must be finished before it, in their order."""
     acts: bool = True
@@ -217,13 +215,11 @@ def do_stage(stage: Stage, context: RoundContext) -> StageReport:
 
 
 def watched(context: RoundContext, name: str) -> AbstractContextManager[None]:
-    """Show the progress of a stage of a round."""
     unit = "updates" if name == TRAIN else "rows"
     return watched_work(context.warehouse, context.at(name), name, _planned_attempts(context, name), unit)
 
 
 def stage_counter(context: RoundContext, name: str) -> StageCounter:
-    """Count the progress of a stage of a round."""
     return StageCounter(context.warehouse, context.at(name), _planned_attempts(context, name))
 
 
@@ -267,7 +263,6 @@ def run_command(name: str, context: RoundContext) -> StageReport:
 
 
 def current_round(config: Config) -> RoundContext:
-    """The first round of the run that is not finished."""
     return first_unfinished(RoundContext.of(config))
 
 

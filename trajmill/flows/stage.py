@@ -56,7 +56,6 @@ class RoundContext:
 
     @property
     def origin(self) -> Origin:
-        """Common columns of the rows made in this round."""
         return Origin(round=self.round, run_id=self.run_id, code_version=version("trajmill"))
 
     @property
@@ -114,8 +113,6 @@ class StageOutcome:
 
 @dataclass(frozen=True)
 class StageReport:
-    """A finished stage, or one that waits."""
-
     count: StageCount
     result: Mapping[str, Any] = field(default_factory=dict)
     waiting: str = ""

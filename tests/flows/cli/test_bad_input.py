@@ -28,7 +28,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.kinds import MiniWobSpec
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.queries.base import NewQueries
-from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release
 
@@ -53,7 +53,7 @@ train_sample = 0
 
 
 def start(config: Config) -> RoundContext:
-    return RoundContext(config, create_warehouse(config.run.root), 1)
+    return RoundContext.of(config)
 
 
 def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:

@@ -1,32 +1,18 @@
 from __future__ import annotations
 
-import csv
 import errno
-import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import types
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from tests.flows.synthetic_run import HOSTILE, STEPS
-from trajmill.flows.cli.app import INTERRUPTED, STOPPED, give_memory_back, run, show_own_warnings
+from trajmill.flows.cli.app import give_memory_back, run, show_own_warnings
 from trajmill.flows.cli.loop import STAGE_COMMANDS
-from trajmill.flows.configuration.config import Config
-from trajmill.flows.interrupt import asked_to_stop
-from trajmill.flows.progress import progress
-from trajmill.flows.stage import StageReport
-from trajmill.schemas.tables.round_summary import StageCount
-from trajmill.schemas.tables.trajectory import Trajectory
-from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
 
@@ -123,128 +109,6 @@ def fail(error: BaseException) -> None:
 
 
 NOT_ALLOWED = PermissionError(errno.EACCES, "Permission denied", "/there/file")
-
-
-@pytest.mark.parametrize(
-    ("work", "code", "line"),
-    [
-        (
-            lambda config: fail(ZeroDivisionError("by nothing")),
-            1,
-            "unexpected ZeroDivisionError: by nothing; --traceback shows where",
-        ),
-        (
-            lambda config: fail(NOT_ALLOWED),
-            1,
-            "/there/file cannot be written (Permission denied): nothing was lost; name a folder that you can write to",
-        ),
-        (lambda config: fail(KeyboardInterrupt()), INTERRUPTED, f"\n{STOPPED}"),
-        (lambda config: signal.raise_signal(signal.SIGTERM), 128 + signal.SIGTERM, f"\n{STOPPED}"),
-    ],
-)
-def test_what_ends_a_command_is_one_line_and_an_exit_status(
-    work: Callable[[Config], None],
-    code: int,
-    line: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=work)
-    assert run(["evolve"]) == code
-    assert capsys.readouterr().err == f"{line}\n"
-
-
-def test_an_error_that_ctrl_c_caused_in_an_engine_is_reported_as_ctrl_c(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    worth_retrying: list[bool] = []
-
-    def swallowed(config: Config) -> None:
-        worth_retrying.append(not asked_to_stop())
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            worth_retrying.append(not asked_to_stop())
-            raise RuntimeError("a worker failed") from None
-
-    handler = signal.getsignal(signal.SIGINT)
-    stand_in(monkeypatch, "trajmill.flows.evolve", evolve=swallowed)
-    assert run(["evolve"]) == INTERRUPTED
-    assert capsys.readouterr().err.strip() == STOPPED
-    assert worth_retrying == [True, False]
-    assert signal.getsignal(signal.SIGINT) is handler
-    assert not asked_to_stop()
-
-
-@pytest.mark.parametrize("stage", STAGE_COMMANDS)
-def test_a_stage_alone_is_watched_and_reported(
-    stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run_stage(name: str, config: Config) -> StageReport:
-        with progress().stage(4, name, 30) as advance:
-            advance(30)
-        return StageReport(StageCount(stage=name, rows_in=1600, rows_out=30, seconds=2.0, cost=0.0), {})
-
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    stand_in(monkeypatch, "trajmill.flows.round", run_stage=run_stage)
-    assert run([stage]) == 0
-    watched, reported = capsys.readouterr().out.splitlines()
-    assert watched.split()[:5] == ["round", "4", stage, "30", "rows"]
-    assert reported == f"{stage}: 1,600 in, 30 out, 2.0 s"
-
-
-def test_sql_prints_plain_data_and_a_wrong_query_is_one_line(
-    run_warehouse: Warehouse, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = ["--root", str(run_warehouse.root)]
-    query = "SELECT query_id, instruction FROM queries ORDER BY 1"
-    assert run(["sql", query, "--format", "csv", *root]) == 0
-    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert rows[0] == {"query_id": "query-0", "instruction": HOSTILE}
-    assert run(["sql", query, "-f", "json", *root]) == 0
-    assert json.loads(capsys.readouterr().out) == rows
-    assert run(["sql", "DROP TABLE rounds", *root]) == 1
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert run(["sql", "SELECT 1", "--root", str(folder)]) == 1
-    assert str(folder) in capsys.readouterr().err
-    Path("trajmill.toml").write_text(f"[run]\nroot = {json.dumps(str(run_warehouse.root))}\n")
-    assert run(["sql", "SELECT count(*) AS n FROM rounds", "-f", "csv"]) == 0
-    assert capsys.readouterr().out == "n\n2\n"
-
-
-def test_show_prints_steps_and_verdicts_and_writes_pictures(
-    run_warehouse: Warehouse, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = read_rows(run_warehouse, Trajectory)
-    wanted = next(row for row in rows if row.query_id == "query-0" and row.round == 2)
-    arguments = ["show", wanted.trajectory_id[:10], "--images", "pictures", "--root", str(run_warehouse.root)]
-    assert run(arguments) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(HOSTILE)
-    assert shown.count("conclusion  I pressed something") == STEPS
-    for said in (
-        "multimodal: correct; It shows",
-        "critic      HARMFUL",
-        "judged correct by consensus(text,multimodal)",
-    ):
-        assert said in shown
-    pictures = sorted((folder / "pictures").iterdir())
-    assert [picture.name for picture in pictures[:1] + pictures[-2:]] == [
-        "01-click.png",
-        f"{STEPS:02d}-terminate.png",
-        f"{STEPS + 1:02d}-end.png",
-    ]
-    assert Image.open(pictures[0]).size == (720, 1280)
-
-
-@pytest.mark.parametrize(
-    ("start", "told"), [("zz\x1b[31m", "no trajectory starts with 'zz [31m'"), ("", "several trajectories start with")]
-)
-def test_show_wants_one_trajectory(
-    run_warehouse: Warehouse, start: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["show", start, "--root", str(run_warehouse.root)]) == 1
-    assert told in capsys.readouterr().err
 
 
 def test_config_prints_what_is_in_force(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import errno
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.stages.export.formats.folders import read
@@ -55,25 +54,6 @@ def test_a_run_is_exported_as_it_was_stored(
             frame = family.frame(Size(*row.columns["image_sizes"][0]))
             said = family.dialect(Platform(row.columns["platform"])).parse(row.reply, frame)
             assert isinstance(said, Reply) and same_action(said.action, action_from_json(own["action"]), frame)
-
-
-@pytest.mark.parametrize("kind", ["grpo", "verl"])
-def test_the_groups_of_a_run_are_exported_with_their_advantages(
-    kind: str, small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert export(small_run, out, "--format", kind, "--family", "any") == 0
-    assert "stored replies of " in capsys.readouterr().out
-    stored = {row["rl_step_id"]: row for row in read_table(small_run, "rl_steps", rounds=[2]).to_pylist()}
-    rows = pq.read_table(out / "rl_steps/train-00000.parquet").to_pylist()
-    assert {row["rl_step_id"] for row in rows} == stored.keys()
-    for row in rows:
-        own = stored[row["rl_step_id"]]
-        for name in ("advantage", "step_weight", "group", "group_size", "replayed", "guided", "policy_version"):
-            assert row[name] == own[name]
-        assert row["group_size"] == 4 and row["temperature"] == own["temperature"] == 1.0
-        if kind == "verl":
-            assert (row["prompt"], row["response"]) == (own["prompt"], own["response"])
 
 
 def test_a_release_without_groups_is_no_rl_data(

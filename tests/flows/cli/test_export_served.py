@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.served_policy import answer, served_config
+from tests.flows.small_run import up_to
 from tests.stages.export.formats.folders import ReadRow, read
 from tests.stages.models.fault_server import running_server
 from trajmill.flows.cli.app import run
-from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.schemas.actions import Action, action_from_json
@@ -22,7 +22,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.step import Step
 from trajmill.stages.export.formats.base import FORMATS
-from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows, read_table
 
 pytestmark = pytest.mark.slow
@@ -34,12 +34,9 @@ families = pytest.mark.parametrize("family", [OWN, "qwen2.5-vl"])
 def served_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """A round up to its release."""
     root = tmp_path_factory.mktemp("served")
-    names = [stage.name for stage in STAGES]
     with running_server(writes=answer) as server:
-        context = RoundContext(served_config(root, server.url), create_warehouse(root), 1)
-        for stage in STAGES[: 1 + names.index(RELEASE)]:
-            if stage.is_wanted(context.config):
-                do_stage(stage, stage.in_its_round(context))
+        context = RoundContext.of(served_config(root, server.url))
+        up_to(RELEASE, context)
     return context.warehouse
 
 

@@ -8,7 +8,6 @@ import pytest
 from transformers import AutoTokenizer
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.policies.addition import make_untrained_policy
 from trajmill.schemas.errors import BadInputError
@@ -33,11 +32,3 @@ def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
 def test_a_policy_that_is_no_such_model_gives_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^models.policy is embedded; name an endpoint [^\n]*$"):
         make_untrained_policy(Config())
-
-
-def test_the_example_is_whole() -> None:
-    config = load_config(EXAMPLE)
-    assert (config.train.kind, config.guidance.demonstrate) == ("trl-sft", True)
-    assert isinstance(config.environment, SimulatedSpec)
-    world = config.environment.navigation_graph()
-    assert [app.app for app in world.apps.values()] == ["market"]

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.flows.importing.stopped_import import import_and_stop, import_whole
+from tests.flows.small_run import do, up_to
 from tests.flows.tasks.test_judge_served import approving, served
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.importing.import_folder import import_folder
-from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import now_line, working_stage
 from trajmill.flows.tasks.generate import GENERATE
@@ -31,7 +32,6 @@ from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.importing.base import layout_spec
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.staging import progress_of
@@ -50,8 +50,8 @@ def seeing(root: Path, url: str) -> Config:
 
 def generated(root: Path, url: str) -> tuple[Config, RoundContext]:
     config = seeing(root, url)
-    context = RoundContext(config, create_warehouse(config.run.root), 1)
-    do_stage(next(stage for stage in STAGES if stage.name == GENERATE), context)
+    context = RoundContext.of(config)
+    do(GENERATE, context)
     return config, context
 
 
@@ -90,9 +90,8 @@ def test_what_no_critic_could_judge_is_judged_with_the_next_round_and_learned_fr
     with running_server([Fault.NONE], writes=approving) as server:
         mended = seeing(tmp_path, server.url)
         assert mended.run_id == config.run_id
-        for number in (1, 2):
-            for stage in STAGES if number == 1 else STAGES[: 1 + [stage.name for stage in STAGES].index(DERIVE)]:
-                do_stage(stage, RoundContext(mended, context.warehouse, number))
+        for number, last in ((1, PROMOTE), (2, DERIVE)):
+            up_to(last, RoundContext(mended, context.warehouse, number))
     imported = {
         row.trajectory_id for row in read_rows(context.warehouse, Trajectory) if row.purpose is Purpose.IMPORTED
     }
@@ -133,8 +132,8 @@ def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: 
     with running_server([Fault.NONE], writes=approving) as server:
         config = seeing(tmp_path, server.url)
         there = config.model_copy(update={"run": config.run.model_copy(update={"root": BucketUrl(bucket_url)})})
-        context = RoundContext(there, create_warehouse(bucket_url), 1)
-        do_stage(next(stage for stage in STAGES if stage.name == GENERATE), context)
+        context = RoundContext.of(there)
+        do(GENERATE, context)
         assert import_folder(there, layout_spec("agentnet"), tmp_path / "net").steps == 4
     shown = {row.screen_after for row in read_rows(context.warehouse, Step)}
     assert shown <= {row.screen_id for row in read_rows(context.warehouse, Screen)} != set()

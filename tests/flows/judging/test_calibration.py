@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from tests.flows.served_judge import config_with_judges, opinion, tiny_config
+from tests.flows.small_run import up_to
 from tests.stages.critics.calibration.labelled_files import write_set
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
@@ -19,7 +20,6 @@ from trajmill.flows.configuration.config import JudgeSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.judging import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
-from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_once
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED, judge_precision
 from trajmill.flows.terminal.calibration_table import calibration_table
@@ -30,7 +30,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Channel, Judgement
 from trajmill.stages.critics.calibration.agreement import Precision
-from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql
 
@@ -43,11 +43,8 @@ NOBODY = "http://127.0.0.1:9/v1"
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse whose first round has been judged; to be copied."""
     root = tmp_path_factory.mktemp("judged")
-    context = RoundContext(tiny_config(root), create_warehouse(root), 1)
-    for stage in STAGES:
-        do_stage(stage, context)
-        if stage.name == JUDGE_GUIDED:
-            break
+    context = RoundContext.of(tiny_config(root))
+    up_to(JUDGE_GUIDED, context)
     return root
 
 
@@ -224,7 +221,7 @@ class Heard(Unwatched):
 def unrewarded_round(root: Path, floor: float) -> RoundContext:
     """A calibrated round whose judgements have no programmatic reward to be compared with."""
     config = tiny_config(root).model_copy(update={"judge": JudgeSection(precision_floor=floor)})
-    context = RoundContext(config, create_warehouse(root), 1)
+    context = RoundContext.of(config)
     at = context.at("rollout")
     row = trajectory(1, at, "q", reward=None)
     commit_rows(context.warehouse, at, row, judgement(row.trajectory_id, at, True))

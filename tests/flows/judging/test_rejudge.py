@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.flows.served_judge import config_with_judges, opinion, tiny_config
+from tests.flows.small_run import up_to
 from tests.stages.models.fault_server import Fault, FaultReply, running_server
 from trajmill.flows.cli.app import run
-from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.judging import RejudgeReport, rejudge
-from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import DERIVE_RL
 from trajmill.flows.terminal.show import find_trajectory
@@ -29,7 +29,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse import staging
-from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql
 
@@ -42,21 +42,13 @@ NOBODY = "http://127.0.0.1:9/v1"
 def first_round(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse after the first round; to be copied."""
     root = tmp_path_factory.mktemp("first-round")
-    do_round(tiny_config(root), 1)
+    up_to(PROMOTE, RoundContext.of(tiny_config(root), 1))
     return root
 
 
 @pytest.fixture
 def root(first_round: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(first_round, tmp_path / "warehouse"))
-
-
-def do_round(config: Config, number: int, until: str = "promote") -> None:
-    context = RoundContext(config, create_warehouse(config.run.root), number)
-    for stage in STAGES:
-        do_stage(stage, context)
-        if stage.name == until:
-            return
 
 
 def finished(root: Path) -> list[str]:
@@ -108,8 +100,8 @@ def test_the_next_round_is_the_same_with_and_without_it(root: Path, tmp_path: Pa
     name = finished(root)[0]
     config = config_with_judges(root, NOBODY, text=(), multimodal=(), channels=("text",), false_positive=0.5)
     rejudge(config, "big")
-    do_round(config, 2, until=DERIVE_RL)
-    do_round(tiny_config(plain), 2, until=DERIVE_RL)
+    up_to(DERIVE_RL, RoundContext.of(config, 2))
+    up_to(DERIVE_RL, RoundContext.of(tiny_config(plain), 2))
     one, other = open_warehouse(root), open_warehouse(plain)
     assert {row.judge for row in read_rows(one, Judgement)} == {None, "big"}
     for table, record in TABLES.items():

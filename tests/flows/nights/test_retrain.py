@@ -56,7 +56,7 @@ when_busy = "skip"
 
 
 def judged_but_not_trained(config: Config) -> RoundContext:
-    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    context = RoundContext.of(config)
     for stage in STAGES:
         do_stage(stage, context)
         if stage.name == JUDGE:
@@ -119,7 +119,7 @@ def test_retraining_says_what_a_policy_waits_for(waiting_run: WaitingRun, tmp_pa
     ],
 )
 def test_a_fall_of_validation_over_three_promotions_is_named(tmp_path: Path, successes: list[int], line: str) -> None:
-    context = RoundContext(Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path), 9)
+    context = RoundContext.of(Config.model_validate({"run": {"root": tmp_path}}), 9)
     for number, count in enumerate(successes, start=3):
         at = stage_run("promote", number, context.run_id)
         measured = (SplitSuccess(split="validation", queries=50, successes=count),)

@@ -17,7 +17,6 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.store.address import BucketUrl
 
@@ -45,9 +44,9 @@ def test_a_policy_is_added_listed_rolled_back_promoted_and_acts(bucket_url: str,
 
     def on_another_machine() -> RoundContext:
         shutil.rmtree(tmp_path / "caches")
-        return RoundContext(config, create_warehouse(bucket_url), 1)
+        return RoundContext.of(config)
 
-    waits = first_waiting(RoundContext(config, create_warehouse(bucket_url), 1))
+    waits = first_waiting(RoundContext.of(config))
     assert waits is not None and "then `trajmill policy add --model NAME`" in waits.waiting
     on_another_machine()
     decided = add_and_evaluate(config, Addition(model=str(folders[1])))

@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
+from tests.flows.small_run import do
 from tests.flows.tasks.test_train import first_waiting, start
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies, promote_policy, roll_back_policy
 from trajmill.flows.policies.policy import policy_before
-from trajmill.flows.round import STAGES, current_round, do_stage, run_stage, summary_of
+from trajmill.flows.round import current_round, run_stage, summary_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
 from trajmill.flows.tasks.evaluate import adopt_configured
@@ -39,7 +40,7 @@ def acted(context: RoundContext) -> set[str]:
 
 def rolled_out_by(context: RoundContext) -> set[str]:
     """The versions that act when the round is rolled out."""
-    do_stage(next(stage for stage in STAGES if stage.name == ROLLOUT), context)
+    do(ROLLOUT, context)
     return acted(context)
 
 

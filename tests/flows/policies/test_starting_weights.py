@@ -13,7 +13,6 @@ from trajmill.flows.policies.policy import acting, configured_policy
 from trajmill.flows.stage import RoundContext
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
-from trajmill.warehouse.layout import create_warehouse
 
 
 @pytest.mark.parametrize(("policy", "agent"), [("mine", EndToEndSpec), ("embedded", ExplorerSpec)])
@@ -23,7 +22,7 @@ def test_only_the_untrained_policy_explores(tmp_path: Path, policy: str, agent: 
     config = tiny_config(tmp_path / "root", 1).model_copy(update=update)
     start = configured_policy(config.model_copy(update={"models": ModelsSection(policy="mine")}))
     assert (start.version, start.kind, start.folder) == (weights.version, "embedded", weights.model)
-    context = RoundContext(config, create_warehouse(tmp_path / "root"), 1)
+    context = RoundContext.of(config)
     acts = acting(context, start, temperature=1.0, untrained=True)
     assert type(acts.spec) is agent
     assert acts.endpoint is not None and acts.endpoint.spec == weights

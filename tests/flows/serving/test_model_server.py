@@ -6,6 +6,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
@@ -13,7 +15,14 @@ import pytest
 
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.stand_in_vllm import stand_in
-from trajmill.flows.serving.model_server import ModelServer, ServerAnswer, served, served_models
+from trajmill.flows.serving.model_server import (
+    ModelServer,
+    ServerAnswer,
+    ask_server,
+    error_in_log,
+    served,
+    served_models,
+)
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 pytestmark = pytest.mark.slow
@@ -188,3 +197,103 @@ def test_nothing_is_left_of_it_when_its_keeper_is_killed(tmp_path: Path, port: i
         os.kill(group, signal.SIGKILL)
         assert served_models(critic.address) == frozenset({"judge-7b"})
     assert is_gone(group)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "it wrote nothing"),
+        ("\n  \n", "it wrote nothing"),
+        ("loading\nloading weights\n\n", "loading weights"),
+        ("api_server.py: error: unrecognized arguments: --x\n", "api_server.py: error: unrecognized arguments: --x"),
+        (
+            "(APIServer pid=7) WARNING 11-20 22:25:20 [a.py:2] limits can cause OSError: 24\n"
+            "(Worker pid=8) ERROR 11-20 22:25:21 [b.py:10]     raise torch.OutOfMemoryError(\n"
+            "(Worker pid=8) ERROR 11-20 22:25:21 [b.py:10] torch.OutOfMemoryError: 3 GiB are missing\n"
+            "(Worker pid=8) ERROR 11-20 22:25:21 [b.py:10] Traceback (most recent call last):\n"
+            "(APIServer pid=7) RuntimeError: see root cause above\n"
+            "  warnings.warn('1 leaked semaphore')\n",
+            "torch.OutOfMemoryError: 3 GiB are missing",
+        ),
+        (
+            "pydantic.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, no such folder\n"
+            "    For further information visit the page\n",
+            "pydantic.ValidationError: 1 validation error for ModelConfig  Value error, no such folder",
+        ),
+        ("ValueError: \x1b[31mred\x07\n", "ValueError: [31mred"),
+        ("\xff\xfe" * 400 + "end\n", "\xff\xfe" * 200),
+    ],
+)
+def test_the_last_lines_of_a_log_are_kept(tmp_path: Path, text: str, words: str) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(text)
+    assert error_in_log(log) == words
+
+
+def test_words_of_an_earlier_start_do_not_count_and_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_bytes(b"ValueError: old\n")
+    assert error_in_log(log, log.stat().st_size) == "it wrote nothing"
+    log.write_bytes(b"ValueError: long ago\n" + b"line\n" * 100_000 + b"\xff\xfe\x00 the end\n")
+    assert error_in_log(log).endswith(" the end")
+
+
+OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+
+
+@contextmanager
+def saying(answer: bytes) -> Iterator[str]:
+    """The address of something that says the same to everybody."""
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_what_runs_here_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with saying(OK + b"fine") as address:
+        assert ask_server(address) == ServerAnswer(200, "fine")
+
+
+@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\xff\x00"])
+def test_what_does_not_speak_http_is_no_server(answer: bytes) -> None:
+    with saying(answer) as address:
+        assert ask_server(address).status == 0
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"data": 3}', b'{"data": [{}]}', b'{"data": [{"id": "\xff"}]']
+)
+def test_a_malformed_list_of_models_is_refused(body: bytes) -> None:
+    with saying(OK + body) as address:
+        assert served_models(address) == ServerAnswer(0, "its list of models cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"error": {"message": "no\\nsuch  adapter"}}', "no such adapter"),
+        ('{"error": "Unauthorized"}', '{"error": "Unauthorized"}'),
+        ("a\nb", "a b"),
+        ("x" * 500, "x" * 300),
+    ],
+)
+def test_the_reason_of_a_refusal_is_one_line(text: str, reason: str) -> None:
+    assert ServerAnswer(400, text).reason == reason

@@ -45,7 +45,7 @@ def test_the_results_come_with_their_trend(run_warehouse: Warehouse) -> None:
 
 def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
     config = Config.model_validate({"run": {"root": tmp_path}})
-    context = RoundContext(config, create_warehouse(tmp_path), 1)
+    context = RoundContext.of(config)
     assert working_stage(context).process is None
     with sole_worker(context.warehouse, context.run_id):
         now = working_stage(context)
@@ -57,7 +57,7 @@ def test_after_the_last_configured_round_nothing_is_next_until_something_of_a_fu
     tmp_path: Path,
 ) -> None:
     config = Config.model_validate({"run": {"root": tmp_path, "rounds": 1}})
-    context = RoundContext(config, create_warehouse(tmp_path), 1)
+    context = RoundContext.of(config)
     for number, stages in ((0, (BASELINE,)), (1, (GENERATE, PROMOTE))):
         for stage in stages:
             run_once(context.in_round(number), stage, lambda at: StageOutcome(0, 0))
@@ -72,7 +72,7 @@ def test_after_the_last_configured_round_nothing_is_next_until_something_of_a_fu
 @pytest.mark.slow
 def test_an_import_of_another_machine_is_at_work(bucket_url: str) -> None:
     config = Config.model_validate({"run": {"root": bucket_url}})
-    context = RoundContext(config, create_warehouse(bucket_url), 1)
+    context = RoundContext.of(config)
     with sole_worker(context.warehouse, context.run_id):
         folder = context.at("import-0000").staging(context.warehouse)
         context.warehouse.store.put(context.warehouse.name(folder / "part"), b"")
@@ -178,7 +178,7 @@ def page_of(context: RoundContext) -> str:
 
 
 def test_the_slots_of_a_worker_are_cells_until_it_ends(tmp_path: Path) -> None:
-    context = RoundContext(small_config(tmp_path), create_warehouse(tmp_path), 1)
+    context = RoundContext.of(small_config(tmp_path))
     folder = context.at("rollout").staging(context.warehouse)
     folder.mkdir(parents=True)
 
@@ -201,7 +201,7 @@ def test_the_slots_of_a_worker_are_cells_until_it_ends(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_was_killed_has_no_slots(tmp_path: Path) -> None:
-    context = RoundContext(small_config(tmp_path), create_warehouse(tmp_path), 1)
+    context = RoundContext.of(small_config(tmp_path))
     file = context.at("rollout").staging(context.warehouse) / "episodes-00000.slots"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"slots": [["model", 3, 1.5]], "spent": {"model": 1.5}}))

@@ -13,7 +13,7 @@ from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Source, Split
-from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 
 CONFIG = """\
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.desktop
 def test_a_run_gets_operations_beside_its_tasks_and_held_out_programs_are_not_learnt_on(folder: Path) -> None:
     config = load_config(Path("trajmill.toml"))
-    context = RoundContext(config, create_warehouse(config.run.root), 1)
+    context = RoundContext.of(config)
     generate(context)
     assert read_rows(context.warehouse, Failure) == []
     queries = context.queries.values()

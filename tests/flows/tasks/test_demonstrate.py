@@ -7,20 +7,17 @@ from typing import Literal
 
 import pytest
 
-from tests.flows.small_run import small_config
+from tests.flows.small_run import small_config, up_to
 from trajmill.flows.configuration.config import Config, GuidanceSection
 from trajmill.flows.report.figures import TABLES, run_views
-from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.guide import reference_paths_used
-from trajmill.flows.tasks.release import RELEASE
-from trajmill.flows.tasks.train import TRAIN
+from trajmill.flows.tasks.release import DERIVE_RL, RELEASE
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates, SimulatedSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
 
@@ -46,11 +43,8 @@ def demonstrating(root: Path, by: bool | Literal["explorer"] = True) -> Config:
 @pytest.mark.slow
 def test_hard_queries_are_shown_to_the_policy(tmp_path: Path) -> None:
     config = demonstrating(tmp_path)
-    context = RoundContext(config, create_warehouse(tmp_path), 1)
-    for stage in STAGES:
-        if stage.name == TRAIN:
-            break
-        do_stage(stage, context)
+    context = RoundContext.of(config)
+    up_to(RELEASE, context)
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
     assert len(shown) == 24 and {(each.agent, each.reward) for each in shown} == {("reference", 1.0)}
@@ -67,11 +61,8 @@ def test_hard_queries_are_shown_to_the_policy(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> None:
     config = demonstrating(tmp_path, by="explorer")
-    context = RoundContext(config, create_warehouse(tmp_path), 1)
-    for stage in STAGES:
-        if stage.name == RELEASE:
-            break
-        do_stage(stage, context)
+    context = RoundContext.of(config)
+    up_to(DERIVE_RL, context)
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
     assert {each.agent for each in shown} == {"explorer"} and len(shown) == 24

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.flows.small_run import small_config
+from tests.flows.small_run import small_config, up_to
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config, JudgeSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
-from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.schemas.tables.failure import Failure
@@ -21,7 +20,6 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
@@ -56,9 +54,8 @@ def served(root: Path, url: str) -> Config:
 
 def test_every_trajectory_is_judged_or_a_failure_and_every_call_is_a_row(tmp_path: Path) -> None:
     with running_server([Fault.INTERNAL, Fault.NONE] * 4, writes=approving) as server:
-        context = RoundContext(served(tmp_path, server.url), create_warehouse(tmp_path), 1)
-        for stage in STAGES[: 1 + [stage.name for stage in STAGES].index(JUDGE)]:
-            count = do_stage(stage, context).count
+        context = RoundContext.of(served(tmp_path, server.url))
+        count = up_to(JUDGE, context).count
         sent = len(server.received)
     warehouse = context.warehouse
     finished = {

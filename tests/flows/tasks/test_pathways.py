@@ -18,13 +18,12 @@ from trajmill.flows.tasks.generate import generate, pathways
 from trajmill.flows.walk import walk_for_pathways
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.pathways import WalkPrograms
-from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Source, Split
-from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.queries.pathways.programs import PathwayProgram
-from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 
 pytestmark = pytest.mark.slow
@@ -69,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def context_of(text: str) -> RoundContext:
     Path("trajmill.toml").write_text(text)
     config = load_config(Path("trajmill.toml"))
-    return RoundContext(config, create_warehouse(config.run.root), 1)
+    return RoundContext.of(config)
 
 
 def test_programs_are_walked_once_and_shown(
@@ -142,32 +141,3 @@ def test_a_model_says_what_needs_a_selection_and_its_calls_are_kept(folder: Path
     by = {pathway.selection_by for pathway in read_rows(context.warehouse, Pathway) if pathway.needs_selection}
     assert len(by) == 1 and "tiny" in by.pop()
     assert read_table(context.warehouse, "model_calls").num_rows == len(server.received)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "change", "said"),
-    [
-        (["gimp"], ("", ""), "programs.yaml: there is no program 'gimp'; there are files, nothing"),
-        ([], ('file = "programs.yaml"\n', ""), "pathways.file is missing: name a YAML file"),
-        ([], ("programs.yaml", "none.yaml"), "trajmill.toml:12: pathways.file: there is no none.yaml"),
-        ([], ("seconds = 20.0", "depth = 0"), "trajmill.toml:13: pathways.depth should be greater than 0, not 0"),
-        ([], ("seconds = 20.0", "second_opinion = 'owl'"), "trajmill.toml:13: pathways.second_opinion: there is no [e"),
-    ],
-)
-def test_bad_input_gives_one_error_line(
-    arguments: list[str], change: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("trajmill.toml").write_text(CONFIG.replace(*change) if change[0] else CONFIG)
-    assert run(["pathways", *arguments]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
-    assert not Path("warehouse").exists()
-
-
-def test_a_browser_needs_tasks_or_programs(folder: Path) -> None:
-    web = CONFIG.replace('root = "warehouse"', 'root = "warehouse"\n[environment]\nkind = "browser"')
-    Path("web.toml").write_text(web)
-    assert load_config(Path("web.toml")).environment == BrowserSpec()
-    Path("web.toml").write_text(web.replace('file = "programs.yaml"\n', ""))
-    with pytest.raises(BadInputError, match=r"environment\.tasks is missing"):
-        load_config(Path("web.toml"))

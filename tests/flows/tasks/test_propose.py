@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.flows.small_run import small_config
+from tests.flows.small_run import do, small_config, up_to
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.queries.tasks.honest import honest_draft
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ModelsSection, PromptsSection
-from trajmill.flows.round import STAGES, do_stage, stages_of
+from trajmill.flows.policies.policy import BASELINE
+from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.evaluate import measured_queries
 from trajmill.flows.tasks.generate import PROPOSE, asks_for_tasks, task_successes
@@ -32,7 +33,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.proposals.starts import PROPOSED
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.shards import DataFile
 
@@ -90,16 +91,6 @@ def config_of(root: Path, url: str, curriculum: int = 3, screenshot: int = 2) ->
     return base.model_copy(update=updated)
 
 
-def do(name: str, context: RoundContext) -> None:
-    (stage,) = [stage for stage in STAGES if stage.name == name]
-    do_stage(stage, context)
-
-
-def up_to(name: str, context: RoundContext) -> None:
-    for stage in STAGES[: [stage.name for stage in STAGES].index(name) + 1]:
-        do_stage(stage, context)
-
-
 def proposed(context: RoundContext) -> list[Query]:
     return [query for query in context.queries.values() if query.source in PROPOSED]
 
@@ -118,8 +109,8 @@ def server(writer: Writer) -> Iterator[FaultServer]:
 @pytest.fixture
 def first(tmp_path: Path, server: FaultServer) -> RoundContext:
     """The first round before anything is proposed: queries and the untrained policy are there."""
-    context = RoundContext(config_of(tmp_path, server.url), create_warehouse(tmp_path), 1)
-    up_to(STAGES[[stage.name for stage in STAGES].index(PROPOSE) - 1].name, context)
+    context = RoundContext.of(config_of(tmp_path, server.url))
+    up_to(BASELINE, context)
     server.received.clear()
     return context
 
@@ -181,7 +172,7 @@ def test_the_writer_is_asked_with_the_users_prompts(tmp_path: Path, server: Faul
         writer_curriculum=files["curriculum"],
         writer_screen=files["screen"],
     )
-    context = RoundContext(config.model_copy(update={"prompts": prompts}), create_warehouse(tmp_path), 1)
+    context = RoundContext.of(config.model_copy(update={"prompts": prompts}))
     up_to(PROPOSE, context)
     asked = [said(request.body) for request in server.received]
     assert all("Mine: " in text for text in asked)
@@ -250,7 +241,7 @@ def test_proposals_are_neither_lost_nor_doubled_when_the_stage_ends_at_any_place
 
 def test_nothing_is_proposed_unless_it_is_asked_for(tmp_path: Path) -> None:
     config = small_config(tmp_path)
-    context = RoundContext(config, create_warehouse(tmp_path), 1)
+    context = RoundContext.of(config)
     assert not asks_for_tasks(config)
     assert PROPOSE not in [stage.name for stage in stages_of(config)]
     do(PROPOSE, context)

@@ -35,7 +35,7 @@ from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.command import CommandSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import ParentPolicy, Progress, RecipeSpec, TrainingReport
-from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import drop_release, read_release, release_names, verify_release
 from trajmill.warehouse.staging import mark_done, progress_of, stage_key
@@ -143,7 +143,7 @@ def first_waiting(context: RoundContext) -> StageReport | None:
 
 
 def start(config: Config) -> RoundContext:
-    return RoundContext(config, create_warehouse(config.run.root), 1)
+    return RoundContext.of(config)
 
 
 def test_a_round_whose_accepted_trajectories_are_all_left_out_says_what_they_are_left_out_for(tmp_path: Path) -> None:
@@ -288,14 +288,3 @@ def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
     assert [split.successes for split in policy_in_force(context).success] == [1]
     training = Training.of(finished(context, TRAIN))
     assert training.new_policy is not None and training.new_policy.model_version == "v1" and training.updates == 5
-
-
-def test_a_round_starts_with_the_policy_that_the_round_before_has_promoted(small_run: Warehouse) -> None:
-    context = RoundContext(small_config(small_run.root), small_run, 1)
-    promoted = report_of(context, PROMOTE)
-    assert promoted is not None
-    policy = policy_before(context.in_round(2))
-    assert policy.version == summary_of(context).policy_after
-    assert policy.kind == "embedded" and policy.folder is not None and (policy.folder / "config.json").is_file()
-    rows = {row.model_version: row for row in read_rows(small_run, PolicyVersion)}
-    assert rows[policy.version].folder == f"models/{policy.version}"

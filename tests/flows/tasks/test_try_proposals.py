@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.flows.small_run import small_config
-from tests.flows.tasks.test_propose import Writer, config_of, do, proposed, up_to
+from tests.flows.small_run import do, small_config, up_to
+from tests.flows.tasks.test_propose import Writer, config_of, proposed
 from tests.stages.models.fault_server import FaultServer, running_server
 from trajmill.flows.configuration.config import JudgeSection, QueriesSection
 from trajmill.flows.configuration.file import load_config
@@ -27,7 +27,6 @@ from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.queries.proposals.starts import PROPOSED
-from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 
 VERDICT: dict[str, Any] = {
@@ -80,7 +79,7 @@ def tried(tmp_path: Path, server: FaultServer) -> RoundContext:
         "judge": JudgeSection(channels=("text",), votes=1, quorum=1, tries=1),
         "models": ModelsSection(writer="tiny", critic=CriticRoles(step="tiny", text=("tiny",))),
     }
-    context = RoundContext(config.model_copy(update=updated), create_warehouse(tmp_path), 1)
+    context = RoundContext.of(config.model_copy(update=updated))
     up_to(PROPOSE, context)
     return context
 

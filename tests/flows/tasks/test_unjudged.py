@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.flows.served_judge import tiny_config
+from tests.flows.small_run import do, up_to
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
-from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, unjudged_of_earlier_rounds
 from trajmill.flows.tasks.release import DERIVE
@@ -99,19 +100,12 @@ class Outage:
         return int(trajectory_id[-1], 16) % 2 == 0
 
 
-def do_round(run: RoundContext, until: str | None = None) -> None:
-    for stage in STAGES:
-        do_stage(stage, run)
-        if stage.name == until:
-            return
-
-
 def test_what_an_outage_left_unjudged_is_judged_in_the_next_round(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outage = Outage(monkeypatch)
     first, second = context(warehouse, 1), context(warehouse, 2)
-    do_round(first)
+    up_to(PROMOTE, first)
     collected = [
         row.trajectory_id
         for row in read_rows(warehouse, Trajectory)
@@ -127,16 +121,16 @@ def test_what_an_outage_left_unjudged_is_judged_in_the_next_round(
     outage.asked.clear()
     interrupted = kill_before_marker(monkeypatch)
     with pytest.raises(TrajmillError, match="killed"):
-        do_round(second, until=JUDGE)
+        up_to(JUDGE, second)
     assert interrupted == [JUDGE]
-    do_round(second, until=DERIVE)
+    up_to(DERIVE, second)
 
     judged = read_rows(warehouse, Judgement)
     assert Counter(row.trajectory_id for row in judged).most_common(1)[0][1] == 1
     assert {row.round for row in judged if row.trajectory_id in lost} == {2}
     assert lost <= {row.trajectory_id for row in judged}
     assert set(outage.asked.values()) == {1}, "what was judged before the kill is not judged again"
-    counts = [do_stage(stage, second).count for stage in STAGES if stage.name in (JUDGE, JUDGE_GUIDED)]
+    counts = [do(name, second).count for name in (JUDGE, JUDGE_GUIDED)]
     assert sum(count.rows_out for count in counts) == sum(row.round == 2 for row in judged)
     assert sum(count.rows_in for count in counts) >= len(lost)
 

@@ -20,7 +20,7 @@ from traceback import format_exception
 import typer
 from typer import Option
 
-from trajmill.flows.cli import data, init, loop, operations, results, worlds
+from trajmill.flows.cli import data, init, loop, operations, worlds
 from trajmill.flows.cli.options import ConfigFile, load
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
@@ -41,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _commands in (init.app, loop.app, operations.app, results.app, data.app, worlds.app):
+for _commands in (init.app, loop.app, operations.app, data.app, worlds.app):
     app.add_typer(_commands)
 for _name, _group in (
     ("apps", worlds.apps),

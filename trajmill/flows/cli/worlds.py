@@ -182,7 +182,7 @@ def show_graph(
     out: Path | None = Option(None, metavar="FILE", help="HTML file; beside the graph."),
 ) -> None:
     """Draw a graph as one HTML file with its screenshots."""
-    from trajmill.flows.graphs.show import write_graph_page
+    from trajmill.flows.graphs.explore import write_graph_page
 
     page = out or file.with_suffix(".html")
     write_graph_page(file, page)

@@ -78,7 +78,6 @@ class _WrittenFile(NamedTuple):
     tables: Mapping[str, Any]
 
     def refuse(self, wrong: Iterable[tuple[KeyPath, str]]) -> None:
-        """Raise `BadInputError` if there is a mistake."""
         if lines := [self.mistake(keys, message) for keys, message in wrong]:
             raise BadInputError("\n".join(lines))
 
@@ -226,7 +225,6 @@ def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _queries(config: Config) -> Iterator[tuple[str, str]]:
-    """Keys that proposed, new, atomic, graph and written queries need."""
     for key in ("curriculum", "screenshot"):
         if getattr(config.queries, key):
             for reason in _against_proposals(config):
@@ -261,7 +259,6 @@ def _against_proposals(config: Config) -> Iterator[str]:
 
 
 def _training(config: Config) -> Iterator[tuple[str, str]]:
-    """Wrong sizes of groups, roles without a model of weights, and models that the trained kind needs."""
     size, unguided = config.rollout.group_size, config.unguided_episodes
     if size > max(1, unguided):
         problem = f": a round makes {unguided} attempts without hints, fewer than a group of {size}"
@@ -279,7 +276,6 @@ def _training(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _runner(config: Config) -> Iterator[tuple[str, str]]:
-    """A Beam runner that does not exist, whose packages are not installed, or whose options are wrong."""
     beam, usual = config.beam, BeamSettings()
     if (beam.runner, beam.options) == (usual.runner, usual.options):
         return

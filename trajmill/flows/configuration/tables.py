@@ -40,7 +40,6 @@ class ByKind:
         return str(table.get("kind", self.default)) if isinstance(table, Mapping) else self.default
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Make pydantic read the field as the spec of the table's kind."""
         return core_schema.with_info_plain_validator_function(self._read)
 
     def _read(self, value: object, info: ValidationInfo) -> Spec | None:

@@ -51,11 +51,12 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
             if spec.adapter is not None:
                 for address in spec.addresses:
                     load_adapter(address, spec.model, spec.adapter, api_key(spec))
-        asyncio.run(_check(at_servers.values()))
+        asyncio.run(check_servers(at_servers.values()))
         yield
 
 
-async def _check(specs: Iterable[OpenAiSpec]) -> None:
+async def check_servers(specs: Iterable[OpenAiSpec]) -> None:
+    """Raise TrajmillError if a server does not answer or does not have its model."""
     for spec in specs:
         client = spec.connect(os.environ)
         try:
