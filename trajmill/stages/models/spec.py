@@ -112,14 +112,13 @@ class ModelSpec(Spec):
     ) -> ChatModel:
         """Connect to the model, optionally with a cache of its answers and with a row for each call.
 
+        Raises BadInputError as `connect`, or if the folder is no cache.
+
         Args:
             variables: environment variables; some kinds read their key from one.
             request_cache: folder of the cached answers; None caches nothing.
             accounting: gets the rows of its calls; None makes no rows.
             version: the version of the rows; the model's own if empty.
-
-        Raises:
-            BadInputError: as `connect`, or the folder is no cache.
         """
         from trajmill.stages.models.wrapped import AccountedModel, CachedModel, WrappedModel
 

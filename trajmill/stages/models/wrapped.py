@@ -174,15 +174,8 @@ def model_call_row(
 ) -> ModelCall:
     """Return the `model_calls` row of a request; texts that cannot be stored are repaired.
 
-    Args:
-        call_id: identifies the call, not the request; a request that is sent twice makes two rows.
-        request: the request, with its trajectory and step.
-        completion: None if the call failed.
-        latency_ms: time until the answer or the error, in milliseconds.
-        error: one line; None if there was an answer.
-        model_version: version of the model.
-        origin: common columns.
-        malformed: why an agent's role could not use the answer; empty if it could.
+    `call_id` identifies the call, not the request: a request that is sent twice makes two rows. `completion` is None if
+    the call failed, with `error`, one line. `malformed` is why an agent's role could not use the answer.
     """
     messages = [
         {

@@ -102,15 +102,9 @@ class Matches(NamedTuple):
 def match_words(
     batch: Batch, texts: Tensor, fields: Tensor, grid: CandidateGrid, open_: Tensor, weights: Tensor
 ) -> Matches:
-    """Compare the words of all candidates.
+    """Compare the words of all candidates: `texts` (c, j), and `fields` (c, k), the labels beside them.
 
-    Args:
-        batch: (b, ...) the situations.
-        texts: (c, j) words of the candidates' texts.
-        fields: (c, k) words of the labels beside them.
-        grid: the positions of the candidates in the batch.
-        open_: (c,) 1 for a candidate that is neither chosen nor done, else 0.
-        weights: (words,) weight of each word, 0 for no word.
+    `open_` (c,) is 1 for a candidate that is neither chosen nor done, else 0; `weights` (words,) are 0 for no word.
     """
     owner = grid.owner
     fresh = batch.instruction * (batch.instruction_flags[..., 1] == 0)

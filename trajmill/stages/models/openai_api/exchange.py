@@ -158,14 +158,14 @@ async def reason_for_no_answer(session: aiohttp.ClientSession, secrets: Secrets,
         BadInputError: it answers, but does not serve the model, refuses the key, or is something else.
     """
     try:
-        names = model_names(await _listing(session, secrets, url))
+        names = [each.id for each in _List[_Model].model_validate_json(await _listing(session, secrets, url)).data]
+    except ValidationError:
+        raise BadInputError(f"{shown(url)}: no OpenAI-compatible server; check that the URL ends in /v1") from None
     except ExchangeFailure as failure:
         if failure.reason is not FailureReason.REFUSED:
             return f"{shown(url)}: {failure}"
         hint = "check the API key, and that the URL ends in /v1"
         raise BadInputError(f"{shown(url)}/models: {failure}; {hint}") from None
-    if names is None:
-        raise BadInputError(f"{shown(url)}: no OpenAI-compatible server; check that the URL ends in /v1")
     if model not in names:
         known = ", ".join(repr(name) for name in names[:5]) or "none"
         raise BadInputError(f"{shown(url)}: no model {model!r}; it serves {known}: name one of them")
@@ -332,14 +332,6 @@ def embeddings(body: bytes, texts: int) -> list[tuple[float, ...]]:
     if [each.index for each in found] != list(range(texts)) or len({len(each.embedding) for each in found}) != 1:
         raise _garbage(f"no equally long vectors for {texts} texts")
     return [each.embedding for each in found]
-
-
-def model_names(body: bytes) -> tuple[str, ...] | None:
-    """Parse the model names in the answer to `GET /models`; None if the body is no such answer."""
-    try:
-        return tuple(model.id for model in _parsed(_List[_Model], body).data)
-    except ExchangeFailure:
-        return None
 
 
 def error_message(body: bytes) -> str:

@@ -1,12 +1,9 @@
 """Runs vLLM in this process, for judging many trajectories on a GPU worker without a server.
 
-Beam's `RunInference` with its vLLM handler is not used: it starts an OpenAI server as a child, and takes text messages
-only (no screens), with the same sampling arguments for a whole step; an error of one request fails the bundle. A
-judge's questions depend on earlier answers, so it needs a `ChatModel` to await, not a map over prepared prompts. Like
-the handler, this model is loaded once in each worker.
-
-The asynchronous engine is used, because `vllm.LLM.chat` answers a list of requests when the last one is finished. Here
-each caller joins the running batch and leaves it independently.
+Beam's `RunInference` with its vLLM handler takes text messages only (no screens), has the same sampling arguments for a
+whole step, and fails a bundle with one request. A judge's questions depend on earlier answers, so it needs a
+`ChatModel` to await, not a map over prepared prompts. In the asynchronous engine, each caller joins the running batch
+and leaves it independently; `vllm.LLM.chat` would answer a list when its last request is finished.
 """
 
 from __future__ import annotations

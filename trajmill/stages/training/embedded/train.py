@@ -221,11 +221,8 @@ def chosen_log_probabilities(logits: Tensor, labels: Tensor) -> Tensor:
 def trajectory_loss(now: Tensor, before: Tensor, advantages: Tensor, clip: float) -> Tensor:
     """Equation 3: the negative mean of min(r A, clip(r, 1 - e, 1 + e) A).
 
-    Args:
-        now: (rows,) log-probabilities under the policy that is trained.
-        before: (rows,) log-probabilities under the policy that acted.
-        advantages: (rows,) trajectory-level advantage times the step weight.
-        clip: epsilon.
+    `now` and `before` (rows,) are log-probabilities under the policy that is trained and the one that acted;
+    `advantages` (rows,) are those of the trajectory times the step weight; `clip` is epsilon.
     """
     ratio = (now - before).exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)

@@ -144,13 +144,9 @@ def supervised_sum(log_probs: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
 def clipped_sum(now: Tensor, old: Tensor, mask: Tensor, advantages: Tensor, weights: Tensor, clip: float) -> Tensor:
     """Return the sum in equation 3: of -min(r A, clip(r, 1 - e, 1 + e) A) over all tokens, weighted by step.
 
-    Args:
-        now: (rows, tokens) log probabilities under the policy that is trained.
-        old: (rows, tokens) log probabilities under the policy that gave the replies.
-        mask: (rows, tokens) 1 for a token, 0 for padding.
-        advantages: (rows,) advantage of each step's trajectory.
-        weights: (rows,) step weights: one over the length of their trajectory, or 1.
-        clip: epsilon.
+    `now` and `old` (rows, tokens) are log probabilities under the policy that is trained and the one that gave the
+    replies; `mask` (rows, tokens) is 0 for padding; `advantages` (rows,) are those of each step's trajectory; `weights`
+    (rows,) are one over the length of the trajectory, or 1; `clip` is epsilon.
     """
     # Padding has no ratio: it must not overflow, because infinity times 0 is NaN.
     ratio = ((now - old) * mask).exp()

@@ -60,17 +60,8 @@ def run_training(
 ) -> TrainingReport:
     """Train on the rows of some files, and save the new version.
 
-    Checkpoints of the same training are continued; those of another one are removed.
-
-    Args:
-        job: the training.
-        processes: number of processes that train together.
-        progress: gets the numbers of updates.
-        files: the files of the rows.
-        rows: number of rows.
-        trainer_of: makes the trainer from the model and keyword arguments.
-        arguments: the class of the trainer's settings.
-        settings: further settings.
+    Checkpoints of the same training are continued; those of another one are removed. `trainer_of` makes the trainer
+    from the model and keyword arguments; `arguments` is the class of its settings, and `settings` are further ones.
     """
     source = made_from(job.recipe, job.parent, files, job.seed)
     if not is_begun(job.folder, source):
