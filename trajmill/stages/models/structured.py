@@ -86,7 +86,9 @@ async def ask_several(
             try:
                 return parse_answer(found.text, answer)
             except ValueError as error:
-                problem = _problem_with_quote(str(error), found)
+                cut = f" (cut off after {found.output_tokens} tokens)" if found.finish_reason == "length" else ""
+                begins = _one_line(found.text[: 4 * _MOST_QUOTED])[:_MOST_QUOTED]
+                problem = f'{error}{cut}, reply begins "{begins}"' if begins else f"the reply is empty{cut}"
             await forget_answer(model, answered)
             refused = ChatMessage("assistant", (storable(found.text[:_MOST_SHOWN]),))
             correction = (
@@ -169,12 +171,6 @@ def _problems(error: ValidationError) -> str:
     ]
     more = len(found) - len(listed)
     return "; ".join([*listed, f"and {more} more"] if more else listed)
-
-
-def _problem_with_quote(problem: str, completion: Completion) -> str:
-    cut = f" (cut off after {completion.output_tokens} tokens)" if completion.finish_reason == "length" else ""
-    begins = _one_line(completion.text[: 4 * _MOST_QUOTED])[:_MOST_QUOTED]
-    return f'{problem}{cut}, reply begins "{begins}"' if begins else f"the reply is empty{cut}"
 
 
 def _one_line(text: str) -> str:
