@@ -35,7 +35,7 @@ from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.base import AppGraph, SlotKind
-from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
+from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration
@@ -96,7 +96,7 @@ def serving() -> Iterator[PageServer]:
 
 async def explored(page: str, url: str, concurrency: int) -> AppGraph:
     """The graph of a page, as `trajmill graph explore` makes it; its fields get values that a user would type."""
-    app = ExploredApp(name=page, title=f"the {page} page", platform=Platform.WEB, start_state={"url": url})
+    app = unexplored(page, Platform.WEB, title=f"the {page} page", start_state={"url": url})
     pool = EnvironmentPool(BrowserSpec().factory(Platform.WEB), concurrency)
     deny_list = packaged_deny_list()
     with TemporaryDirectory() as folder:

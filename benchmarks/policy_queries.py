@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+from trajmill.stages.queries.tasks.source import generate_queries
 
 
 def benchmark_queries(
@@ -26,7 +25,7 @@ def benchmark_queries(
         validation=0,
     )
     origin = Origin(round=0, run_id="benchmark", code_version="benchmark")
-    made = asyncio.run(generate_queries(world, settings, seed, origin, GrammarWriter(), SimulatedValidator(world)))
+    made = asyncio.run(generate_queries(world, settings, seed, origin))
     for failure in made.failures:
         print("not made:", failure.message)
     return list(made.queries)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trajmill.stages.models.embedded.model import embedded_model, load_embedded_model, untrained_network
     from trajmill.stages.queries.base import GrammarWriter
     from trajmill.stages.queries.spec import GraphQueriesSpec
-    from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+    from trajmill.stages.queries.tasks.source import generate_queries
     from trajmill.stages.rollout.base import Attempt, Limits
     from trajmill.stages.rollout.episode import run_episode
     from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
@@ -72,7 +72,6 @@ _HOMES = {
     "Origin": "schemas.record",
     "GraphQueriesSpec": "stages.queries.spec",
     "GrammarWriter": "stages.queries.base",
-    "SimulatedValidator": "stages.queries.tasks.source",
     "generate_queries": "stages.queries.tasks.source",
     # An agent and its episode
     "AgentModel": "stages.agents.base",
@@ -129,7 +128,6 @@ __all__ = [
     "ReferenceSpec",
     "Reply",
     "SimulatedSpec",
-    "SimulatedValidator",
     "Size",
     "Spec",
     "Trajectory",

@@ -23,14 +23,15 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.queries.base import NewQueries
+from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
+from trajmill.stages.queries.generate import unwalked_queries
 from trajmill.stages.queries.proposals.propose import (
     TRIAL_STAGE,
     DecidedProposal,
     ProposalPrompts,
+    ProposalSource,
     TaskProposer,
     decide_proposal,
-    propose_tasks,
 )
 from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn, start_screens
 from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
@@ -102,16 +103,18 @@ class ProposeTasks(StageWork):
         model = self.writer.open(self.origin, calls.append)
         proposer = TaskProposer(model, self.prompts)
         seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
-        bounds = (seed, self.origin, self.heldout_apps, self.in_flight)
+        unseen = UnseenApps(self.heldout_apps)
+        context = SourceContext(self.environment, unseen, seed, self.origin, self.in_flight)
         try:
             reachable = [start for start in curriculum if start.id in started.screens]
-            told = await propose_tasks(proposer, reachable, existing, self.wanted.curriculum, *bounds)
+            source = ProposalSource(proposer, reachable, existing, self.wanted.curriculum)
+            told = await unwalked_queries(source, context)
             shown = [start._replace(screen=started.screens[start.id]) for start in with_screen]
-            known = (*existing, *told.queries)
-            seen = await propose_tasks(proposer, shown, known, self.wanted.screenshot, *bounds)
+            source = ProposalSource(proposer, shown, (*existing, *told.queries), self.wanted.screenshot)
+            seen = await unwalked_queries(source, context)
         finally:
             await model.close()
-        return NewQueries((*told.queries, *seen.queries), (*started.failures, *told.failures, *seen.failures))
+        return NewQueries((), started.failures).with_more(told).with_more(seen)
 
 
 def propose_new_tasks(work: ProposeTasks, starts: Sequence[StartingPoint], beam: BeamSettings) -> WrittenFiles:

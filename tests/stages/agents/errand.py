@@ -26,9 +26,8 @@ from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.models.base import ChatModel, ChatRequest
-from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+from trajmill.stages.queries.tasks.source import generate_queries
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -49,7 +48,7 @@ def redeem_query() -> Query:
     sizes = dict.fromkeys(("heldout_slots", "heldout_phrasings", "heldout_apps", "validation"), 0)
     settings = GraphQueriesSpec(train=60, heldout_app_names=(), **sizes)
     world = errand_world()
-    made = asyncio.run(generate_queries(world, settings, 3, ORIGIN, GrammarWriter(), SimulatedValidator(world)))
+    made = asyncio.run(generate_queries(world, settings, 3, ORIGIN))
     return next(query for query in made.queries if query.task == "from_mail.redeem")
 
 

@@ -14,9 +14,8 @@ from trajmill.stages.agents.reference import ReferenceAgent, WalkMove, WalkPosit
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
-from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+from trajmill.stages.queries.tasks.source import generate_queries
 
 ORIGIN = Origin(round=0, run_id="test", code_version="test")
 
@@ -31,7 +30,7 @@ def queries(world: World) -> list[Query]:
     settings = GraphQueriesSpec(
         train=40, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )
-    made = asyncio.run(generate_queries(world, settings, 3, ORIGIN, GrammarWriter(), SimulatedValidator(world)))
+    made = asyncio.run(generate_queries(world, settings, 3, ORIGIN))
     return [query for query in made.queries if query.split is Split.TRAIN]
 
 

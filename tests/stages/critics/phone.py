@@ -16,9 +16,8 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
-from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+from trajmill.stages.queries.tasks.source import generate_queries
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -79,7 +78,7 @@ async def _longest(world: World, train: int, seed: int) -> PhoneWalk:
     settings = GraphQueriesSpec(
         train=train, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )
-    made = await generate_queries(world, settings, seed, ORIGIN, GrammarWriter(), SimulatedValidator(world))
+    made = await generate_queries(world, settings, seed, ORIGIN)
     walks = [await _walk(query, world) for query in made.queries if query.platform is Platform.PHONE]
     return max(walks, key=lambda walk: len(walk.episode.steps))
 

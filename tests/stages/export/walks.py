@@ -20,9 +20,8 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
-from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+from trajmill.stages.queries.tasks.source import generate_queries
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -52,7 +51,7 @@ def walks(screens: SeenScreens, each: int) -> list[Episode]:
     settings = GraphQueriesSpec(
         train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )
-    writing = generate_queries(world, settings, 0, ORIGIN, GrammarWriter(), SimulatedValidator(world))
+    writing = generate_queries(world, settings, 0, ORIGIN)
     queries = asyncio.run(writing).queries
 
     def walk(query: Query) -> Episode:

@@ -24,7 +24,7 @@ from trajmill.stages.queries.base import (
     draft,
 )
 from trajmill.stages.queries.generate import QuerySet
-from trajmill.stages.queries.tasks.sampling import Path, SlotChoice, TaskGoal, paths
+from trajmill.stages.queries.tasks.source import Path, TaskGoal, paths
 
 
 def chosen(task: TaskGraph, **values: Scalar) -> TaskGoal:
@@ -43,8 +43,9 @@ def described(task: TaskGraph, sample: TaskGoal) -> PathMetadata:
 
 
 def _on(task: TaskGraph, path: Path, values: Mapping[str, Scalar]) -> TaskGoal:
-    choices = (SlotChoice(slot, values[slot.spec.name]) for slot in task.slots if slot.spec.name in values)
-    return TaskGoal(task, path, tuple(choices))
+    return TaskGoal(
+        task, path, {slot.spec.name: values[slot.spec.name] for slot in task.slots if slot.spec.name in values}
+    )
 
 
 def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False, split: Split = Split.TRAIN) -> Query:

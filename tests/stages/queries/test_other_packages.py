@@ -21,7 +21,7 @@ from typing import Literal
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.queries.base import Candidate, Offer, SplitCandidates
 from trajmill.stages.queries.spec import QuerySourceSpec
-from trajmill.stages.queries.tasks.sampling import draw_goals
+from trajmill.stages.queries.tasks.source import draw_goals
 
 
 class OneTaskSpec(QuerySourceSpec):

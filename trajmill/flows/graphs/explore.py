@@ -33,7 +33,6 @@ from trajmill.stages.annotation.namer import SlotNamer
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.app_files.loader import Mistake
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph
-from trajmill.stages.graphs.explore.base import ExploredApp
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration, Explored
@@ -96,9 +95,7 @@ def explore_app(
     return ExploreReport(files.graph, graph, explored)
 
 
-async def _explore(
-    config: Config, app: ExploredApp, files: GraphFiles, progress: Callable[[int, int], None]
-) -> Explored:
+async def _explore(config: Config, app: AppGraph, files: GraphFiles, progress: Callable[[int, int], None]) -> Explored:
     def keep(seen: Observation) -> None:
         picture = files.picture(seen.screen.screen_id)
         if not picture.exists():

@@ -54,7 +54,7 @@ from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySour
 from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
 from trajmill.stages.queries.proposals.starts import STAGE, TaskSuccess, curriculum_starting_points, read_human_tasks
 from trajmill.stages.queries.spec import AtomicApp
-from trajmill.stages.queries.tasks.source import SimulatedValidator, TaskSource
+from trajmill.stages.queries.tasks.source import TaskSource
 from trajmill.stages.queries.walk import own_queries
 from trajmill.stages.rollout.base import Limits, plan_once
 from trajmill.warehouse.layout import StageRun
@@ -177,8 +177,7 @@ def graph_sources(context: RoundContext) -> list[QuerySource]:
     config, environment = context.config, context.environment
     sources: list[QuerySource] = []
     if isinstance(environment, AppFilesSpec):
-        world = environment.navigation_graph()
-        sources.append(TaskSource(world, config.queries, SimulatedValidator(world)))
+        sources.append(TaskSource(environment.navigation_graph(), config.queries))
     if config.graphs.any_wanted:
         sources.append(graph_source(config.graphs))
     if config.causal.any_wanted:

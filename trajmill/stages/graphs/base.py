@@ -236,6 +236,17 @@ class AppGraph(Record):
         """The start state as on a query."""
         return json.dumps(self.start_state, sort_keys=True, ensure_ascii=False)
 
+    @property
+    def name(self) -> str:
+        """Its name in instructions; its id without a title."""
+        return self.title or self.app
+
+    def name_of(self, page: str) -> str:
+        return self.pages[page].title or page.replace("-", " ")
+
+    def purpose_of(self, page: str) -> str:
+        return self.pages[page].description or f"{self.name_of(page)} of {self.name}"
+
     def transitions(self) -> tuple[tuple[str, GraphTransition], ...]:
         """All transitions, each with the name of the page that it begins at."""
         return tuple((name, each) for name, page in self.pages.items() for each in page.transitions)

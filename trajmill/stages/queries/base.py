@@ -24,14 +24,11 @@ if TYPE_CHECKING:
 STAGE = "generate"
 NOT_WALKED = "not walked"
 HARDEST = 3
-EASY_PAGES = 2
-MEDIUM_PAGES = 4
-"""Most atomic tasks of levels 1 and 2; each page on which something is done counts as one."""
-MEDIUM_APPS = 3
-"""A task over three apps or more is not of level 1."""
-SPARE_STEPS = 4
+_PAGES = {1: 2, 2: 4}
+"""Most pages of levels 1 and 2 on which something is done."""
+_APPS_OF_LEVEL_1 = 2
+_SPARE_STEPS = 4
 STEP_CAP = 40
-LONGEST_QUOTE = 200
 
 
 class Written(NamedTuple):
@@ -64,6 +61,7 @@ class QueryPlan(NamedTuple):
     difficulty: int
     max_steps: int
     atomic_tasks: tuple[CausalTask, ...] | None = None
+    validation: str = NOT_WALKED
 
 
 class Goal(Protocol):
@@ -200,7 +198,6 @@ async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Qu
         instruction=written.text,
         phrasing=written.phrasing,
         split=candidate.split,
-        validation=NOT_WALKED,
         **plan._asdict(),
         **origin.common(made_by=written.made_by),
     )
@@ -232,9 +229,8 @@ def goal_parts(showing: Sequence[Showing], lacking: Sequence[Showing]) -> dict[s
 def difficulty(path: Sequence[PathStep], apps: int) -> int:
     """Return level 1 to 3, by the number of pages on which something is done and the number of apps."""
     pages = len({step.page for step in path if step.operation in ("tap", "type")})
-    if pages > MEDIUM_PAGES:
-        return 3
-    return 2 if pages > EASY_PAGES or apps >= MEDIUM_APPS else 1
+    level = next((level for level, most in _PAGES.items() if pages <= most), HARDEST)
+    return max(level, 2) if apps > _APPS_OF_LEVEL_1 else level
 
 
 def level_within_reach(success: Mapping[int, float], enough: float) -> int:
@@ -243,7 +239,7 @@ def level_within_reach(success: Mapping[int, float], enough: float) -> int:
 
 
 def step_limit(path: Sequence[PathStep], fewest: int = 0) -> int:
-    """Return twice the actions of the reference path plus `SPARE_STEPS`, from `fewest` to `STEP_CAP`."""
+    """Return twice the actions of the reference path plus 4, from `fewest` to `STEP_CAP`."""
     # Typing takes three: focus the input, type, close the keyboard.
     actions = sum(3 if step.operation == "type" else 1 for step in path)
-    return max(fewest, min(2 * actions + SPARE_STEPS, STEP_CAP))
+    return max(fewest, min(2 * actions + _SPARE_STEPS, STEP_CAP))

@@ -1,4 +1,4 @@
-"""Makes queries of candidates: words them, walks them, and keeps what is new and leaks nothing (GUI-Owl 6.2)."""
+"""Make queries of candidates: word them, walk them, and keep what is new and leaks nothing (GUI-Owl 6.2)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def make_queries(
         for source in sources:
             offer = await source.candidates(context)
             calls += offer.model_calls
-            await made.take(offer, offer.walk or walker.walk)
+            await made.take(offer, walker.walk)
         return made.without_leaks(context.unseen.heldout)._replace(model_calls=tuple(calls))
     finally:
         await walker.close()
@@ -98,7 +98,17 @@ async def fresh_queries(
     return tuple(added.queries)
 
 
+async def unwalked_queries(source: QuerySource, context: SourceContext) -> NewQueries:
+    """Make the queries of a source whose goals have no path."""
+    offer, writer = await source.candidates(context), GrammarWriter()
+    candidates = (each for split in offer.splits for each in in_turn(split.streams))
+    queries = [await draft(each, writer, context.origin) for each in candidates]
+    return NewQueries(tuple(queries), offer.failures, offer.model_calls)
+
+
 class QuerySet:
+    """The queries made so far, and those of the run that they must differ from."""
+
     def __init__(
         self, writers: Sequence[QueryWriter], origin: Origin, known: Collection[Query] = (), in_flight: int = 1
     ) -> None:
@@ -110,25 +120,10 @@ class QuerySet:
         self.failures: list[Failure] = []
 
     async def take(self, offer: Offer, walk: WalkQueries) -> None:
+        """Make the queries of an offer; `walk` is for an offer that has no walk of its own."""
         self.failures += offer.failures
         for split in offer.splits:
-            await self._fill(split, walk)
-
-    async def _fill(self, offered: SplitCandidates, walk: WalkQueries) -> None:
-        """Add the wanted queries to a split, task by task in turn, until its candidates are used up."""
-        missing = sys.maxsize if offered.wanted is None else offered.wanted
-        queues = deque(_DraftQueue(self._open(stream), self._draft) for stream in offered.streams)
-        try:
-            while batch := await self._next_batch(queues, missing):
-                passed = await self._walked(batch, walk)
-                self.queries += passed
-                missing -= len(passed)
-        finally:
-            for queue in queues:
-                await queue.stop()
-        if offered.wanted is not None and missing:
-            found = offered.wanted - missing
-            self._fail(offered.split, f"only {found} of {offered.wanted} queries: there are no more goals")
+            await self._fill(split, offer.walk or walk)
 
     async def add_fresh(self, request: FreshRequest, candidates: Iterator[Candidate], walk: WalkQueries) -> None:
         """Add training queries of at most the wanted level; the hardest and new goals come first."""
@@ -137,14 +132,12 @@ class QuerySet:
             drafts = [drafted.query for each in window if (drafted := await self._draft(each)).query]
             fitting = [query for query in drafts if query and query.difficulty <= request.level]
             fitting.sort(key=lambda query: (-query.difficulty, self._index.has_goal(query)))
-            new = (query for query in fitting if self._add_if_new(query) is Novelty.NEW)
+            new = (query for query in fitting if self._index.admit(query) is Novelty.NEW)
             while missing and (batch := list(islice(new, min(missing, _AT_ONCE)))):
-                passed = await self._walked(batch, walk)
-                self.queries += passed
-                missing -= len(passed)
+                missing -= await self._add_walked(batch, walk)
 
     def without_leaks(self, unseen: Collection[str]) -> NewQueries:
-        """Return the query set; each query that leaks across splits, or has an unseen app in training, is a failure."""
+        """Return the queries; each one that leaks becomes a failure."""
         ids = {query.query_id for query in self.queries}
         leaks = {
             leak.heldout if leak.heldout in ids else leak.found_in: leak.detail
@@ -155,11 +148,22 @@ class QuerySet:
         kept = tuple(query for query in self.queries if query.query_id not in leaks)
         return NewQueries(kept, tuple(self.failures))
 
-    def _open(self, stream: Iterator[Candidate]) -> Iterator[Candidate]:
-        return (each for each in stream if not self._is_closed(each.goal.task))
+    async def _fill(self, offered: SplitCandidates, walk: WalkQueries) -> None:
+        """Add the wanted queries to a split, task by task in turn, until its candidates are used up."""
+        missing = sys.maxsize if offered.wanted is None else offered.wanted
+        queues = deque(_DraftQueue(self._open(stream), self._draft) for stream in offered.streams)
+        try:
+            while batch := await self._next_batch(queues, missing):
+                missing -= await self._add_walked(batch, walk)
+        finally:
+            for queue in queues:
+                await queue.stop()
+        if offered.wanted is not None and missing:
+            found = offered.wanted - missing
+            self._fail(offered.split, f"only {found} of {offered.wanted} queries: there are no more goals")
 
-    def _is_closed(self, task: str) -> bool:
-        return self._failed_in_a_row[task] >= FAILURES_IN_A_ROW
+    def _open(self, stream: Iterator[Candidate]) -> Iterator[Candidate]:
+        return (each for each in stream if self._failed_in_a_row[each.goal.task] < FAILURES_IN_A_ROW)
 
     async def _next_batch(self, queues: deque[_DraftQueue], missing: int) -> list[Query]:
         """Take new queries from the queues in turn, at most `missing`."""
@@ -171,7 +175,7 @@ class QuerySet:
             drafted = await queues[0].take()
             if drafted is None:
                 queues.popleft()
-            elif not self._is_closed(drafted.task) and (query := self._admitted(drafted)) is not None:
+            elif self._failed_in_a_row[drafted.task] < FAILURES_IN_A_ROW and (query := self._admitted(drafted)):
                 batch.append(query)
                 queues.rotate(-1)
         return batch
@@ -191,7 +195,7 @@ class QuerySet:
         for error in errors:
             attempts = error.attempts if isinstance(error, DraftRefused) else 1
             self._fail(task, str(error), error.failure_class, attempts)
-        novelty = self._add_if_new(query) if query is not None else None
+        novelty = self._index.admit(query) if query is not None else None
         if novelty is Novelty.NEW:
             return query
         if novelty is not Novelty.REPEATED:
@@ -200,14 +204,8 @@ class QuerySet:
                 self._fail(query.query_id, f"{task}: {novelty.value}: {query.instruction}")
         return None
 
-    def _add_if_new(self, query: Query) -> Novelty:
-        novelty = self._index.novelty_of(query)
-        if novelty is Novelty.NEW:
-            self._index.add(query)
-        return novelty
-
-    async def _walked(self, drafts: Sequence[Query], walk: WalkQueries) -> list[Query]:
-        """Return the drafts whose path meets the goal; each path is walked once."""
+    async def _add_walked(self, drafts: Sequence[Query], walk: WalkQueries) -> int:
+        """Add the drafts whose path meets the goal, and return their number; each path is walked once."""
         first: dict[_WalkKey, Query] = {}
         for query in drafts:
             if _walk_key(query) not in self._walks:
@@ -218,7 +216,9 @@ class QuerySet:
         for key, query in first.items():
             self._walks[key] = query.query_id in passed
             self._failed_in_a_row[query.task] = 0 if self._walks[key] else self._failed_in_a_row[query.task] + 1
-        return [query.model_copy(update={"validation": PASSED}) for query in drafts if self._walks[_walk_key(query)]]
+        added = [query.model_copy(update={"validation": PASSED}) for query in drafts if self._walks[_walk_key(query)]]
+        self.queries += added
+        return len(added)
 
     def _fail(
         self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK, attempts: int = 1
@@ -268,4 +268,3 @@ class _DraftQueue:
         for each in self._ahead:
             each.cancel()
         await asyncio.gather(*self._ahead, return_exceptions=True)
-        self._ahead.clear()

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.queries.templates import heldout_parts, phrasing_parts, skeleton
+from trajmill.stages.queries.templates import blank, heldout_parts, phrasing_parts
 
 
 class Novelty(Enum):
@@ -52,6 +52,13 @@ class InstructionIndex:
         if query.split is Split.HELDOUT_PHRASINGS and sentence in self._trained_sentences:
             return Novelty.NOT_HELD_OUT
         return Novelty.NEW
+
+    def admit(self, query: Query) -> Novelty:
+        """Add a query if it is new."""
+        novelty = self.novelty_of(query)
+        if novelty is Novelty.NEW:
+            self.add(query)
+        return novelty
 
     def add(self, query: Query) -> None:
         text = query.instruction.casefold()
@@ -137,7 +144,8 @@ def _leaks(queries: Sequence[Query], heldout_apps: Collection[str]) -> Iterator[
 
 
 def _sentence(query: Query) -> tuple[str, str]:
-    return query.task, skeleton(query)
+    """Return the task and the instruction with `_` for the words of its slots; equal for queries of one phrasing."""
+    return query.task, blank(query.instruction, (slot.said for slot in query.slots))
 
 
 HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.VALIDATION)

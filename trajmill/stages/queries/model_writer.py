@@ -1,4 +1,4 @@
-"""The writer by a language model: synthesis from path metadata, then few-shot refinement (paper 6.2, steps 3 and 4).
+"""The writer by a language model: synthesis from path metadata, then few-shot refinement (GUI-Owl 6.2, steps 3, 4).
 
 `check_instruction` compares each draft with the slots of its task; a draft that misses, invents or changes something is
 sent back with the reason. Held-out phrasings are questions, training phrasings never, which is checked in every draft.
@@ -215,88 +215,80 @@ def vocabulary_of(metadata: PathMetadata) -> tuple[str, ...]:
 def check_instruction(
     text: str, slots: Sequence[KnownSlot], vocabulary: Sequence[str], longest: int = LONGEST_INSTRUCTION
 ) -> InstructionCheck:
+    """Find the words for the slots in a text, and what it lost, invented or changed."""
     if not text.strip():
         return InstructionCheck({}, ("it is empty",))
     if len(text) > longest:
         return InstructionCheck({}, (f"it has {len(text)} characters; at most {longest} are allowed",))
-    check = _Check(text, slots, vocabulary)
-    return InstructionCheck(check.said, tuple(dict.fromkeys(check.problems())))
+    quoted = tuple(Span(*found.span(1 if found[1] is not None else 2)) for found in _QUOTED.finditer(text))
+    found = {slot.name: _places(text, slot.accepted) for slot in slots if slot.accepted}
+    for slot in slots:
+        if slot.is_typed and slot.accepted:
+            # In `write the code in a note "Code"` the title is the second match, the one in quotes.
+            found[slot.name] = tuple(sorted(found[slot.name], key=lambda span: not span.within(quoted)))
+    places: dict[str, Span] = {}
+    # The longest words come first, so that `2` is not found within `2 hours`; no place is used for two slots.
+    for name, spans in sorted(found.items(), key=lambda item: -max((s.end - s.start for s in item[1]), default=0)):
+        place = next((span for span in spans if not span.touches(places.values())), None)
+        if place is not None:
+            places[name] = place
+    values = tuple(span for spans in found.values() for span in spans)
+    problems = _problems(text, slots, vocabulary, places, quoted, values)
+    return InstructionCheck(
+        {name: text[span.start : span.end] for name, span in places.items()}, tuple(dict.fromkeys(problems))
+    )
 
 
 def without_quotes(text: str) -> str:
     return _QUOTED.sub('""', text)
 
 
-class _Check:
-    """The places of a text that express slots and the vocabulary of its task."""
-
-    def __init__(self, text: str, slots: Sequence[KnownSlot], vocabulary: Sequence[str]) -> None:
-        self.text, self.slots, self.vocabulary = text, slots, vocabulary
-        self.quoted = tuple(Span(*found.span(1 if found[1] is not None else 2)) for found in _QUOTED.finditer(text))
-        self.places: dict[str, Span] = {}
-        """By slot, the place that expresses its value."""
-        found = {slot.name: _places(text, slot.accepted) for slot in slots if slot.accepted}
-        for slot in slots:
-            if slot.is_typed and slot.accepted:
-                # In `write the code in a note "Code"` the title is the second match, the one in quotes.
-                found[slot.name] = tuple(sorted(found[slot.name], key=lambda span: not span.within(self.quoted)))
-        # The longest words come first, so that `2` is not found within `2 hours`; no place is used for two slots.
-        for name, spans in sorted(found.items(), key=lambda item: -max((s.end - s.start for s in item[1]), default=0)):
-            place = next((span for span in spans if not span.touches(self.places.values())), None)
-            if place is not None:
-                self.places[name] = place
-        self.values = tuple(span for spans in found.values() for span in spans)
-        self.free = _places(text, vocabulary)
-        self.said = {name: text[span.start : span.end] for name, span in self.places.items()}
-
-    def problems(self) -> Iterator[str]:
-        for slot in self.slots:
-            if slot.accepted and slot.name not in self.said:
-                yield f"{_name(slot)} is lost: say {either(slot.accepted)}"
-        for slot in self.slots:
-            yield from self._other_values(slot)
-        for slot in self.slots:
-            if slot.is_option and slot.name in self.places:
-                yield from self._negations(slot, self.places[slot.name])
-        yield from self._invented_words()
-        for span in self.quoted:
-            words = self.text[span.start : span.end]
-            if Span(span.start, span.start + len(words.rstrip(".,!?"))) not in (*self.values, *self.free):
-                yield f'"{words}" stands in quotes, but the task does not have exactly these words'
-        for slot in self.slots:
-            place = self.places.get(slot.name)
-            if slot.is_typed and place is not None and not place.within(self.quoted):
-                yield f'{_name(slot)} must stand in double quotes, nothing else with it: "{self.said[slot.name]}"'
-
-    def _other_values(self, slot: KnownSlot) -> Iterator[str]:
+def _problems(
+    text: str,
+    slots: Sequence[KnownSlot],
+    vocabulary: Sequence[str],
+    places: Mapping[str, Span],
+    quoted: Sequence[Span],
+    values: Sequence[Span],
+) -> Iterator[str]:
+    """Yield the problems of a text; `places` express the slots, `values` are all words for values of slots."""
+    allowed = (*values, *_places(text, vocabulary))
+    for slot in slots:
+        if slot.accepted and slot.name not in places:
+            yield f"{_name(slot)} is lost: say {either(slot.accepted)}"
+    for slot in slots:
         # Typed values can be everyday words; only their capitals, if any, distinguish them.
-        for span in _places(self.text, slot.refused, any_case=not slot.is_typed):
-            if span.within(self.values) or span.within(self.free):
-                continue
-            words = self.text[span.start : span.end]
-            if slot.accepted:
-                yield f'{_name(slot)} is changed: "{words}" is another value; say {either(slot.accepted)}'
-            else:
-                yield f'{_name(slot)} is not to be told, so "{words}" must not stand there'
-
-    def _negations(self, slot: KnownSlot, place: Span) -> Iterator[str]:
-        for found in _NEGATION.finditer(self.text, max(0, place.start - _NEGATION_REACH), place.start):
-            ends_before = re.search("[.,;:]", self.text[found.end() : place.start])
-            if not Span(*found.span()).within(self.values) and not ends_before:
-                yield f'{_name(slot)} is changed: "{found[0]}" denies it, but it is wanted'
-
-    def _invented_words(self) -> Iterator[str]:
-        known = {word for phrase in self.vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold())}
-        for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
-            for found in pattern.finditer(self.text):
-                word = found[0].casefold().replace("’", "'").removesuffix("'s")
-                span = Span(found.start(), found.start() + len(word))
-                if span.within(self.values) or span.within(self.free):
-                    continue
-                is_first = _SENTENCE_END.search(self.text, 0, span.start)
-                if kind == "name" and (word in known | _CAPITALISED_WORDS or is_first):
-                    continue
+        for span in _places(text, slot.refused, any_case=not slot.is_typed):
+            if not span.within(allowed):
+                words = text[span.start : span.end]
+                if slot.accepted:
+                    yield f'{_name(slot)} is changed: "{words}" is another value; say {either(slot.accepted)}'
+                else:
+                    yield f'{_name(slot)} is not to be told, so "{words}" must not stand there'
+    for slot in slots:
+        place = places.get(slot.name)
+        if slot.is_option and place is not None:
+            for found in _NEGATION.finditer(text, max(0, place.start - _NEGATION_REACH), place.start):
+                ends_before = re.search("[.,;:]", text[found.end() : place.start])
+                if not Span(*found.span()).within(values) and not ends_before:
+                    yield f'{_name(slot)} is changed: "{found[0]}" denies it, but it is wanted'
+    known = {word for phrase in vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold())} | _CAPITALISED_WORDS
+    for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
+        for found in pattern.finditer(text):
+            word = found[0].casefold().replace("’", "'").removesuffix("'s")
+            span = Span(found.start(), found.start() + len(word))
+            is_word = kind == "name" and (word in known or _SENTENCE_END.search(text, 0, span.start))
+            if not is_word and not span.within(allowed):
                 yield f'the {kind} "{found[0]}" is invented: the task does not have it'
+    for span in quoted:
+        words = text[span.start : span.end]
+        if Span(span.start, span.start + len(words.rstrip(".,!?"))) not in allowed:
+            yield f'"{words}" stands in quotes, but the task does not have exactly these words'
+    for slot in slots:
+        place = places.get(slot.name)
+        if slot.is_typed and place is not None and not place.within(quoted):
+            words = text[place.start : place.end]
+            yield f'{_name(slot)} must stand in double quotes, nothing else with it: "{words}"'
 
 
 def _places(text: str, words: Iterable[str], any_case: bool = True) -> tuple[Span, ...]:

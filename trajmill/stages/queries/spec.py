@@ -69,6 +69,17 @@ class GraphQueriesSpec(Spec):
 
 
 class _PerSplit(Spec):
+    train: NonNegativeInt = 0
+    """Queries for training."""
+    validation: NonNegativeInt = 0
+    """New values and pages, which decide which policy is promoted."""
+    heldout_slots: NonNegativeInt = 0
+    """New values and pages, phrased as in training."""
+    heldout_phrasings: NonNegativeInt = 0
+    """New values and pages in phrasings that training never sees."""
+    heldout_apps: NonNegativeInt = 0
+    """Queries of apps that training never sees."""
+
     def wanted(self, split: Split) -> int:
         return int(getattr(self, split.value))
 
@@ -85,16 +96,6 @@ class GraphSourceSpec(_PerSplit):
 
     files: tuple[Path, ...] = ()
     """Files of graphs, whose apps the environment runs; critics of the kinds `graph_...` know them, too."""
-    train: NonNegativeInt = 0
-    """Queries for training."""
-    validation: NonNegativeInt = 0
-    """New values and pages, which decide which policy is promoted."""
-    heldout_slots: NonNegativeInt = 0
-    """New values and pages, phrased as in training."""
-    heldout_phrasings: NonNegativeInt = 0
-    """New values and pages in phrasings that training never sees."""
-    heldout_apps: NonNegativeInt = 0
-    """Queries of apps that training never sees."""
 
 
 class CausalSpec(_PerSplit):
@@ -105,15 +106,5 @@ class CausalSpec(_PerSplit):
 
     files: tuple[Path, ...] = ()
     """Files of graphs (see graphs.md) of apps that the environment runs, beside the simulated apps that it has."""
-    train: NonNegativeInt = 0
-    """Pathways for training."""
-    validation: NonNegativeInt = 0
-    """Pathways with new values, which decide which policy is promoted."""
-    heldout_slots: NonNegativeInt = 0
-    """Pathways with new values, phrased as in training."""
-    heldout_phrasings: NonNegativeInt = 0
-    """Pathways with new values in phrasings that training never sees."""
-    heldout_apps: NonNegativeInt = 0
-    """Pathways through an app that training never sees."""
     level_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=3, max_length=3)] = (133.0, 92.0, 51.0)
     """Shares of levels 1 (2 atomic tasks), 2 (3 or 4) and 3 (5 to 7 in 3 apps or more), as in NaturalGAIA, table 5."""

@@ -48,13 +48,9 @@ class Template(NamedTuple):
     parts: tuple[str | SlotName | Alternatives, ...]
 
     def names(self) -> frozenset[str]:
-        found: set[str] = set()
-        for part in self.parts:
-            if isinstance(part, SlotName):
-                found.add(part.name)
-            elif isinstance(part, Alternatives):
-                found.update(*(option.names() for option in part.options))
-        return frozenset(found)
+        named = frozenset(part.name for part in self.parts if isinstance(part, SlotName))
+        options = (each for part in self.parts if isinstance(part, Alternatives) for each in part.options)
+        return named.union(*(option.names() for option in options))
 
     def expand(self, words: Mapping[str, str], rng: Random) -> str:
         """Draw one sentence; spaces and capitals are not corrected. Raises KeyError if a drawn name has no words."""
@@ -82,10 +78,18 @@ class Variant(NamedTuple):
         """Its number, marked when it is held out."""
         return f"{HELDOUT_MARK if self.heldout else ''}{self.number}"
 
+    def names(self, task: str) -> frozenset[str]:
+        return parse_template(self.text, task).names()
+
     def expand(self, task: str, words: Mapping[str, str], rng: Random) -> str:
         return parse_template(self.text, task).expand(words, rng)
 
 
+def variants(texts: Sequence[str], heldout: bool) -> list[Variant]:
+    return [Variant(text, number, heldout) for number, text in enumerate(texts)]
+
+
+@cache
 def parse_template(text: str, where: str) -> Template:
     """Parse a phrasing of the task `where`; raises BadInputError for an unmatched bracket, a bare `|` or a bad name."""
     parser = _Parser(text, where)
@@ -146,10 +150,7 @@ class _Parser:
 
 def tidy(text: str) -> str:
     """Normalise spaces and punctuation, capitalise the first letter, and add an end mark."""
-    text = " ".join(text.split())
-    for mark in (",", ".", "?", "!", ";"):
-        text = text.replace(" " + mark, mark)
-    text = text.strip(" ,;")
+    text = re.sub(r" ([,.?!;])", r"\1", " ".join(text.split())).strip(" ,;")
     text = text[:1].upper() + text[1:]
     if text.endswith((".", "?", "!")):
         return text
@@ -166,9 +167,8 @@ class Phrasings(Record):
     heldout: tuple[str, ...]
 
     def draw(self, heldout: bool, rng: Random) -> Variant:
-        texts = self.heldout if heldout else self.phrasings
-        number = rng.randrange(len(texts))
-        return Variant(texts[number], number, heldout)
+        offered = variants(self.heldout if heldout else self.phrasings, heldout)
+        return offered[rng.randrange(len(offered))]
 
 
 @cache
@@ -194,11 +194,6 @@ def phrasing_parts(query: Query) -> frozenset[str]:
 def heldout_parts(query: Query) -> frozenset[str]:
     """Return those of `phrasing_parts` that are marked as held out."""
     return frozenset(part for part in phrasing_parts(query) if part.rpartition("/")[2].startswith(HELDOUT_MARK))
-
-
-def skeleton(query: Query) -> str:
-    """Return the instruction with `_` for the words of its slots; equal for queries of one phrasing."""
-    return blank(query.instruction, (slot.said for slot in query.slots))
 
 
 def blank(text: str, said: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Walks the reference paths of queries in the environment of the run (GUI-Owl 6.2, step 5)."""
+"""Walk the reference paths of queries in the environment of the run (GUI-Owl 6.2, step 5)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import PASSED, PathStep, Platform, Query, Source
+from trajmill.schemas.tables.query import PASSED, PathStep, Platform, Query
 from trajmill.stages.agents.reference import WalkPosition, next_pathway_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import with_checks
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.queries.base import NewQueries, failure
 
 DONE_AT_START = "the goal is met before anything was done"
 FINISH = PathStep(page="", operation="finish", target="")
-_SEED = 0
+TRAINING_PROFILES = 6
+"""Number of simulated device profiles that training has; the query id decides which one a walk uses."""
 _TRIES = 2
 """Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
 
@@ -96,7 +97,7 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
 async def walk(environment: Environment, query: Query) -> str | None:
     """Walk a query's path; return None if it meets the goal, else the reason. Raises EnvironmentFailure."""
     checked = with_checks(environment, query)
-    observation = await checked.reset(query, _SEED)
+    observation = await checked.reset(query, int(query.query_id, 16) % TRAINING_PROFILES)
     if await checked.score() == 1.0:
         return DONE_AT_START
     position, steps = WalkPosition(), 0
@@ -105,11 +106,20 @@ async def walk(environment: Environment, query: Query) -> str | None:
         action, position = next_pathway_move(query.path, query.platform, observation, position)
         steps += not isinstance(action, Wait)
         observation = await checked.step(action)
-        if isinstance(action, Terminate):
-            if action.status == "failure":
-                lost = query.path[min(position.step, len(query.path) - 1)]
-                return f"the reference path is lost: cannot {lost.operation} {lost.target or lost.text}"
-            return None if await checked.score() == 1.0 else "the reference path does not meet the goal check"
+        if not isinstance(action, Terminate):
+            continue
+        if action.status == "failure":
+            lost = query.path[min(position.step, len(query.path) - 1)]
+            place = f" on {lost.page}" if lost.page else ""
+            return f"the reference path is lost{place}: {_cannot(lost)}"
+        score = await checked.score()
+        if score == 1.0:
+            return None
+        if score is None:
+            return "there is no goal check"
+        found = environment.differences_now() if isinstance(environment, SimulatedEnvironment) else ()
+        different = f" ({', '.join(map(str, found))})" if found else ""
+        return f"the reference path does not meet the goal check{different}"
     return f"the reference path is not done after {query.max_steps} steps"
 
 
@@ -127,32 +137,24 @@ async def follow(
             break
         observation = await act(action)
     if action.status == "failure":
-        lost = whole[min(position.step, len(path))]
-        raise EnvironmentFailure(f"cannot {lost.operation} {lost.target or lost.text}", FailureClass.TASK)
+        raise EnvironmentFailure(_cannot(whole[min(position.step, len(path))]), FailureClass.TASK)
     return observation
 
 
-async def screen_after(
-    factory: EnvironmentFactory, platform: Platform, start_state: str, path: tuple[PathStep, ...], origin: Origin
-) -> Observation:
-    """Return the screen after some steps from a start state, in a new environment; raises as `follow`."""
-    query = bare_query(platform, "start", start_state, Source.ATOMIC, origin, "screen")
-    environment = await factory()
-    try:
-        return await follow(path, platform, await environment.reset(query, _SEED), environment.step)
-    finally:
-        await _close(environment)
+def _cannot(step: PathStep) -> str:
+    return f"cannot {step.operation} {step.target or step.text}".rstrip()
 
 
 async def _walk_twice(environment: Environment, query: Query) -> str | None:
     """Walk a path, and once more if that failed: a program may leave elements out of its tree until it starts anew."""
     reason = await walk(environment, query)
-    return reason if reason in (None, DONE_AT_START) else await walk(environment, query)
+    is_final = reason in (None, DONE_AT_START) or isinstance(environment, SimulatedEnvironment)
+    return reason if is_final else await walk(environment, query)
 
 
 async def _done_at_start(environment: Environment, query: Query) -> str | None:
     checked = with_checks(environment, query)
-    await checked.reset(query, _SEED)
+    await checked.reset(query, 0)
     return DONE_AT_START if await checked.score() == 1.0 else None
 
 
@@ -174,12 +176,12 @@ async def _try_all(
                     except EnvironmentFailure as error:
                         outcome = _Outcome(str(error), error.failure_class)
                         broken, environment = environment, None
-                        await _close(broken)
+                        await close_quietly(broken)
                     outcomes[query.query_id] = outcome
                     if outcome.failure_class is FailureClass.TASK:
                         break
         finally:
-            await _close(environment)
+            await close_quietly(environment)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(instances, len(queries))):
@@ -187,9 +189,9 @@ async def _try_all(
     return outcomes
 
 
-async def _close(environment: Environment | None) -> None:
+async def close_quietly(environment: Environment | None) -> None:
+    """Close an environment; one that has failed may fail again."""
     if environment is not None:
-        # An environment that has failed may fail again while it is closed.
         with suppress(EnvironmentFailure):
             await environment.close()
 

@@ -18,9 +18,8 @@ from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
-from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+from trajmill.stages.queries.tasks.source import generate_queries
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -51,7 +50,7 @@ def queries(world: World) -> tuple[Query, ...]:
     settings = GraphQueriesSpec(
         train=110, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )
-    made = generate_queries(world, settings, 5, ORIGIN, GrammarWriter(), SimulatedValidator(world))
+    made = generate_queries(world, settings, 5, ORIGIN)
     return asyncio.run(made).queries
 
 

@@ -11,7 +11,7 @@ from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph
-from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
+from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration, Explored
@@ -30,13 +30,13 @@ class ExploredGraph(NamedTuple):
     """Of the graph, walked in the same environments; empty unless asked for."""
 
 
-def simulated_app(name: str) -> ExploredApp:
+def simulated_app(name: str) -> AppGraph:
     known = graph_of_app(shared_world(()).apps[name])
-    return ExploredApp(name=name, platform=known.platform, opening=known.opening)
+    return unexplored(name, known.platform, opening=known.opening)
 
 
 def explore(
-    app: ExploredApp,
+    app: AppGraph,
     journal: Path,
     bounds: ExploreBounds | None = None,
     workers: int = 2,

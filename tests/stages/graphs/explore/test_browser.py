@@ -11,7 +11,7 @@ from tests.stages.graphs.explore.exploring import ExploredGraph, explore
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.graphs.base import OUTSIDE, Mark, SlotKind
-from trajmill.stages.graphs.explore.base import ExploredApp, Trial
+from trajmill.stages.graphs.explore.base import Trial, unexplored
 from trajmill.stages.graphs.plain_does import with_plain_does
 from trajmill.stages.graphs.verify import EdgeState
 
@@ -52,7 +52,7 @@ def site() -> Iterator[str]:
 
 def explore_site(address: str, journal: Path) -> ExploredGraph:
     """Explore a site whose graph holds when it is walked again."""
-    app = ExploredApp(name="site", platform=Platform.WEB, start_state={"url": address})
+    app = unexplored("site", Platform.WEB, start_state={"url": address})
     found = explore(app, journal, workers=1, factory=BrowserSpec().factory(Platform.WEB), verified=True)
     assert found.explored.complete and not [edge.reason for edge in found.edges if edge.state not in _GOOD]
     return found._replace(graph=with_plain_does(found.graph))

@@ -9,10 +9,10 @@ from trajmill.stages.graphs.base import GraphTransition
 from trajmill.stages.graphs.explore.base import (
     Effect,
     ExploreBounds,
-    ExploredApp,
     Trial,
     TrialKind,
     WalkedScreen,
+    unexplored,
 )
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
@@ -36,7 +36,7 @@ def built(*tried: Tried) -> tuple[GraphTransition, ...]:
     findings = Findings(ExploreBounds(), packaged_deny_list(), Platform.WEB)
     for each in tried:
         findings.add(each)
-    app = ExploredApp(name="find", platform=Platform.WEB, opening=())
+    app = unexplored("find", Platform.WEB)
     return GraphBuilder(app, findings.book, findings.trials, packaged_deny_list()).build({}).pages["start"].transitions
 
 

@@ -12,7 +12,7 @@ from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.tables.query import PathStep, Platform, Split
 from trajmill.stages.environments.kinds import DesktopSpec
 from trajmill.stages.graphs.base import OUTSIDE, Mark
-from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
+from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.explore.deny_list import deny_list
 from trajmill.stages.graphs.verify import EdgeState
 from trajmill.stages.queries.base import SourceContext, UnseenApps
@@ -37,7 +37,7 @@ def test_a_menu_of_a_program_is_explored_and_leads_back_into_it(tmp_path: Path) 
 def check_the_menus_of_galculator(folder: Path) -> None:
     launch = {"config": [{"type": "launch", "parameters": {"command": ["galculator"]}}]}
     opening = (PathStep(page="", operation="tap", target="galculator/menu:View"),)
-    app = ExploredApp(name="galculator", platform=Platform.DESKTOP, start_state=launch, opening=opening)
+    app = unexplored("galculator", Platform.DESKTOP, start_state=launch, opening=opening)
     bounds = ExploreBounds(depth=1, breadth=4, seconds=3600.0)
 
     factory = DesktopSpec().factory(Platform.DESKTOP)
@@ -61,7 +61,7 @@ def check_a_box_of_mousepad(folder: Path) -> None:
     launch = {"config": [{"type": "launch", "parameters": {"command": ["mousepad"]}}]}
     ways = ("mousepad/menu:Edit", "mousepad/Edit/menu_item:Preferences...")
     opening = tuple(PathStep(page="", operation="tap", target=target) for target in ways)
-    app = ExploredApp(name="preferences", platform=Platform.DESKTOP, start_state=launch, opening=opening)
+    app = unexplored("preferences", Platform.DESKTOP, start_state=launch, opening=opening)
     bounds = ExploreBounds(depth=2, breadth=2, seconds=3600.0)
     others = "Display Document Edit Editor File Help Highlight Long Plugins Search Show Use View Window Wrap"
 

@@ -10,7 +10,7 @@ from tests.stages.environments.android.stand_in.server import serving
 from tests.stages.graphs.explore.exploring import explore
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.simulated.world import load_world
-from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
+from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.verify import EdgeState
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def test_an_app_on_a_phone_is_explored_and_its_form_is_sent_from_below_the_keyboard(tmp_path: Path) -> None:
     start_state = {"open": "Notes", "clear": ["Notes"]}
     opening = (PathStep(page="", operation="tap", target="notes.home/new"),)
-    app = ExploredApp(name="notes", platform=Platform.PHONE, start_state=start_state, opening=opening)
+    app = unexplored("notes", Platform.PHONE, start_state=start_state, opening=opening)
     bounds = ExploreBounds(depth=1, seconds=3600.0)
 
     with serving([Phone("emulator-5554", load_world())]) as server:

@@ -75,7 +75,7 @@ def test_a_command_is_written_from_a_screenshot_and_walked(origin: Origin) -> No
         (command("Press the red one", {"operation": "tap", "target": "red"}), "'red' is not on the screen"),
         (command("Leave the program", {"operation": "key", "text": "ctrl+q"}), "the keys 'ctrl+q' are not pressed"),
         (command("Throw it away", {"operation": "tap", "target": "button:Delete"}), "'button:Delete' is never pressed"),
-        (command("Open the options of the notes", SHOPPING), 'it repeats "Open the options of the notes"'),
+        (command("Open the options of the notes", SHOPPING), 'the same words as "Open the options of the notes"'),
         (command("Show the shopping list", SHOPPING, shows=[]), "nothing tells when it is done"),
         (command("Use the way", SHOPPING, pathway=3), "there is no pathway 3"),
         (command("Show the notes", SHOPPING, shows=[{"id": "notes.home/title"}]), "it is done before it begins"),

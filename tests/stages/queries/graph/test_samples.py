@@ -80,14 +80,6 @@ def test_a_transition_can_be_checked_by_what_the_environment_finds(origin: Origi
     assert [each["contains"] for each in goal["all"]] == [setting.value for setting in sample.settings]
 
 
-def test_values_that_are_set_are_states_of_their_elements(origin: Origin) -> None:
-    (sample,) = of("options-set-dark")
-    assert json.loads(query_for(sample, origin).goal)["showing"][1] == {
-        "target": "checkbox:Dark",
-        "any_state": ["checked", "selected"],
-    }
-
-
 def test_an_item_of_a_list_is_scrolled_to() -> None:
     operations = [step.operation for step in route_path(of("thing-thing")[0])]
     assert operations == ["scroll", "tap", "finish"]
@@ -116,29 +108,6 @@ def test_every_value_is_said(task: str, heldout: bool, origin: Origin) -> None:
 )
 def test_what_an_element_does_becomes_a_wish(does: str, wish: str) -> None:
     assert as_wish(does) == wish
-
-
-def buttons(*names: str) -> RouteSample:
-    """Press the last of these buttons; each of them shows its own name."""
-    pressed = [
-        {"by": f"key-{number}", "to": "things", "shows": [{"role": "text", "text": name}]}
-        for number, name in enumerate(names)
-    ]
-    page = GraphPage.model_validate(
-        {
-            "recognise": {"shows": [{"role": "heading", "text": "Things"}]},
-            "elements": {
-                f"key-{number}": {"target": f"button:{name}", "name": name} for number, name in enumerate(names)
-            },
-            "transitions": pressed,
-        }
-    )
-    graph = LIST.model_copy(update={"pages": {"things": page}})
-    return samples_by_task(graph, 0)[f"list.things-key-{len(names) - 1}"][0]
-
-
-def test_a_button_whose_name_is_a_mark_stands_in_quotes(origin: Origin) -> None:
-    assert 'press "."' in query_for(buttons("7", "."), origin).instruction.casefold()
 
 
 def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Origin) -> None:

@@ -101,9 +101,9 @@ def test_a_selection_that_is_needed_is_asked_for_and_made(toy: WalkResult, toy_o
 def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(toy: WalkResult, toy_origin: Origin) -> None:
     query = next(each for each in made_of(toy, toy_origin).queries if each.slots[0].value == "Open")
     nowhere = PathStep(page="toy.start", operation="tap", target="toy/menu:Nothing")
-    lost = query.model_copy(update={"query_id": "lost", "path": (nowhere,), "max_steps": 40})
+    lost = query.model_copy(update={"query_id": "1057", "path": (nowhere,), "max_steps": 40})
     shown = {"showing": [{"role": "menu", "text": "File"}]}
-    met = query.model_copy(update={"query_id": "met", "goal": json.dumps(shown)})
+    met = query.model_copy(update={"query_id": "3e7", "goal": json.dumps(shown)})
     told = [failure.message for failure in asyncio.run(walk_all(ToyFactory(), [lost, met], toy_origin)).failures]
     assert ["lost" in told[0], "before anything was done" in told[1]] == [True, True]
 

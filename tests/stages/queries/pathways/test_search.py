@@ -131,8 +131,8 @@ def test_denied_words_are_whole_words(text: str, denied: bool) -> None:
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 
 
-def found(origin: Origin) -> tuple[Pathway, ...]:
-    return asyncio.run(deep_search(ToyFactory(), PROGRAM, BOUNDS, packaged_deny_list(), origin)).pathways
+def found(origin: Origin) -> WalkResult:
+    return walk(origin)._replace(failures=())
 
 
 def needing(pathways: tuple[Pathway, ...]) -> set[str]:
@@ -160,11 +160,11 @@ def test_a_model_is_asked_only_where_the_tree_shows_nothing_and_may_fail(origin:
         return json.dumps({"why": "it works on an object", "needs_selection": "To Blue" in question})
 
     model = ScriptedModel(answer)
-    shown = asyncio.run(needs_by_tree(ToyFactory(), PROGRAM, found(origin), BOUNDS, origin)).pathways
+    shown = asyncio.run(needs_by_tree(ToyFactory(), PROGRAM, found(origin), BOUNDS, origin))
     told = asyncio.run(needs_by_model(PromptedModel(model, selection_prompt()), PROGRAM, shown, origin))
     assert needing(told.pathways) == {"Copy", "To Red", "To Blue"}
     assert {p.steps[-1].name: p.selection_by for p in told.pathways}["To Blue"] == f"writer_selection-1@{model.version}"
-    assert len(told.failures) == 1 and len(told.pathways) == len(shown)
+    assert len(told.failures) == 1 and len(told.pathways) == len(shown.pathways)
     assert not any("Copy" in str(request.messages[1].parts[0]) for request in model.asked)
 
 

@@ -12,14 +12,16 @@ from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.queries.base import NewQueries
+from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
+from trajmill.stages.queries.generate import unwalked_queries
 from trajmill.stages.queries.leaks import leaks_in_queries
-from trajmill.stages.queries.proposals.known import BATCH, LONGEST_TASK, KnownTasks, SimilarTask
-from trajmill.stages.queries.proposals.propose import TaskProposer, propose_tasks
+from trajmill.stages.queries.proposals.propose import ProposalSource, TaskProposer
 from trajmill.stages.queries.proposals.starts import HumanTask, StartingPoint, TaskSuccess, curriculum_starting_points
+from trajmill.stages.queries.written import BATCH, LONGEST_TASK, KnownTasks, SimilarTask
 
 Answer = str | Completion | ModelFailure
 BITES = StartingPoint(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))
@@ -40,11 +42,13 @@ def propose(
     starts: Sequence[StartingPoint] = (BITES,),
     existing: Sequence[Query] = (),
     wanted: int = 3,
-    **options: object,
+    heldout: Sequence[str] = (),
+    at_once: int = 1,
 ) -> tuple[NewQueries, ScriptedModel]:
     model = ScriptedModel(answer)
-    making = propose_tasks(TaskProposer(model), starts, existing, wanted, 0, origin, **options)  # type: ignore[arg-type]
-    return asyncio.run(making), model
+    source = ProposalSource(TaskProposer(model), starts, existing, wanted)
+    context = SourceContext(SimulatedSpec(), UnseenApps(heldout), 0, origin, at_once)
+    return asyncio.run(unwalked_queries(source, context)), model
 
 
 def numbered(request: ChatRequest) -> str:
@@ -214,7 +218,7 @@ def test_the_same_task_on_two_grounds_is_taken_once(origin: Origin) -> None:
 
 
 def test_a_heldout_app_gets_no_tasks(origin: Origin) -> None:
-    made, _ = propose(numbered, origin, [BITES, CLOCK], wanted=4, heldout_apps=("clock",))
+    made, _ = propose(numbered, origin, [BITES, CLOCK], wanted=4, heldout=("clock",))
     assert {query.apps for query in made.queries} == {("bites",)}
     assert [failure.message for failure in made.failures] == [
         "curriculum: training must not see the app clock: it is held out"

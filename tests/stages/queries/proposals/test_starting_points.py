@@ -44,9 +44,9 @@ def test_one_task_a_line(tmp_path: Path) -> None:
     [
         (b"", "no example task; write one JSON object per line"),
         (b"\n \n", "no example task"),
-        (f"{GOOD}\nOrder me a pizza\n".encode(), ":2: no JSON object"),
-        (b"[" * 100_000, ":1: no JSON object"),
-        (b'{"instruction": "x", "apps": []}', ":1: platform: Field required; a task is "),
+        (f"{GOOD}\nOrder me a pizza\n".encode(), ":2: task: Invalid JSON"),
+        (b"[" * 100_000, ":1: task: Invalid JSON"),
+        (b'{"instruction": "x", "apps": []}', ":1: platform: Field required; write one task per line, as "),
         (b'{"instruction": "", "platform": "phone", "apps": []}', ":1: instruction: "),
         (b'{"instruction": "x", "platform": "fridge", "apps": []}', ":1: platform: "),
         (b'{"instruction": "x", "platform": "phone", "apps": [], "app": 1}', ":1: app: "),

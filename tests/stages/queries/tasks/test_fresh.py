@@ -8,11 +8,11 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.base import FreshRequest, GrammarWriter, SourceContext, UnseenApps
+from trajmill.stages.queries.base import FreshRequest, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import fresh_queries
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, TaskSource, generate_queries
+from trajmill.stages.queries.tasks.source import TaskSource, generate_queries
 
 SETTINGS = GraphQueriesSpec(
     train=30, heldout_slots=10, heldout_phrasings=10, heldout_apps=5, heldout_app_names=("notes",), validation=8
@@ -21,7 +21,7 @@ SETTINGS = GraphQueriesSpec(
 
 @pytest.fixture(scope="module")
 def known(world: World, origin: Origin) -> tuple[Query, ...]:
-    made = generate_queries(world, SETTINGS, 1, origin, GrammarWriter(), SimulatedValidator(world))
+    made = generate_queries(world, SETTINGS, 1, origin)
     return asyncio.run(made).queries
 
 
@@ -29,7 +29,7 @@ def fresh(
     world: World, origin: Origin, known: tuple[Query, ...], seed: int, level: int = 3, count: int = 12
 ) -> tuple[Query, ...]:
     context = SourceContext(SimulatedSpec(), UnseenApps(SETTINGS.heldout_app_names), 1, origin)
-    source = TaskSource(world, SETTINGS, SimulatedValidator(world))
+    source = TaskSource(world, SETTINGS)
     return asyncio.run(fresh_queries([source], context, FreshRequest(count, level, seed), known))
 
 

@@ -13,32 +13,12 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.screen_goal import targets
-from trajmill.stages.graphs.base import AppGraph, GraphPage, Name
+from trajmill.stages.graphs.base import AppGraph, GraphPage
 
 
-class ExploredApp(Record):
-    """An app to explore."""
-
-    name: Name
-    title: str = ""
-    """Its name in instructions."""
-    description: str = ""
-    platform: Platform
-    start_state: dict[str, Any] = {}
-    opening: tuple[PathStep, ...] = ()
-    """Operations that bring it to the front after a reset, if the start state does not."""
-
-    def empty_graph(self) -> AppGraph:
-        return AppGraph(
-            app=self.name,
-            title=self.title,
-            description=self.description,
-            platform=self.platform,
-            start_state=self.start_state,
-            opening=self.opening,
-            start="start",
-            pages={"start": GraphPage()},
-        )
+def unexplored(app: str, platform: Platform, **others: Any) -> AppGraph:
+    """Return the graph of an app to explore: its first page, of which nothing is known."""
+    return AppGraph(app=app, platform=platform, start="start", pages={"start": GraphPage()}, **others)
 
 
 class ExploreBounds(Spec):

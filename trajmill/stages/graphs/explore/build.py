@@ -19,12 +19,12 @@ from trajmill.stages.graphs.base import (
     Recogniser,
     SlotKind,
 )
-from trajmill.stages.graphs.explore.base import SETTING, Effect, ExploredApp, Trial, TrialKind, WalkedScreen
+from trajmill.stages.graphs.explore.base import SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.features import recognisers, screen_change, shows_slot
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
-from trajmill.stages.graphs.explore.plan import FIELDS, asks_for_password, is_denied
+from trajmill.stages.graphs.explore.plan import FIELDS, asks_for_password
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
 from trajmill.stages.graphs.operations import staying
 
@@ -46,7 +46,7 @@ class _PageParts(NamedTuple):
 
 
 class GraphBuilder:
-    def __init__(self, app: ExploredApp, book: PageBook, trials: Sequence[Trial], deny_list: DenyList) -> None:
+    def __init__(self, app: AppGraph, book: PageBook, trials: Sequence[Trial], deny_list: DenyList) -> None:
         self._app, self._book, self._deny_list = app, book, deny_list
         self._screens = {screen.screen_id: screen for page in book.pages for screen in page.every_screen}
         self._trials: dict[int, list[Trial]] = defaultdict(list)
@@ -72,7 +72,7 @@ class GraphBuilder:
         pages = {
             part.name: self._page(part, recogniser, screenshots) for part, recogniser in zip(parts, found, strict=True)
         }
-        return self._app.empty_graph().model_copy(update={"start": parts[0].name, "pages": pages})
+        return self._app.model_copy(update={"start": parts[0].name, "pages": pages})
 
     def _parts(self, page: FoundPage) -> _PageParts:
         slots = slots_of(page, self._trials[page.number], self._typed, self._popups)
@@ -112,7 +112,7 @@ class GraphBuilder:
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
-        holds = {Mark.DESTRUCTIVE: is_denied(element, self._deny_list), Mark.LEAVES: target in self._leaving}
+        holds = {Mark.DESTRUCTIVE: self._deny_list.denies(element.text), Mark.LEAVES: target in self._leaving}
         marks = tuple(mark for mark, held in holds.items() if held)
         return GraphElement(target=target, role=element.role, name=element.text, marks=marks, box=element.bounds)
 

@@ -11,11 +11,11 @@ from trajmill.schemas.errors import EnvironmentFailure, TrajmillError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.explore.base import (
     SETTING,
     Effect,
     ExploreBounds,
-    ExploredApp,
     PlannedTrial,
     Trial,
     TrialKind,
@@ -122,7 +122,7 @@ class Exploration:
     def __init__(
         self,
         pool: EnvironmentPool,
-        app: ExploredApp,
+        app: AppGraph,
         bounds: ExploreBounds,
         deny_list: DenyList,
         journal: ExploreJournal,
@@ -130,7 +130,7 @@ class Exploration:
     ) -> None:
         """`keep_picture` is called with each screen by which a page was found, maybe several times."""
         self._pool, self._app, self._journal, self._keep_picture = pool, app, journal, keep_picture
-        self._start = graph_start(app.empty_graph())
+        self._start = graph_start(app)
         self._findings = Findings(bounds, deny_list, app.platform)
         self._budget = Budget(bounds.actions, bounds.seconds)
         self._busy = 0
@@ -162,7 +162,7 @@ class Exploration:
             async with self._pool.lease() as environment:
                 seen = await AppWalker(environment, self._start, self._app.opening, self._budget).go(())
         except EnvironmentFailure as error:
-            raise TrajmillError(f"{self._app.name} does not start: {error}") from error
+            raise TrajmillError(f"{self._app.app} does not start: {error}") from error
         self._findings.book.add(seen_screen(seen), ())
         self._keep(seen)
 

@@ -12,7 +12,8 @@ from typing import NamedTuple, TextIO
 from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.graphs.explore.base import ExploredApp, Trial, WalkedScreen
+from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.graphs.explore.base import Trial, WalkedScreen
 
 
 class Tried(NamedTuple):
@@ -26,7 +27,7 @@ class Tried(NamedTuple):
 class ExploreJournal:
     """One file: the app in the first line, then each new screen and each trial in a line of its own."""
 
-    def __init__(self, path: Path, app: ExploredApp) -> None:
+    def __init__(self, path: Path, app: AppGraph) -> None:
         self._path, self._app = path, app
         self._screens: dict[str, WalkedScreen] = {}
         self._file: TextIO | None = None
@@ -92,5 +93,5 @@ class ExploreJournal:
                 raise BadInputError(text) from error
 
 
-def _app_line(app: ExploredApp) -> dict[str, object]:
-    return {"app": app.name, "start_state": app.start_state, "opening": [step.model_dump() for step in app.opening]}
+def _app_line(app: AppGraph) -> dict[str, object]:
+    return {"app": app.app, "start_state": app.start_state, "opening": [step.model_dump() for step in app.opening]}

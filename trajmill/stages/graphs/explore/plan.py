@@ -53,11 +53,6 @@ def trials_on(
     yield from islice((trial for trial in planned if trial.target not in below), bounds.breadth)
 
 
-def is_denied(element: UIElement, deny_list: DenyList) -> bool:
-    """Whether an element is never tried: what it does may not be undone, or reaches beyond the app."""
-    return deny_list.denies(element.text)
-
-
 def asks_for_password(page: FoundPage) -> bool:
     """Whether a page has a field for a password; nothing is typed or sent there."""
     return any("password" in found.element.states for found in page.elements.values())
@@ -121,7 +116,7 @@ def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterat
         element = found.element
         if not element.clickable or target in skipped or element.role in (*FIELDS, SLIDER):
             continue
-        if is_denied(element, deny_list):
+        if deny_list.denies(element.text):
             continue
         if not (element.text or element.element_id or element.role == "checkbox"):
             continue
@@ -163,7 +158,7 @@ def _forms(
     filling = filling_of(fields, numbers, bounds.text, page.elements[fields[0]].way)
     for target, found in page.elements.items():
         together = all(page.elements[each].screen_id == found.screen_id for each in fields)
-        if found.element.role in BUTTONS and together and not is_denied(found.element, deny_list):
+        if found.element.role in BUTTONS and together and not deny_list.denies(found.element.text):
             # On a phone the keyboard may cover the button.
             operations = ("scroll", "tap") if platform is Platform.PHONE else ("tap",)
             presses = (PathStep(page="", operation=operation, target=target) for operation in operations)

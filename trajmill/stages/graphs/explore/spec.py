@@ -12,7 +12,8 @@ from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.tasks import first_mistake
-from trajmill.stages.graphs.explore.base import ExploreBounds, ExploredApp
+from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 
 AppName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 _FOLDER = Path("graphs")
@@ -49,17 +50,17 @@ class ExploreSpec(ExploreBounds):
     def file(self, name: str) -> Path:
         return (self.folder or _FOLDER) / f"{name}.yaml"
 
-    def app(self, name: str, environment: str) -> ExploredApp:
+    def app(self, name: str, environment: str) -> AppGraph:
         """The app with a name, for a kind of environment. Raises BadInputError if there is no such app."""
         if name not in self.apps:
             text = f"explore.apps: there is no app {name!r}; {instead_of(name, self.apps)}"
             raise BadInputError(f"{text}; add a table [explore.apps.NAME]")
         spec = self.apps[name]
-        return ExploredApp(
-            name=name,
+        return unexplored(
+            name,
+            spec.platform or _PLATFORMS.get(environment, Platform.WEB),
             title=spec.title,
             description=spec.description,
-            platform=spec.platform or _PLATFORMS.get(environment, Platform.WEB),
             start_state=spec.start_state,
             opening=tuple(_step(name, each) for each in spec.opening),
         )

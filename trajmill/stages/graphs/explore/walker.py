@@ -17,7 +17,7 @@ from trajmill.stages.graphs.explore.base import Effect, PlannedTrial, Trial, Tri
 from trajmill.stages.graphs.explore.plan import SCROLLABLE
 
 _WAIT = Wait(seconds=0.3)
-_MOST_READINGS = 40
+MOST_READINGS = 40
 _MOST_TURNS = 10
 """Most turns of the wheel until something comes up."""
 _VERBS = {"scroll": "scroll to", "double_tap": "double-tap", "right_tap": "right-tap", "key": "press a key in"}
@@ -179,13 +179,13 @@ class AppWalker:
     async def _until_complete(self) -> None:
         """Wait until the tree is complete: a large program fills it some time after its window appears."""
         last: WalkedScreen | None = None
-        for _ in range(_MOST_READINGS):
+        for _ in range(MOST_READINGS):
             seen = seen_screen(self._current())
             if seen.has_elements and last is not None and seen.content == last.content:
                 return
             last = seen
             await self._act(_WAIT)
-        raise EnvironmentFailure(f"the app shows nothing after {_MOST_READINGS} looks", FailureClass.SETUP)
+        raise EnvironmentFailure(f"the app shows nothing after {MOST_READINGS} looks", FailureClass.SETUP)
 
     async def _act(self, action: Action) -> None:
         self._budget.spend()

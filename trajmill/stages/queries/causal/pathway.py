@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Slot
+from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Slot, Source
 from trajmill.stages.environments.screen_goal import PATHWAY
-from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer, SlotKind
 from trajmill.stages.graphs.recognise import fill
-from trajmill.stages.queries.base import Written
-from trajmill.stages.queries.graph.routes import Route, RouteSample, Setting, app_name, checks_values, routes, routes_to
+from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written
+from trajmill.stages.queries.graph.routes import Route, RouteSample, Setting, checks_values, routes, routes_to
 from trajmill.stages.queries.graph.source import (
     as_wish,
     known_slot,
@@ -37,29 +37,29 @@ HARD_APPS = 3
 _MOST_SLOTS = 3
 """Most slots of one atomic task; one of them is its input."""
 _NUMBER = re.compile(r"#\d+$")
+_SPARE_STEPS = 10
+_ACTIONS = {"type": 3, "open": 2}
+_FOUND = ("of that name", "what you found")
+"""The words for an earlier answer: after the name of an item, e.g. `the note of that name`, and as what is entered."""
 
 
-class ReadingTask(NamedTuple):
-    """An atomic task that looks something up: its input is an item, its answer a text about it."""
-
-    route: Route
-    answer: GraphAnswer
-
-
-class WritingTask(NamedTuple):
-    """An atomic task that puts its input into a field; it gives no answer, so it ends a pathway."""
+class AtomicTask(NamedTuple):
+    """A task in one app; its input is an item of a list, or is put into a field."""
 
     route: Route
     slot: str
+    """The slot of its input."""
+    answer: GraphAnswer | None = None
+    """The text that it looks up; None for a task that writes, which ends a pathway."""
 
 
 class PathwayNode(NamedTuple):
     sample: RouteSample
     slot: str
-    input: str
     answer: GraphAnswer | None
-    """The text that it looks up; None for the last task."""
+    input: str
     value: str
+    """Its answer; empty for the last task."""
 
     @property
     def graph(self) -> AppGraph:
@@ -70,10 +70,20 @@ class PathwayNode(NamedTuple):
         return fill(part, {**{each.slot: each.value for each in self.sample.settings}, "answer": self.value})
 
 
+class NodeSetting(NamedTuple):
+    name: str
+    """Its name on the query, with that of the app."""
+    node: PathwayNode
+    setting: Setting
+    carried_from: str
+    """The app in which the value is read; empty if the instruction names it."""
+
+
 class CausalPathway(NamedTuple):
     """Atomic tasks; the answer of each is the input of the next."""
 
     nodes: tuple[PathwayNode, ...]
+    several_devices: bool
 
     @property
     def task(self) -> str:
@@ -90,19 +100,68 @@ class CausalPathway(NamedTuple):
         return tuple(dict.fromkeys(node.graph.app for node in self.nodes))
 
     @property
-    def first(self) -> Platform:
-        return self.nodes[0].graph.platform
-
-    @property
     def level(self) -> int:
         """Its difficulty, 1 to 3, by its atomic tasks and apps (NaturalGAIA 3.4)."""
         if len(self.nodes) > MEDIUM_TASKS and len(self.apps) >= HARD_APPS:
             return 3
         return 2 if len(self.nodes) > EASY_TASKS else 1
 
-    def path(self) -> tuple[PathStep, ...]:
+    def facts(self) -> GoalFacts:
+        return GoalFacts(self._metadata(), tuple(self._known_slots()))
+
+    def worded(self, heldout: bool, seed: int) -> Written:
+        rng = Random(seed)
+        kind = "devices" if self.several_devices else "pathway"
+        template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
+        wishes = [_wish(node, rng, _FOUND if number else None) for number, node in enumerate(self.nodes)]
+        steps = ", then ".join(wishes)
+        if self.several_devices:
+            named = zip(self.nodes, wishes, strict=True)
+            steps = " ".join(f"On the {node.graph.platform}, {wish}." for node, wish in named)
+        text = tidy(template.expand(self.task, {"steps": steps}, rng))
+        # An answer is not said.
+        said = {
+            slot.name: next((words for words in slot.accepted if words in text), slot.accepted[0])
+            for slot in self._known_slots()
+            if slot.accepted
+        }
+        raw = explicit_instruction(self._metadata())
+        return Written(raw, text, f"{self.task}/{template.id}", said, "causal-grammar-1")
+
+    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+        path = self._path()
+        pages = [
+            (node.graph, page)
+            for node in self.nodes
+            for page in dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end))
+        ]
+        slots = (
+            Slot(
+                name=each.name,
+                value=each.setting.value,
+                said="" if each.carried_from else said.get(each.name, ""),
+                page=f"{each.node.graph.app}.{each.setting.page}",
+            )
+            for each in self._settings()
+        )
+        return QueryPlan(
+            platform=self.nodes[0].graph.platform,
+            apps=self.apps,
+            source=Source.CAUSAL,
+            pages=tuple(f"{graph.app}.{page}" for graph, page in pages),
+            page_descriptions=tuple(graph.purpose_of(page) for graph, page in pages),
+            slots=tuple(slots),
+            path=path,
+            start_state=self._start_json(),
+            goal=self._goal_json(),
+            difficulty=self.level,
+            max_steps=2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS,
+            atomic_tasks=tuple(self._rows()),
+        )
+
+    def _path(self) -> tuple[PathStep, ...]:
         steps: list[PathStep] = []
-        device = self.first
+        device = self.nodes[0].graph.platform
         for node in self.nodes:
             if node.graph.platform is not device:
                 device = node.graph.platform
@@ -117,27 +176,79 @@ class CausalPathway(NamedTuple):
                 steps.append(PathStep(page=page, operation="scroll", target=node.filled(node.answer.target)))
         return (*steps, PathStep(page=page, operation="finish", target=""))
 
-    def start_json(self, several_devices: bool) -> str:
+    def _start_json(self) -> str:
         """Return the start state: those of the apps, with all items that answers are read from."""
         states: dict[Platform, dict[str, Any]] = {}
         for node in self.nodes:
             state = merged(states.get(node.graph.platform, {}), node.graph.start_state)
             prepared = node.filled(node.answer.prepare) if node.answer else {}
             states[node.graph.platform] = merged(state, prepared)
-        whole = {"devices": states} if several_devices else states[self.first]
+        whole = {"devices": states} if self.several_devices else states[self.nodes[0].graph.platform]
         return json.dumps(whole, sort_keys=True, ensure_ascii=False)
 
-    def goal_json(self, several_devices: bool) -> str:
+    def _goal_json(self) -> str:
         """Return the goal: each answer was seen in its turn, and the last screen is that of the last task."""
         seen = [
             {
                 "showing": [{"target": node.filled(node.answer.target), "text": node.filled(node.answer.text)}],
-                **({"device": node.graph.platform} if several_devices else {}),
+                **({"device": node.graph.platform} if self.several_devices else {}),
             }
             for node in self.nodes
             if node.answer
         ]
         return json.dumps({PATHWAY: seen, **route_goal(self.nodes[-1].sample)}, ensure_ascii=False)
+
+    def _settings(self) -> Iterator[NodeSetting]:
+        before = ""
+        for node in self.nodes:
+            for setting in node.sample.settings:
+                carried = before if setting.slot == node.slot else ""
+                yield NodeSetting(f"{node.graph.app.replace('-', '_')}_{setting.name}", node, setting, carried)
+            before = node.graph.name
+
+    def _known_slots(self) -> Iterator[KnownSlot]:
+        """Yield the words that an instruction must have, and the answers that it must not have."""
+        for each in self._settings():
+            slot = known_slot(each.setting)._replace(name=each.name, refused=())
+            # What is prepared is no value of the app, so that its own values stay refused.
+            yield slot._replace(accepted=(), refused=(each.setting.value,)) if each.carried_from else slot
+
+    def _metadata(self) -> PathMetadata:
+        by_place = {(each.node.graph.app, each.setting.name): each for each in self._settings()}
+
+        def renamed(node: PathwayNode, values: Sequence[SlotValue]) -> Iterator[SlotValue]:
+            for value in values:
+                setting = by_place[node.graph.app, value.name]
+                words = () if setting.carried_from else value.words
+                yield value._replace(name=setting.name, words=words, carried_from=setting.carried_from)
+
+        parts = [(node, path_metadata(node.sample)) for node in self.nodes]
+        purposes: list[str] = []
+        for node in self.nodes:
+            if node.answer is None:
+                purposes.append(f"Put the answer into {node.graph.name}.")
+            else:
+                looked_up = node.answer.name.replace(f"{{{node.slot}}}", "").strip() or "a text"
+                purposes.append(f"Find {looked_up} in {node.graph.name}.")
+        pages = (
+            page._replace(settings=tuple(renamed(node, page.settings))) for node, part in parts for page in part.pages
+        )
+        constraints = (value for node, part in parts for value in renamed(node, part.constraints))
+        platform = self.nodes[0].graph.platform
+        return PathMetadata(self.task, " ".join(purposes), platform, tuple(pages), tuple(constraints))
+
+    def _rows(self) -> Iterator[CausalTask]:
+        """Yield the atomic tasks as rows; an instruction names the answer before it in braces, as in LightManus."""
+        before: tuple[str, str] | None = None
+        for number, node in enumerate(self.nodes, 1):
+            yield CausalTask(
+                device=node.graph.platform,
+                app=node.graph.app,
+                instruction=tidy(_wish(node, Random(0), before)),
+                answer=f"answer_{number}" if node.answer else "",
+                value=node.value,
+            )
+            before = (f"{{answer_{number}}}", f"{{answer_{number}}}")
 
 
 def is_simulated(graph: AppGraph) -> bool:
@@ -155,115 +266,6 @@ def _in_simulated_app(steps: Sequence[PathStep]) -> Iterator[PathStep]:
         operation = "type" if step.operation == "replace" else step.operation
         # A menu is a page of the graph, but no page of the app.
         yield step.model_copy(update={"page": target.partition("/")[0], "operation": operation, "target": target})
-
-
-def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[ReadingTask], list[WritingTask]]:
-    """Return the reading and the writing tasks of graphs, each by its shortest route."""
-    reading: list[ReadingTask] = []
-    writing: list[WritingTask] = []
-    for graph in graphs:
-        for page, spec in graph.pages.items():
-            for answer in spec.answers.values():
-                ways = [way for way in routes_to(graph, page) if _is_short(way) and answer.of in _slots(way)]
-                if ways:
-                    reading.append(ReadingTask(min(ways, key=_length), answer))
-        shortest: dict[tuple[str, str], Route] = {}
-        for route in sorted(routes(graph), key=_length):
-            fields = [name for _, name, slot in route.places if slot.kind is SlotKind.FIELD]
-            # Filled twice, a field would need two values, but there is one answer.
-            if len(fields) == len(set(fields)) and not route.final and _is_short(route) and checks_values(route):
-                for slot in fields:
-                    shortest.setdefault((route.end, slot), route)
-        writing += [WritingTask(route, slot) for (_, slot), route in shortest.items()]
-    return reading, writing
-
-
-def _slots(route: Route) -> list[str]:
-    return [slot for move in route.moves for slot in route.slots_of(move)]
-
-
-def _is_short(route: Route) -> bool:
-    return len(_slots(route)) <= _MOST_SLOTS
-
-
-def _length(route: Route) -> int:
-    return len(route.moves) + len(_slots(route))
-
-
-_VERSION = "causal-grammar-1"
-
-
-class PathwaySetting(NamedTuple):
-    name: str
-    """Its name on the query, with that of the app."""
-    node: PathwayNode
-    setting: Setting
-    carried_from: str
-    """The app in which the value is read; empty if the instruction names it."""
-
-    def slot(self, said: str) -> Slot:
-        words = "" if self.carried_from else said
-        page = f"{self.node.graph.app}.{self.setting.page}"
-        return Slot(name=self.name, value=self.setting.value, said=words, page=page)
-
-
-def pathway_settings(pathway: CausalPathway) -> Iterator[PathwaySetting]:
-    before = ""
-    for node in pathway.nodes:
-        for setting in node.sample.settings:
-            carried = before if setting.slot == node.slot else ""
-            yield PathwaySetting(f"{node.graph.app.replace('-', '_')}_{setting.name}", node, setting, carried)
-        before = app_name(node.graph)
-
-
-def pathway_slots(pathway: CausalPathway) -> Iterator[KnownSlot]:
-    """Yield the words that an instruction must have, and the answers that it must not have."""
-    for each in pathway_settings(pathway):
-        slot = known_slot(each.setting)._replace(name=each.name, refused=())
-        # What is prepared is no value of the app, so that its own values stay refused.
-        yield slot._replace(accepted=(), refused=(each.setting.value,)) if each.carried_from else slot
-
-
-def worded_pathway(pathway: CausalPathway, several_devices: bool, heldout: bool, seed: int) -> Written:
-    rng = Random(seed)
-    kind = "devices" if several_devices else "pathway"
-    template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
-    wishes = [_wish(node, rng, _FOUND if number else None) for number, node in enumerate(pathway.nodes)]
-    steps = ", then ".join(wishes)
-    if several_devices:
-        named = zip(pathway.nodes, wishes, strict=True)
-        steps = " ".join(f"On the {node.graph.platform}, {wish}." for node, wish in named)
-    text = tidy(template.expand(pathway.task, {"steps": steps}, rng))
-    # An answer is not said.
-    said = {
-        slot.name: next((words for words in slot.accepted if words in text), slot.accepted[0])
-        for slot in pathway_slots(pathway)
-        if slot.accepted
-    }
-    raw = explicit_instruction(pathway_metadata(pathway))
-    return Written(raw, text, f"{pathway.task}/{template.id}", said, _VERSION)
-
-
-_FOUND = ("of that name", "what you found")
-"""The words for an earlier answer: after the name of an item, e.g. `the note of that name`, and as what is entered."""
-
-
-def atomic_rows(pathway: CausalPathway) -> tuple[CausalTask, ...]:
-    """Return the atomic tasks as rows; an instruction names the answer before it in braces, as in LightManus."""
-    rows: list[CausalTask] = []
-    before: tuple[str, str] | None = None
-    for number, node in enumerate(pathway.nodes, 1):
-        rows.append(
-            CausalTask(
-                device=node.graph.platform,
-                app=node.graph.app,
-                instruction=tidy(_wish(node, Random(0), before)),
-                answer=f"answer_{number}" if node.answer else "",
-                value=node.value,
-            )
-        )
-        before = (f"{{answer_{number}}}", f"{{answer_{number}}}")
-    return tuple(rows)
 
 
 def _wish(node: PathwayNode, rng: Random, found: tuple[str, str] | None) -> str:
@@ -285,28 +287,31 @@ def _wish(node: PathwayNode, rng: Random, found: tuple[str, str] | None) -> str:
         entered = max(n for n, move in enumerate(moves) if any(each.slot == node.slot for each in move.settings))
         after = [each for each in moves[entered + 1 :] if each not in node.sample.acts]
         wishes += navigation_words(node.graph, after, "go to")
-    return f"{' and '.join(wishes)} in {app_name(node.graph)}"
+    return f"{' and '.join(wishes)} in {node.graph.name}"
 
 
-def pathway_metadata(pathway: CausalPathway) -> PathMetadata:
-    by_place = {(each.node.graph.app, each.setting.name): each for each in pathway_settings(pathway)}
-    pages: list[PageMetadata] = []
-    constraints: list[SlotValue] = []
-    purposes: list[str] = []
+def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[AtomicTask], list[AtomicTask]]:
+    """Return the reading and the writing tasks of graphs, each by its shortest route."""
 
-    def renamed(node: PathwayNode, value: SlotValue) -> SlotValue:
-        setting = by_place[node.graph.app, value.name]
-        words = () if setting.carried_from else value.words
-        return value._replace(name=setting.name, words=words, carried_from=setting.carried_from)
+    def length(route: Route) -> int:
+        return len(route.moves) + sum(len(route.slots_of(move)) for move in route.moves)
 
-    for node in pathway.nodes:
-        part, app = path_metadata(node.sample), app_name(node.graph)
-        for page in part.pages:
-            pages.append(page._replace(settings=tuple(renamed(node, value) for value in page.settings)))
-        constraints += [renamed(node, value) for value in part.constraints]
-        if node.answer is None:
-            purposes.append(f"Put the answer into {app}.")
-        else:
-            looked_up = node.answer.name.replace(f"{{{node.slot}}}", "").strip() or "a text"
-            purposes.append(f"Find {looked_up} in {app}.")
-    return PathMetadata(pathway.task, " ".join(purposes), pathway.first, tuple(pages), tuple(constraints))
+    def fits(route: Route) -> bool:
+        return length(route) - len(route.moves) <= _MOST_SLOTS
+
+    reading: list[AtomicTask] = []
+    writing: dict[tuple[str, str, str], AtomicTask] = {}
+    for graph in graphs:
+        for page, spec in graph.pages.items():
+            for answer in spec.answers.values():
+                ways = [way for way in routes_to(graph, page) if fits(way)]
+                ways = [way for way in ways if any(answer.of in way.slots_of(move) for move in way.moves)]
+                if ways:
+                    reading.append(AtomicTask(min(ways, key=length), answer.of, answer))
+        for route in sorted(routes(graph), key=length):
+            fields = [name for _, name, slot in route.places if slot.kind is SlotKind.FIELD]
+            # Filled twice, a field would need two values, but there is one answer.
+            if len(fields) == len(set(fields)) and not route.final and fits(route) and checks_values(route):
+                for slot in fields:
+                    writing.setdefault((graph.app, route.end, slot), AtomicTask(route, slot))
+    return reading, list(writing.values())

@@ -5,43 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.resources import files
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import Source, Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.kinds import DevicesTogetherSpec, RunsApps
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.queries.base import (
-    Candidate,
-    GoalFacts,
-    Offer,
-    QueryPlan,
-    SourceContext,
-    SplitCandidates,
-    Written,
-)
+from trajmill.stages.queries.base import Candidate, Offer, SourceContext, SplitCandidates
 from trajmill.stages.queries.causal.pathway import (
     EASY_TASKS,
     MEDIUM_TASKS,
     MOST_TASKS,
+    AtomicTask,
     CausalPathway,
     PathwayNode,
-    ReadingTask,
-    WritingTask,
-    atomic_rows,
     atomic_tasks,
     is_simulated,
-    pathway_metadata,
-    pathway_settings,
-    pathway_slots,
-    worded_pathway,
 )
-from trajmill.stages.queries.graph.routes import Route, values_of
-from trajmill.stages.queries.graph.source import page_description
+from trajmill.stages.queries.graph.routes import values_of
 from trajmill.stages.queries.leaks import is_held_out_phrasing
 from trajmill.stages.queries.spec import CausalSpec
 
@@ -57,46 +42,6 @@ _MOST_DRAWS = 50
 _SHARES = (Split.VALIDATION, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS)
 _TENTHS = 10
 """Each held-out split has a tenth of the items that pathways begin with; training has the others."""
-_SPARE_STEPS = 10
-_ACTIONS = {"type": 3, "open": 2}
-TaskT = TypeVar("TaskT", ReadingTask, WritingTask)
-
-
-class CausalGoal(NamedTuple):
-    pathway: CausalPathway
-    several_devices: bool
-
-    @property
-    def task(self) -> str:
-        return self.pathway.task
-
-    def facts(self) -> GoalFacts:
-        return GoalFacts(pathway_metadata(self.pathway), tuple(pathway_slots(self.pathway)))
-
-    def worded(self, heldout: bool, seed: int) -> Written:
-        return worded_pathway(self.pathway, self.several_devices, heldout, seed)
-
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        pathway, path = self.pathway, self.pathway.path()
-        pages = [
-            (node.graph, page)
-            for node in pathway.nodes
-            for page in dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end))
-        ]
-        return QueryPlan(
-            platform=pathway.first,
-            apps=pathway.apps,
-            source=Source.CAUSAL,
-            pages=tuple(f"{graph.app}.{page}" for graph, page in pages),
-            page_descriptions=tuple(page_description(graph, page) for graph, page in pages),
-            slots=tuple(each.slot(said.get(each.name, "")) for each in pathway_settings(pathway)),
-            path=path,
-            start_state=pathway.start_json(self.several_devices),
-            goal=pathway.goal_json(self.several_devices),
-            difficulty=pathway.level,
-            max_steps=2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS,
-            atomic_tasks=atomic_rows(pathway),
-        )
 
 
 class CausalSource(NamedTuple):
@@ -125,8 +70,8 @@ def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalS
 
 
 class _Sampler(NamedTuple):
-    reading: Sequence[ReadingTask]
-    writing: Sequence[WritingTask]
+    reading: Sequence[AtomicTask]
+    writing: Sequence[AtomicTask]
     split: Split
     level_weights: tuple[float, ...]
     context: SourceContext
@@ -148,47 +93,37 @@ class _Sampler(NamedTuple):
                 fruitless = 0
                 words = int(content_id("causal", self.context.seed, pathway.task, pathway.key, self.split), 16)
                 heldout = is_held_out_phrasing(self.split, len(seen) + 1)
-                yield Candidate(CausalGoal(pathway, self.several_devices), self.split, heldout, words)
+                yield Candidate(pathway, self.split, heldout, words)
 
     def _pathway(self) -> CausalPathway | None:
         """Draw a level and a pathway of it; None if none is found."""
         [level] = self.rng.choices(range(1, 4), self.level_weights)
         for _ in range(_TRIES):
             chain = self._chain(self.rng.randint(*_SIZES[level]))
-            pathway = self._with_values(*chain) if chain is not None else None
+            pathway = self._with_values(chain) if chain is not None else None
             if pathway is not None and pathway.level == level:
                 return pathway
         return None
 
-    def _chain(self, size: int) -> tuple[list[ReadingTask], WritingTask] | None:
+    def _chain(self, size: int) -> list[AtomicTask] | None:
         """Draw atomic tasks in different apps: some that read, then one that writes."""
-        used: list[AppGraph] = []
-        reading: list[ReadingTask] = []
-        for left in range(size - 1, 0, -1):
+        chain: list[AtomicTask] = []
+        for left in range(size - 1, -1, -1):
             # One of a few answers, such as a size, names nothing that can be looked up.
-            offered = [task for task in self.reading if left == 1 or not task.answer.values]
-            found = self._by_app(offered, used)
-            if found is None:
+            reading = [task for task in self.reading if left == 1 or not (task.answer and task.answer.values)]
+            used = [task.route.graph for task in chain]
+            fitting = [task for task in (reading if left else self.writing) if self._fits(task.route.graph, used)]
+            if not fitting:
                 return None
-            reading.append(found)
-            used.append(found.route.graph)
-        last = self._by_app(self.writing, used)
-        if last is None:
-            return None
-        apps = {graph.app for graph in (*used, last.route.graph)}
+            # Each device is as likely as another, and so is each app on it.
+            graphs = [task.route.graph for task in fitting]
+            device = self.rng.choice(sorted({graph.platform for graph in graphs}))
+            app = self.rng.choice(sorted({graph.app for graph in graphs if graph.platform is device}))
+            chain.append(self.rng.choice([task for task in fitting if task.route.graph.app == app]))
+        apps = {task.route.graph.app for task in chain}
         if self.split is Split.HELDOUT_APPS and apps.isdisjoint(self.context.unseen.heldout):
             return None
-        return reading, last
-
-    def _by_app(self, offered: Sequence[TaskT], used: Collection[AppGraph]) -> TaskT | None:
-        """Draw an atomic task that fits; each device is as likely as another, and so is each app on it."""
-        fitting = [task for task in offered if self._fits(task.route.graph, used)]
-        if not fitting:
-            return None
-        graphs = [task.route.graph for task in fitting]
-        device = self.rng.choice(sorted({graph.platform for graph in graphs}))
-        app = self.rng.choice(sorted({graph.app for graph in graphs if graph.platform is device}))
-        return self.rng.choice([task for task in fitting if task.route.graph.app == app])
+        return chain
 
     def _fits(self, graph: AppGraph, used: Collection[AppGraph]) -> bool:
         """Whether an app can come after some others; a live app has its device for itself."""
@@ -201,22 +136,26 @@ class _Sampler(NamedTuple):
             return False
         return all(is_simulated(each) and is_simulated(graph) for each in on_device)
 
-    def _with_values(self, reading: Sequence[ReadingTask], writing: WritingTask) -> CausalPathway | None:
+    def _with_values(self, chain: Sequence[AtomicTask]) -> CausalPathway | None:
         """Give atomic tasks the values that they hand on; None if an answer is no input of the next task."""
-        nodes: list[PathwayNode] = []
-        starts = [each for each in self._inputs(reading[0].answer) if self._share_of(each) in (None, self.split)]
+        first, nodes = chain[0].answer, list[PathwayNode]()
+        assert first is not None
+        starts = [each for each in self._inputs(first) if self._share_of(each) in (None, self.split)]
         value = self.rng.choice(starts) if starts else None
-        for number, task in enumerate(reading):
+        for task, following in zip(chain, (*chain[1:], None), strict=True):
             if value is None:
                 return None
-            following = reading[number + 1].answer if number + 1 < len(reading) else None
-            taken = {node.input for node in nodes} | {value}
-            told = self._answer(task.answer, value, following, taken)
-            nodes.append(self._node(task.route, task.answer.of, value, task.answer, told or ""))
+            told: str | None = ""
+            if task.answer and following:
+                taken = {node.input for node in nodes} | {value}
+                told = self._answer(task.answer, value, following.answer, taken)
+            others = [
+                value if name == task.slot else self.rng.choice(values_of(spec) or ("",))
+                for _, name, spec in task.route.places
+            ]
+            nodes.append(PathwayNode(task.route.with_values(others), task.slot, task.answer, value, told or ""))
             value = told
-        if value is None:
-            return None
-        return CausalPathway((*nodes, self._node(writing.route, writing.slot, value, None, "")))
+        return CausalPathway(tuple(nodes), self.several_devices)
 
     def _inputs(self, answer: GraphAnswer) -> tuple[str, ...]:
         return (answer.names or self.titles) if answer.prepare else tuple(answer.known)
@@ -239,9 +178,3 @@ class _Sampler(NamedTuple):
             return None
         share = int(content_id("share", self.context.seed, value), 16) % _TENTHS
         return _SHARES[share] if share < len(_SHARES) else Split.TRAIN
-
-    def _node(self, route: Route, slot: str, value: str, answer: GraphAnswer | None, told: str) -> PathwayNode:
-        others = [
-            value if name == slot else self.rng.choice(values_of(spec) or ("",)) for _, name, spec in route.places
-        ]
-        return PathwayNode(route.with_values(others), slot, value, answer, told)

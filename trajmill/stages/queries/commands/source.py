@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -18,152 +18,34 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import PathStep, Split
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
+from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.models.base import ChatModel, OpenableModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.base import (
-    LONGEST_QUOTE,
     Candidate,
-    GoalFacts,
     Offer,
     QueryPlan,
     SourceContext,
     SplitCandidates,
-    Written,
     difficulty,
     failure,
     goal_parts,
     step_limit,
 )
 from trajmill.stages.queries.commands.places import CommandPlace
-from trajmill.stages.queries.proposals.known import BATCH, KnownTasks, ask_until, why_no_task
-from trajmill.stages.queries.templates import one_line
-from trajmill.stages.queries.walk import screen_after
+from trajmill.stages.queries.walk import FINISH, close_quietly, follow
+from trajmill.stages.queries.written import BATCH, ROLE, TEMPERATURE, KnownTasks, WrittenGoal, bullets, collect_new
 
 _FEWEST_STEPS = 15
 _SPARE_REQUESTS = 1
 """Further requests for a place, to replace refused commands."""
-
-
-class CommandGoal(NamedTuple):
-    command: WrittenCommand
-    place: CommandPlace
-    made_by: str
-
-    @property
-    def text(self) -> str:
-        return one_line(self.command.instruction)
-
-    @property
-    def task(self) -> str:
-        return f"{self.place.app}.written-{content_id(self.place.start_state, self.text.casefold())[:12]}"
-
-    def facts(self) -> GoalFacts | None:
-        return None
-
-    def worded(self, heldout: bool, seed: int) -> Written:
-        return Written(self.text, self.text, "", {}, self.made_by)
-
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        command, place, page = self.command, self.place, f"{self.place.app}.start"
-        pathway = place.pathways[command.pathway] if command.pathway is not None else None
-        own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
-        first = pathway.steps if pathway else ()
-        path = (*place.opening, *first, *own, PathStep(page=page, operation="finish", target=""))
-        shows = command.shows
-        if pathway and not (shows or command.lacks):
-            shows = tuple(Showing(**each.model_dump()) for each in pathway.shows)
-        return QueryPlan(
-            platform=place.platform,
-            apps=(place.app,),
-            source=place.source,
-            pages=(page,),
-            page_descriptions=(f"What {place.title} shows at the start.",),
-            slots=(),
-            path=path,
-            start_state=place.start_state,
-            goal=json.dumps(goal_parts(shows, command.lacks), ensure_ascii=False),
-            difficulty=difficulty(path, 1),
-            max_steps=step_limit(path, _FEWEST_STEPS),
-        )
-
-
-class CommandSource(NamedTuple):
-    places: Sequence[CommandPlace]
-    wanted: int
-    model: OpenableModel
-    prompt: Prompt
-
-    async def candidates(self, context: SourceContext) -> Offer:
-        """Return commands for training that can be tried; the others are failures."""
-        calls: list[ModelCall] = []
-        opened = self.model.open(context.origin, calls.append)
-        goals: list[CommandGoal] = []
-        failures: list[Failure] = []
-        try:
-            for platform in dict.fromkeys(place.platform for place in self.places):
-                factory, free = context.environment.factory(platform), asyncio.Semaphore(context.instances)
-                here = [place for place in self.places if place.platform is platform]
-                try:
-                    asked = (self._collect(place, opened, factory, free, context) for place in here)
-                    for of_place, refused in await asyncio.gather(*asked):
-                        goals += of_place
-                        failures += refused
-                finally:
-                    await factory.close()
-        finally:
-            await opened.close()
-        stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals)
-        return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures), tuple(calls))
-
-    async def _collect(
-        self,
-        place: CommandPlace,
-        model: ChatModel,
-        factory: EnvironmentFactory,
-        free: asyncio.Semaphore,
-        context: SourceContext,
-    ) -> tuple[list[CommandGoal], list[Failure]]:
-        """Ask for commands for a place until there are enough, with one request to spare."""
-        prompted, deny_list = PromptedModel(model, self.prompt), packaged_deny_list()
-        known, goals, failures = KnownTasks(place.exemplars), list[CommandGoal](), list[Failure]()
-
-        def fail(input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
-            failures.append(failure(input_id, message, context.origin, prompted.version, failure_class))
-
-        async def ask(count: int, number: int) -> int:
-            seed, before = int(content_id("commands", context.seed, number), 16), len(goals)
-            written = await write_commands(prompted, place, screen, [goal.text for goal in goals], count, seed)
-            for command in written[:count]:
-                reason, similar = why_no_command(command, place, screen, deny_list), known.find(command.instruction)
-                if not reason and similar:
-                    reason = f'it repeats "{similar.text[:LONGEST_QUOTE]}"'
-                if reason:
-                    message = f"{place.source}: {reason}: {command.instruction[:LONGEST_QUOTE]}"
-                    fail(content_id("command", place.id, command.instruction), message)
-                    continue
-                goals.append(CommandGoal(command, place, prompted.version))
-                known.add(goals[-1].text)
-            return len(goals) - before
-
-        async with free:
-            try:
-                screen = await screen_after(factory, place.platform, place.start_state, place.opening, context.origin)
-                await ask_until(self.wanted, _SPARE_REQUESTS, ask)
-            except StageError as error:
-                fail(place.id, f"{place.title}: {error}", error.failure_class)
-        return goals, failures
-
-
-ROLE = "writer"
-TEMPERATURE = 0.8
 _MOST_ELEMENTS = 120
 _MOST_PATHWAYS = 40
 _LONGEST = 120
 _MAX_TOKENS = 3072
-_PACKAGE = "trajmill.stages.queries.commands"
 _OPERATIONS = frozenset({"tap", "double_tap", "right_tap", "type", "replace", "key", "drag", "select", "scroll"})
 _NEEDS_TARGET = _OPERATIONS - {"type", "replace", "key"}
 _NAMED_KEYS = "enter|tab|escape|space|backspace|delete|home|end|up|down|left|right|f[1-9]|f1[0-2]"
@@ -196,11 +78,110 @@ class CommandAnswer(Record):
 
 def command_prompt(own: Path | None = None) -> Prompt:
     """Read the prompt; raises BadInputError if the user's file cannot be read, or lacks a section or a field."""
-    return load_prompt(_PACKAGE, "writer_commands-1", own)
+    return load_prompt("trajmill.stages.queries.commands", "writer_commands-1", own)
+
+
+class CommandSource(NamedTuple):
+    places: Sequence[CommandPlace]
+    wanted: int
+    model: OpenableModel
+    prompt: Prompt
+
+    async def candidates(self, context: SourceContext) -> Offer:
+        """Return commands for training that can be tried; the others are failures."""
+        calls: list[ModelCall] = []
+        opened = self.model.open(context.origin, calls.append)
+        goals: list[WrittenGoal] = []
+        failures: list[Failure] = []
+        try:
+            for platform in dict.fromkeys(place.platform for place in self.places):
+                factory, free = context.environment.factory(platform), asyncio.Semaphore(context.instances)
+                here = [place for place in self.places if place.platform is platform]
+                try:
+                    asked = (self._collect(place, opened, factory, free, context) for place in here)
+                    for of_place, refused in await asyncio.gather(*asked):
+                        goals += of_place
+                        failures += refused
+                finally:
+                    await factory.close()
+        finally:
+            await opened.close()
+        stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals)
+        return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures), tuple(calls))
+
+    async def _collect(
+        self,
+        place: CommandPlace,
+        model: ChatModel,
+        factory: EnvironmentFactory,
+        free: asyncio.Semaphore,
+        context: SourceContext,
+    ) -> tuple[list[WrittenGoal], list[Failure]]:
+        """Ask for commands for a place until there are enough, with one request to spare."""
+        prompted, deny_list, failures = PromptedModel(model, self.prompt), packaged_deny_list(), list[Failure]()
+
+        def refuse(text: str, reason: str, failure_class: FailureClass) -> None:
+            input_id = content_id("command", place.id, text) if text else place.id
+            message = f"{place.source if text else place.title}: {reason}"
+            failures.append(failure(input_id, message, context.origin, prompted.version, failure_class))
+
+        async def ask(texts: list[str], count: int, number: int) -> tuple[WrittenCommand, ...]:
+            return await write_commands(prompted, place, screen, texts, count, context.seed, number)
+
+        async with free:
+            environment: Environment | None = None
+            try:
+                environment = await factory()
+                start = bare_query(place.platform, "start", place.start_state, place.source, context.origin, "screen")
+                shown = await environment.reset(start, 0)
+                screen = await follow(place.opening, place.platform, shown, environment.step)
+            except StageError as error:
+                refuse("", str(error), error.failure_class)
+                return [], failures
+            finally:
+                await close_quietly(environment)
+            known = KnownTasks(place.exemplars)
+            kept = await collect_new(
+                self.wanted, _SPARE_REQUESTS, known, ask, lambda each: why_not(each, place, screen, deny_list), refuse
+            )
+        return [_goal(text, command, place, prompted.version) for text, command in kept.items()], failures
+
+
+def _goal(text: str, command: WrittenCommand, place: CommandPlace, made_by: str) -> WrittenGoal:
+    page = f"{place.app}.start"
+    pathway = place.pathways[command.pathway] if command.pathway is not None else None
+    own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
+    finish = FINISH.model_copy(update={"page": page})
+    path = (*place.opening, *(pathway.steps if pathway else ()), *own, finish)
+    shows = command.shows
+    if pathway and not (shows or command.lacks):
+        shows = tuple(Showing(**each.model_dump()) for each in pathway.shows)
+    plan = QueryPlan(
+        platform=place.platform,
+        apps=(place.app,),
+        source=place.source,
+        pages=(page,),
+        page_descriptions=(f"What {place.title} shows at the start.",),
+        slots=(),
+        path=path,
+        start_state=place.start_state,
+        goal=json.dumps(goal_parts(shows, command.lacks), ensure_ascii=False),
+        difficulty=difficulty(path, 1),
+        max_steps=step_limit(path, _FEWEST_STEPS),
+    )
+    return WrittenGoal(
+        f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}", text, made_by, plan
+    )
 
 
 async def write_commands(
-    model: PromptedModel, place: CommandPlace, screen: Observation, known: Sequence[str], count: int, seed: int
+    model: PromptedModel,
+    place: CommandPlace,
+    screen: Observation,
+    known: Sequence[str],
+    count: int,
+    seed: int,
+    request: int,
 ) -> tuple[WrittenCommand, ...]:
     """Return about `count` unchecked commands; none of the `known` ones, which the model reads, may be held out."""
     pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
@@ -210,14 +191,14 @@ async def write_commands(
         "platform": place.platform.value,
         "elements": _elements(screen),
         "pathways": "\n".join(numbered) or "(none)",
-        "exemplars": _listed(place.exemplars),
-        "known": _listed(known),
+        "exemplars": bullets(place.exemplars, _LONGEST),
+        "known": bullets(known, _LONGEST),
         "count": str(count),
     }
-    request_seed = int(content_id("commands", place.id, seed), 16) % 2**31
-    sampling = Sampling(TEMPERATURE, seed=request_seed, max_tokens=_MAX_TOKENS)
-    request = model.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
-    return (await model.ask(request, CommandAnswer)).commands
+    own_seed = int(content_id("commands", place.id, int(content_id("commands", seed, request), 16)), 16) % 2**31
+    sampling = Sampling(TEMPERATURE, seed=own_seed, max_tokens=_MAX_TOKENS)
+    asked = model.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
+    return (await model.ask(asked, CommandAnswer)).commands
 
 
 def _elements(screen: Observation) -> str:
@@ -229,24 +210,29 @@ def _elements(screen: Observation) -> str:
     return "\n".join(lines) or "(none)"
 
 
-def _listed(texts: Sequence[str]) -> str:
-    return "\n".join(f"- {untrusted(text, _LONGEST)}" for text in texts) or "(none)"
-
-
-def why_no_command(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> str:
+def why_not(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> str:
     """Return why a command cannot be used, in one line; empty if it can be walked."""
     return next(_reasons(command, place, screen, deny_list), "")
 
 
 def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> Iterator[str]:
-    if reason := why_no_task(command.instruction, one_line(command.instruction)):
-        yield reason
     if command.pathway is not None and not 0 <= command.pathway < len(place.pathways):
         yield f"there is no pathway {command.pathway}"
     if command.pathway is None and not command.steps:
         yield "it has no step"
     for step in command.steps:
-        yield from _of_step(step, deny_list)
+        if step.operation not in _OPERATIONS:
+            yield f"{step.operation!r} is no operation"
+        elif step.operation in _NEEDS_TARGET and not step.target:
+            yield f"{step.operation} needs a target"
+        elif step.operation == "key" and (not _KEYS.fullmatch(step.text) or _DENIED_KEYS.fullmatch(step.text)):
+            yield f"the keys {step.text!r} are not pressed"
+        elif step.operation in ("type", "replace") and not step.text.strip():
+            yield f"{step.operation} needs a text"
+        if not all(letter.isprintable() or letter == "\n" for letter in f"{step.target}{step.text}"):
+            yield "a step has characters that nobody types"
+        if deny_list.denies(step.target):
+            yield f"{step.target!r} is never pressed"
     if command.pathway is None:
         first = next((step.target for step in command.steps if step.target), "")
         scrolls = bool(command.steps) and command.steps[0].operation == "scroll"
@@ -257,18 +243,3 @@ def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, 
     wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
     if (command.shows or command.lacks) and holds_on(screen, wanted):
         yield "it is done before it begins"
-
-
-def _of_step(step: WrittenStep, deny_list: DenyList) -> Iterator[str]:
-    if step.operation not in _OPERATIONS:
-        yield f"{step.operation!r} is no operation"
-    elif step.operation in _NEEDS_TARGET and not step.target:
-        yield f"{step.operation} needs a target"
-    elif step.operation == "key" and (not _KEYS.fullmatch(step.text) or _DENIED_KEYS.fullmatch(step.text)):
-        yield f"the keys {step.text!r} are not pressed"
-    elif step.operation in ("type", "replace") and not step.text.strip():
-        yield f"{step.operation} needs a text"
-    if not all(letter.isprintable() or letter == "\n" for letter in f"{step.target}{step.text}"):
-        yield "a step has characters that nobody types"
-    if deny_list.denies(step.target):
-        yield f"{step.target!r} is never pressed"

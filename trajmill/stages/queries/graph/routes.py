@@ -114,7 +114,7 @@ class RouteSample(NamedTuple):
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for samples of a task that ask for the same thing."""
         # Pages of one name cannot be told apart in words, so they are one goal.
-        page = (("page", page_name(self.graph, self.end)),)
+        page = (("page", self.graph.name_of(self.end)),)
         return tuple((setting.name, setting.value) for setting in self.settings) or page
 
 
@@ -242,17 +242,9 @@ def checks_values(route: Route) -> bool:
 def is_nearest_of_its_name(graph: AppGraph, page: str) -> bool:
     """Whether a page is the nearest to the start of all pages with its name."""
     distances: dict[str, int] = nx.single_source_shortest_path_length(walkable(graph), graph.start)
-    named = page_name(graph, page)
-    same = [other for other in graph.pages if other in distances and page_name(graph, other) == named]
+    named = graph.name_of(page)
+    same = [other for other in graph.pages if other in distances and graph.name_of(other) == named]
     return page == min(same, key=lambda other: distances[other], default=page)
-
-
-def app_name(graph: AppGraph) -> str:
-    return graph.title or graph.app
-
-
-def page_name(graph: AppGraph, page: str) -> str:
-    return graph.pages[page].title or page.replace("-", " ")
 
 
 def slot_names(feature: Feature) -> list[str]:

@@ -34,9 +34,7 @@ from trajmill.stages.queries.graph.routes import (
     RouteMove,
     RouteSample,
     Setting,
-    app_name,
     is_nearest_of_its_name,
-    page_name,
     samples_by_task,
     slot_names,
 )
@@ -61,14 +59,14 @@ class RouteGoal(NamedTuple):
     def facts(self) -> GoalFacts:
         sample = self.sample
         slots = tuple(map(known_slot, sample.settings))
-        page = KnownSlot("page", "page", "list", (page_name(sample.graph, sample.end),), ())
+        page = KnownSlot("page", "page", "list", (sample.graph.name_of(sample.end),), ())
         return GoalFacts(path_metadata(sample), slots or (page,))
 
     def worded(self, heldout: bool, seed: int) -> Written:
         sample, rng, acts = self.sample, Random(seed), self.sample.acts
         is_alone = len(acts) == 1 and not sample.final and len(acts[0].settings) == 1
         if not (acts or sample.final):
-            kind, words = "visit", {"page": page_name(sample.graph, sample.end)}
+            kind, words = "visit", {"page": sample.graph.name_of(sample.end)}
             said = dict(words)
         elif is_alone and _only_opens(acts[0]):
             (setting,) = acts[0].settings
@@ -78,7 +76,7 @@ class RouteGoal(NamedTuple):
             kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
             said = {name: words for wish in wishes for name, words in wish.said.items()}
         template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
-        text = template.expand(sample.task, {"app": app_name(sample.graph), **words}, rng)
+        text = template.expand(sample.task, {"app": sample.graph.name, **words}, rng)
         raw = explicit_instruction(path_metadata(sample))
         return Written(raw, tidy(text), f"{sample.task}/{template.id}", said, _VERSION)
 
@@ -87,13 +85,13 @@ class RouteGoal(NamedTuple):
         pages = tuple(dict.fromkeys(step.page for step in path if step.page.startswith(f"{graph.app}.")))
         values = [(each.name, each.value, each.page) for each in sample.settings]
         # Without values the page itself is the value: the ends of one app are divided between the splits.
-        values = values or [("page", page_name(graph, sample.end), sample.end)]
+        values = values or [("page", graph.name_of(sample.end), sample.end)]
         return QueryPlan(
             platform=graph.platform,
             apps=(graph.app,),
             source=Source.GRAPH,
             pages=pages,
-            page_descriptions=tuple(page_description(graph, page.partition(".")[2]) for page in pages),
+            page_descriptions=tuple(graph.purpose_of(page.partition(".")[2]) for page in pages),
             slots=tuple(
                 Slot(name=name, value=value, said=said.get(name, ""), page=f"{graph.app}.{page}")
                 for name, value, page in values
@@ -300,10 +298,6 @@ def wish_for(setting: Setting, rng: Random) -> Wish:
     return Wish(text, {setting.name: value})
 
 
-def page_description(graph: AppGraph, page: str) -> str:
-    return graph.pages[page].description or f"{page_name(graph, page)} of {app_name(graph)}"
-
-
 def label(setting: Setting) -> str:
     return setting.spec.name or setting.slot.replace("-", " ")
 
@@ -328,12 +322,12 @@ def path_metadata(sample: RouteSample) -> PathMetadata:
 
     def page(name: str, settings: Sequence[Setting], leave_by: str) -> PageMetadata:
         values = tuple(map(value, settings))
-        return PageMetadata(f"{graph.app}.{name}", app_name(graph), page_description(graph, name), values, leave_by)
+        return PageMetadata(f"{graph.app}.{name}", graph.name, graph.purpose_of(name), values, leave_by)
 
     pages = [page(move.page, move.settings, _pressed_name(graph, move)) for move in sample.moves]
     pages.append(page(sample.end, sample.final, ""))
     done = " ".join(move.transition.does for move in sample.moves if move.transition.does)
-    description = done or f"Get to {page_name(graph, sample.end)} in {app_name(graph)}."
+    description = done or f"Get to {graph.name_of(sample.end)} in {graph.name}."
     return PathMetadata(sample.task, description, graph.platform, tuple(pages), tuple(map(value, sample.settings)))
 
 
@@ -357,7 +351,7 @@ def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> t
     """Describe moves between pages: `going` to the last page that its name identifies, then press what leads on."""
     named = [number for number, move in enumerate(way) if is_nearest_of_its_name(graph, move.transition.to)]
     last = named[-1] if named else -1
-    first = (f"{going} {page_name(graph, way[last].transition.to)}",) if named else ()
+    first = (f"{going} {graph.name_of(way[last].transition.to)}",) if named else ()
     return (*first, *(pressing(graph, move) for move in way[last + 1 :]))
 
 

@@ -1,4 +1,4 @@
-"""Brings a program back to an earlier state: by remembered states, Escape, or reset and replay."""
+"""Bring a program back to an earlier state: by remembered states, Escape, or reset and replay."""
 
 from __future__ import annotations
 
@@ -16,20 +16,14 @@ from trajmill.schemas.tables.pathway import EndKind, Evidence, PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import targets
+from trajmill.stages.graphs.explore.walker import MOST_READINGS, OutOfBoundsError, WayLost
 from trajmill.stages.queries.pathways.programs import WalkBounds, WalkTally
-from trajmill.stages.queries.walk import follow
+from trajmill.stages.queries.walk import close_quietly, follow
 
 T = TypeVar("T")
 _SECONDS_TO_CLOSE = 20.0
 _WAIT = Wait(seconds=0.3)
 _WAITS = 2
-_MOST_READINGS = 40
-
-
-class OutOfBounds(Exception): ...
-
-
-class ElementMissing(EnvironmentFailure): ...
 
 
 class ProgramEnded(EnvironmentFailure):
@@ -61,8 +55,8 @@ class Navigator:
     async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
         """Go to the end of a known way: by Escape to a state on it, else by reset and replay.
 
-        Raises ElementMissing if an element is not there even after a reset, EnvironmentFailure if the program crashed
-        or hangs, OutOfBounds if the walk is over.
+        Raises WayLost if an element is not there even after a reset, EnvironmentFailure if the program crashed or
+        hangs, OutOfBoundsError if the walk is over.
         """
         targets = [step.target for step in way]
         for _ in range(self._bounds.depth + 1):
@@ -72,7 +66,7 @@ class Navigator:
             ends = range(len(way), -1, -1)
             done = next((end for end in ends if self._memory.get(tuple(targets[:end])) == here), None)
             if done is not None:
-                with suppress(ElementMissing):
+                with suppress(WayLost):
                     return await self._press_from(way, done)
                 break
             if (await self._act(PressKeys(keys=("escape",)))).state_id == here:
@@ -101,7 +95,7 @@ class Navigator:
 
     async def reset(self) -> ProgramState:
         if time.monotonic() - self._started > self._bounds.seconds:
-            raise OutOfBounds
+            raise OutOfBoundsError
         seconds = self._bounds.seconds_per_reset
         if self._environment is None:
             self._environment = await _bounded(self._factory(), seconds)
@@ -123,22 +117,21 @@ class Navigator:
         self._state = None
 
     async def give_up(self) -> None:
+        """Close the environment, which may be broken or hang."""
         environment, self._environment, self._state = self._environment, None, None
-        if environment is not None:
-            # A broken environment may fail or hang again while it is closed.
-            with suppress(EnvironmentFailure, TimeoutError):
-                async with asyncio.timeout(_SECONDS_TO_CLOSE):
-                    await environment.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_CLOSE):
+                await close_quietly(environment)
 
     async def _until_shown(self) -> None:
         """Wait until the tree is complete: a large program fills it some time after its window appears."""
         last = ""
-        for _ in range(_MOST_READINGS):
+        for _ in range(MOST_READINGS):
             if self._current().alive and self._current().state_id == last:
                 return
             last = self._current().state_id
             await self._act(_WAIT)
-        raise EnvironmentFailure(f"the program shows nothing after {_MOST_READINGS} looks", FailureClass.SETUP)
+        raise EnvironmentFailure(f"the program shows nothing after {MOST_READINGS} looks", FailureClass.SETUP)
 
     async def _press_from(self, way: Sequence[PathwayStep], done: int) -> ProgramState:
         for end in range(done + 1, len(way) + 1):
@@ -152,14 +145,14 @@ class Navigator:
                 return element.bounds.center
             if wait < _WAITS:
                 await self._act(_WAIT)
-        raise ElementMissing(f"{target} is not there, or cannot be pressed")
+        raise WayLost(f"{target} is not there, or cannot be pressed")
 
     async def _act(self, action: Action) -> ProgramState:
         used = self.tally
         if used.steps >= self._bounds.steps or used.seconds > self._bounds.seconds:
-            raise OutOfBounds
+            raise OutOfBoundsError
         if self._environment is None:
-            raise ElementMissing("the program has ended")
+            raise WayLost("the program has ended")
         self._steps += 1
         self._state = program_state(await _bounded(self._environment.step(action), self._bounds.seconds_per_step))
         return self._state
@@ -249,37 +242,31 @@ def press_result(pressed: ElementKey, before: ProgramState, after: ProgramState)
 
     A mark in a title, such as the star of a changed document, does not make another page.
     """
+    name = plain_name(pressed.text)
     new = [key for key in after.elements if key not in before.elements]
-    titled = Evidence(role="heading", text=after.title, state="title")
+    titled = (Evidence(role="heading", text=after.title, state="title"),)
     dialog = next((key for key in new if key.role == "dialog" and key.text), None)
     if dialog is not None:
-        return PressResult(EndKind.DIALOG, dialog.text, _evidence([dialog]))
+        return PressResult(EndKind.DIALOG, dialog.text, evidence([dialog]))
     # Another title in a title bar at another place is a new window.
     if after.title_top != before.title_top and after.title and after.title != before.title:
-        return PressResult(EndKind.DIALOG, after.title, (titled,))
+        return PressResult(EndKind.DIALOG, after.title, titled)
     element = after.elements.get(pressed)
     if pressed.role == "tab" and element is not None and "selected" in element.states:
-        shown = Evidence(role="tab", text=pressed.text, state="selected")
-        return PressResult(EndKind.TAB, plain_name(pressed.text), (shown,))
+        return PressResult(EndKind.TAB, name, (Evidence(role="tab", text=pressed.text, state="selected"),))
     choices = [key for key in new if key.role in _CHOICES and key.text]
     if choices:
-        return PressResult(EndKind.MENU, plain_name(pressed.text), _evidence(choices))
+        return PressResult(EndKind.MENU, name, evidence(choices))
     if after.title and after.title.strip(_MARKS) != before.title.strip(_MARKS):
-        return PressResult(EndKind.PAGE, after.title, (titled,))
+        return PressResult(EndKind.PAGE, after.title, titled)
     # A new page without a title: most of the old elements are gone, and there are new ones.
     kept = [key for key in before.elements if key in after.elements]
     named = [key for key in new if key.text]
     if not named or len(kept) > len(before.elements) * _LARGEST_SHARE_KEPT:
         return None
     headings = [key for key in named if key.role == "heading"]
-    return PressResult(
-        EndKind.PAGE, headings[0].text if headings else plain_name(pressed.text), _evidence(headings or named)
-    )
+    return PressResult(EndKind.PAGE, headings[0].text if headings else name, evidence(headings or named))
 
 
-def menu_entry(key: ElementKey) -> PressResult:
-    return PressResult(EndKind.MENU_ITEM, plain_name(key.text), _evidence([key]))
-
-
-def _evidence(keys: list[ElementKey]) -> tuple[Evidence, ...]:
+def evidence(keys: Sequence[ElementKey]) -> tuple[Evidence, ...]:
     return tuple(Evidence(role=key.role, text=key.text, state="") for key in keys[:_MOST_EVIDENCE])

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
@@ -21,11 +22,15 @@ from trajmill.stages.environments.tasks import bare_query
 STAGE = "pathways"
 
 
-class _Named(Record):
+class PathwayProgram(Record):
+    """A program to walk: one entry of a programs file."""
+
     name: str
     title: str
     """Its name in instructions, e.g. `the text editor`."""
     platform: Platform = Platform.DESKTOP
+    start_state: str
+    """As JSON; a mapping in the file."""
     opening: tuple[PathStep, ...] = ()
     """Operations that bring it to the front after a reset, if the start state does not."""
     selecting: tuple[PathStep, ...] = ()
@@ -35,15 +40,12 @@ class _Named(Record):
     """Whether to press also entries and buttons without an ellipsis, which announces a dialog. A reset undoes their
     changes, so this suits programs that reset quickly."""
 
-
-class _Entry(_Named):
-    start_state: dict[str, Any]
-
-
-class PathwayProgram(_Named):
-    """A program to walk: one entry of a programs file."""
-
-    start_state: str
+    @field_validator("start_state", mode="before")
+    @classmethod
+    def _as_json(cls, value: Any) -> str:
+        if not isinstance(value, dict | str):
+            raise PydanticCustomError("start_state", "Input should be a mapping")
+        return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 class WalkBounds(Record):
@@ -71,7 +73,7 @@ class WalkTally(NamedTuple):
 class WalkResult(NamedTuple):
     pathways: tuple[Pathway, ...]
     failures: tuple[Failure, ...]
-    """Branches that could not be walked, and the reason if the walk ended early."""
+    """Branches that could not be walked, the reason if the walk ended early, and pathways without a classification."""
     screens: dict[str, Observation]
     """By screen id, the screens that the pathways' steps name."""
     tally: WalkTally
@@ -84,16 +86,16 @@ def packaged_programs() -> Path:
 def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgram, ...]:
     """Read the programs of a file, all or the named ones; raises BadInputError in one line that names the place."""
     try:
-        entries = [_Entry.model_validate(entry) for entry in yaml.safe_load(file.read_text())]
+        entries = yaml.safe_load(file.read_text())
+        if not isinstance(entries, list):
+            raise TypeError("it holds something else")
+        programs = TypeAdapter(list[PathwayProgram]).validate_python(entries)
     except ValidationError as error:
         first = error.errors()[0]
-        raise BadInputError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise BadInputError(f"{file}: {'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from error
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise BadInputError(f"{file}: no list of programs: {' '.join(str(error).split())}") from error
-    known = {
-        entry.name: PathwayProgram(**{**dict(entry), "start_state": json.dumps(entry.start_state, sort_keys=True)})
-        for entry in entries
-    }
+    known = {program.name: program for program in programs}
     for name in names:
         if name not in known:
             raise BadInputError(f"{file}: there is no program {name!r}; {instead_of(name, known)}")
@@ -102,6 +104,4 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
 
 def start_query(program: PathwayProgram, origin: Origin) -> Query:
     """Return a query without instruction and goal; its reset brings the program into its start state."""
-    return bare_query(
-        program.platform, program.name, program.start_state, Source.PATHWAY, origin, made_by="deep-search"
-    )
+    return bare_query(program.platform, program.name, program.start_state, Source.PATHWAY, origin, "deep-search")

@@ -1,32 +1,38 @@
 """New tasks proposed by a model: a curriculum from human tasks (CODA 3.4), or from a start screenshot (paper 6.2).
 
-A proposal has no annotated path and no programmatic check: only critics judge attempts at it. A proposal that repeats a
-task, is too long or is not a task becomes a failure with its reason.
+A proposal has no annotated path and no programmatic check: only critics judge attempts at it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.models.base import ChatModel, MessagePart
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
-from trajmill.stages.queries.base import LONGEST_QUOTE, STEP_CAP, NewQueries, failure
-from trajmill.stages.queries.proposals.known import BATCH, KnownTasks, ask_until, why_no_task
+from trajmill.stages.queries.base import STEP_CAP, Candidate, Offer, QueryPlan, SourceContext, SplitCandidates, failure
 from trajmill.stages.queries.proposals.starts import STAGE, StartingPoint
-from trajmill.stages.queries.templates import one_line
+from trajmill.stages.queries.written import (
+    BATCH,
+    LONGEST_QUOTE,
+    ROLE,
+    TEMPERATURE,
+    KnownTasks,
+    WrittenGoal,
+    bullets,
+    collect_new,
+)
 
 TRIAL_STAGE = "try_proposals"
 UNCHECKED = "proposed, without a path to walk"
@@ -34,93 +40,88 @@ MAX_STEPS = (15, 25, STEP_CAP)
 """Step limit by difficulty 1 to 3; there is no path whose steps could be counted."""
 SPARE_REQUESTS = 2
 """Additional requests for a starting point, to replace refused tasks."""
+RELIABLE = 0.7
+"""Lowest success of a task that the policy does reliably."""
+FAILING = 0.25
+_MOST_LISTED = 30
+"""Most tasks of a kind in a prompt; the newest are listed."""
+_LONGEST_LISTED = 300
+_MAX_TOKENS = 2048
+_PACKAGE = "trajmill.stages.queries.proposals"
 
 
-async def propose_tasks(
-    proposer: TaskProposer,
-    starts: Sequence[StartingPoint],
-    existing: Sequence[Query],
-    wanted: int,
-    seed: int,
-    origin: Origin,
-    heldout_apps: Collection[str] = (),
-    at_once: int = 1,
-) -> NewQueries:
-    """Let a model propose `wanted` new tasks, divided evenly between the starting points.
+class ProposalSource(NamedTuple):
+    """Lets a model propose `wanted` new tasks, divided evenly between the starting points.
 
     A task is refused if it has the same or nearly the same words as one of the `existing` queries (of every split), an
     example or another new task; a starting point with a held-out app is refused. Held-out queries are never shown to
-    the model. `at_once` changes only the duration. Raises BadInputError if datasketch is not installed.
+    the model.
     """
-    free = asyncio.Semaphore(at_once)
-    known = KnownTasks(query.instruction for query in existing)
 
-    async def propose(number: int, start: StartingPoint) -> tuple[list[Query], list[Failure]]:
-        own, version = KnownTasks(start.examples, shared=known), proposer.version(start)
-        shown = [query.instruction for query in existing if query.split is Split.TRAIN and query.apps == start.apps]
-        queries: list[Query] = []
+    proposer: TaskProposer
+    starts: Sequence[StartingPoint]
+    existing: Sequence[Query]
+    wanted: int
+
+    async def candidates(self, context: SourceContext) -> Offer:
+        """Return the tasks, all of them for training; each refused one is a failure with its reason.
+
+        Raises BadInputError if datasketch is not installed.
+        """
+        free = asyncio.Semaphore(context.instances)
+        known = KnownTasks(query.instruction for query in self.existing)
+        share, left = divmod(self.wanted, max(len(self.starts), 1))
+
+        async def propose(number: int, start: StartingPoint) -> tuple[list[WrittenGoal], list[Failure]]:
+            async with free:
+                return await self._propose(start, share + (number < left), known, context)
+
+        made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(self.starts)))
+        goals: dict[tuple[str, str], WrittenGoal] = {}
+        failures: list[Failure] = []
+        for start, (proposed, refused) in zip(self.starts, made, strict=True):
+            failures += refused
+            for goal in proposed:
+                # Of two tasks with the same words on one platform the second is refused.
+                if goals.setdefault((start.platform, goal.text.casefold()), goal) is not goal:
+                    text = f"{start.source}: the same words as on another starting point: {goal.text[:LONGEST_QUOTE]}"
+                    query_id = Query.make_id(start.platform, goal.task, (), start.start_state, goal.text)
+                    failures.append(failure(query_id, text, context.origin, goal.made_by, stage=STAGE))
+        stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals.values())
+        return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures))
+
+    async def _propose(
+        self, start: StartingPoint, wanted: int, known: KnownTasks, context: SourceContext
+    ) -> tuple[list[WrittenGoal], list[Failure]]:
+        version = self.proposer.version(start)
+        shown = [each.instruction for each in self.existing if each.split is Split.TRAIN and each.apps == start.apps]
         failures: list[Failure] = []
 
-        def fail(input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK) -> None:
-            text = f"{start.source}: {message}"
-            failures.append(failure(input_id, text, origin, version, failure_class, stage=STAGE))
+        def refuse(text: str, reason: str, failure_class: FailureClass = FailureClass.TASK) -> None:
+            input_id = content_id("proposal", start.id, text) if text else start.id
+            message = f"{start.source}: {reason}"
+            failures.append(failure(input_id, message, context.origin, version, failure_class, stage=STAGE))
 
-        async def ask(count: int, request: int) -> int:
-            before = len(queries)
-            texts = [*shown, *(query.instruction for query in queries)]
-            for task in await proposer.propose(start, texts, count, seed + request):
-                if len(queries) - before == count:
-                    break
-                text = one_line(task.instruction)
-                reason, similar = why_no_task(task.instruction, text), own.find(text)
-                if similar and not reason:
-                    how = "the same words as" if similar.same_words else "nearly the same words as"
-                    reason = f'{how} "{similar.text[:LONGEST_QUOTE]}"'
-                if reason:
-                    fail(content_id("proposal", start.id, text), f"{reason}: {text[:LONGEST_QUOTE]}")
-                else:
-                    own.add(text)
-                    queries.append(_proposed_query(start, text, task.difficulty, version, origin))
-            return len(queries) - before
+        async def ask(texts: list[str], count: int, request: int) -> tuple[ProposedTask, ...]:
+            return await self.proposer.propose(start, [*shown, *texts], count, context.seed + request)
 
-        if heldout := sorted(set(start.apps) & set(heldout_apps)):
-            fail(start.id, f"training must not see the app {heldout[0]}: it is held out")
-            return queries, failures
-        share = wanted // len(starts) + (number < wanted % len(starts))
-        async with free:
-            try:
-                if await ask_until(share, SPARE_REQUESTS, ask):
-                    fail(start.id, f"only {len(queries)} of {share} tasks: the others were refused")
-            except StageError as error:
-                fail(start.id, str(error), error.failure_class)
-        return queries, failures
-
-    made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(starts)))
-    queries: dict[tuple[str, str], Query] = {}
-    failures: list[Failure] = []
-    for start, (proposed, refused) in zip(starts, made, strict=True):
-        failures += refused
-        for query in proposed:
-            # Of two tasks with the same words on one platform the second is refused.
-            if queries.setdefault((query.platform, query.instruction.casefold()), query) is not query:
-                text = f"{start.source}: the same words as on another starting point: "
-                text += query.instruction[:LONGEST_QUOTE]
-                failures.append(failure(query.query_id, text, origin, query.made_by, stage=STAGE))
-    return NewQueries(tuple(queries.values()), tuple(failures))
+        if heldout := sorted(set(start.apps) & set(context.unseen.heldout)):
+            refuse("", f"training must not see the app {heldout[0]}: it is held out")
+            return [], failures
+        own = KnownTasks(start.examples, shared=known)
+        kept = await collect_new(wanted, SPARE_REQUESTS, own, ask, lambda task: "", refuse)
+        if len(kept) < wanted and not (failures and failures[-1].input_id == start.id):
+            refuse("", f"only {len(kept)} of {wanted} tasks: the others were refused")
+        return [_goal(start, text, task.difficulty, version) for text, task in kept.items()], failures
 
 
-def _proposed_query(start: StartingPoint, text: str, difficulty: int, version: str, origin: Origin) -> Query:
+def _goal(start: StartingPoint, text: str, difficulty: int, version: str) -> WrittenGoal:
     # Each proposal has its own task name: without slots, the name alone makes its goal different from others.
     task = f"{start.source}.{content_id(start.platform, start.apps, start.start_state, text.casefold())[:12]}"
-    return Query(
-        query_id=Query.make_id(start.platform, task, (), start.start_state, text),
+    plan = QueryPlan(
         platform=start.platform,
         apps=start.apps,
         source=start.source,
-        task=task,
-        raw_instruction=text,
-        instruction=text,
-        phrasing="",
         pages=(),
         page_descriptions=(),
         slots=(),
@@ -129,10 +130,9 @@ def _proposed_query(start: StartingPoint, text: str, difficulty: int, version: s
         goal="{}",
         difficulty=difficulty,
         max_steps=MAX_STEPS[difficulty - 1],
-        split=Split.TRAIN,
         validation=UNCHECKED,
-        **origin.common(made_by=version),
     )
+    return WrittenGoal(task, text, version, plan)
 
 
 class DecidedProposal(NamedTuple):
@@ -157,18 +157,6 @@ def decide_proposal(
         message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
         refusal = failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)
     return DecidedProposal(decided, refusal)
-
-
-ROLE = "writer"
-RELIABLE = 0.7
-"""Lowest success of a task that the policy does reliably."""
-FAILING = 0.25
-TEMPERATURE = 0.8
-_MOST_LISTED = 30
-"""Most tasks of a kind in a prompt; the newest are listed."""
-_LONGEST_LISTED = 300
-_MAX_TOKENS = 2048
-_PACKAGE = "trajmill.stages.queries.proposals"
 
 
 class ProposedTask(Record):
@@ -229,4 +217,4 @@ class TaskProposer:
 
 
 def _listed(instructions: Sequence[str]) -> str:
-    return "\n".join(f"- {untrusted(text, _LONGEST_LISTED)}" for text in instructions[-_MOST_LISTED:]) or "(none)"
+    return bullets(instructions[-_MOST_LISTED:], _LONGEST_LISTED)

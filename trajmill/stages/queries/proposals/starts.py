@@ -22,7 +22,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Platform, Source
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.environments.tasks import bare_query
+from trajmill.stages.environments.tasks import bare_query, first_mistake
 from trajmill.stages.queries.base import failure
 from trajmill.stages.rollout.base import Limits
 
@@ -41,24 +41,20 @@ class HumanTask(Record):
 def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
     """Read the tasks of a file; raises BadInputError if it cannot be read, has no task, or a line is not a task."""
     try:
-        text = path.read_text(encoding="utf-8")
+        lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise BadInputError(f"{path}: example tasks cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BadInputError(f"{path}: example tasks are not UTF-8 (byte {error.start})") from None
     tasks: list[HumanTask] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in enumerate(lines, 1):
         try:
-            tasks.append(HumanTask.model_validate(json.loads(line)))
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise BadInputError(f"{path}:{number}: no JSON object ({error}); write one task per line") from None
+            if line.strip():
+                tasks.append(HumanTask.model_validate_json(line))
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(map(str, first["loc"])) or "task"
             wanted = '{"instruction": ..., "platform": "phone", "apps": [...]}'
-            raise BadInputError(f"{path}:{number}: {field}: {first['msg']}; a task is {wanted}") from None
+            text = f"{path}:{number}: {first_mistake(error, 'task')}; write one task per line, as {wanted}"
+            raise BadInputError(text) from None
     if not tasks:
         raise BadInputError(f"{path}: no example task; write one JSON object per line")
     return tuple(tasks)

@@ -1,4 +1,4 @@
-"""Finds all mistakes in app files, also those that only a walk shows, such as goals out of reach."""
+"""Find all mistakes in app files, also those that only a walk shows, such as goals out of reach."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trajmill.schemas.errors import BadInputError, StageError
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
 from trajmill.stages.environments.simulated.app_files.check import read_with_builtin
 from trajmill.stages.environments.simulated.app_files.loader import Mistake, NodePath, YamlFile
 from trajmill.stages.environments.simulated.app_files.references import names_in
 from trajmill.stages.environments.simulated.drawing.canvas import undrawn
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
-from trajmill.stages.queries.tasks.sampling import SlotChoice, TaskGoal, paths
-from trajmill.stages.queries.tasks.source import SimulatedValidator
+from trajmill.stages.queries.tasks.source import TaskGoal, paths
+from trajmill.stages.queries.walk import DONE_AT_START, walk
 
 _MOST_PATHS = 20
 _MOST_VALUES = 50
@@ -72,7 +74,7 @@ def _texts(data: Any, path: NodePath) -> Iterator[tuple[NodePath, str]]:
 
 def _check(task: _FileTask, world: World) -> Iterator[Mistake]:
     yield from _unused_slots(task)
-    validator, holds, walked = SimulatedValidator(world), 0, 0
+    environment, holds, walked = SimulatedEnvironment(world, task.graph.platform, FaultRates(popup=0.0)), 0, 0
     for goal in _goals(task.graph):
         asked = ", ".join(f"{name} = {value}" for name, value in goal.asked.items())
         try:
@@ -81,10 +83,13 @@ def _check(task: _FileTask, world: World) -> Iterator[Mistake]:
             yield task.mistake((), f"{error} (with {asked}); correct the task")
             return
         walked += 1
-        # A goal that holds at the start is met by a path of no operation.
-        if validator.walk(query.model_copy(update={"path": query.path[-1:]})) is None:
+        try:
+            reason = asyncio.run(walk(environment, query))
+        except EnvironmentFailure as error:
+            reason = str(error)
+        if reason == DONE_AT_START:
             holds += 1
-        elif reason := validator.walk(query):
+        elif reason:
             yield task.mistake(("goal",), f"with {asked or 'no value'}: {reason}; correct the goal, or what widgets do")
             return
     if holds == walked:
@@ -95,13 +100,13 @@ def _goals(task: TaskGraph) -> Iterator[TaskGoal]:
     """Yield each path with the first value of each of its slots, then the first path with every other value."""
     for number, path in enumerate(islice(paths(task), _MOST_PATHS)):
         slots = [slot for slot in task.slots if slot.is_free and (not slot.spec.optional or slot.page in path)]
-        chosen = {slot.spec.name: SlotChoice(slot, slot.values[0]) for slot in slots if slot.values}
-        yield TaskGoal(task, path, tuple(chosen.values()))
+        chosen = TaskGoal(task, path, {slot.spec.name: slot.values[0] for slot in slots if slot.values})
+        yield chosen
         if number == 0:
-            first, of_first = path, chosen
-    for name, (slot, _) in of_first.items():
+            first, of_first = chosen, slots
+    for slot in of_first:
         for value in islice(slot.values, 1, _MOST_VALUES):
-            yield TaskGoal(task, first, tuple({**of_first, name: SlotChoice(slot, value)}.values()))
+            yield first._replace(asked={**first.asked, slot.spec.name: value})
 
 
 def _unused_slots(task: _FileTask) -> Iterator[Mistake]:

@@ -1,49 +1,117 @@
-"""Queries of annotated tasks: the tasks of the app files of a simulated world (`source = dag`)."""
+"""Queries of annotated tasks: the tasks of the app files of a simulated world (`source = dag`, GUI-Owl 6.2)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from random import Random
 from typing import NamedTuple
 
-from trajmill.schemas.actions import Terminate
-from trajmill.schemas.errors import EnvironmentFailure, StageError
+import networkx as nx
+
+from trajmill.schemas.errors import BadInputError, FailureClass, StageError
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import PASSED, Query, Split
+from trajmill.schemas.tables.query import Slot, Source, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
-from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.reference_path import Position, Walker
+from trajmill.stages.environments.simulated.annotations import PathMetadata, SlotValue, known_slots, path_metadata
+from trajmill.stages.environments.simulated.app_files.app_spec import Scalar, TaskSpec
+from trajmill.stages.environments.simulated.app_files.references import place_of
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import (
     Candidate,
+    GoalFacts,
+    GrammarWriter,
     NewQueries,
     Offer,
+    QueryPlan,
     QueryWriter,
     SourceContext,
     SplitCandidates,
     UnseenApps,
+    Written,
+    difficulty,
     failure,
+    step_limit,
 )
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.sampling import TaskGoal, divide_tasks, draw_goals
+from trajmill.stages.queries.templates import Variant, explicit_instruction, listed, tidy, variants
+from trajmill.stages.queries.walk import QueryWalker
 
+PATH_CAP = 1000
+"""Most paths of a DAG that are sampled from: the first ones."""
+OPTIONAL_CAP = 3
+OPTIONAL_PROBABILITY = 0.35
+DRAWS_PER_GOAL = 8
+"""Draws for each wanted goal; afterwards the task counts as exhausted."""
+CLAUSES = "clauses"
 _FRESH_GOALS = 4 * SPARE_GOALS
 """Goals drawn for each fresh query; most of the first ones may be known already."""
-TRAINING_PROFILES = 6
-"""Number of device profiles that training has; the query id decides which one a walk uses."""
+
+Path = tuple[str, ...]
+"""Pages as `app.screen`, from the first page of the task to one that nothing follows."""
+
+
+class TaskGoal(NamedTuple):
+    graph: TaskGraph
+    path: Path
+    asked: Mapping[str, Scalar]
+    """Values of free slots, in the order of the task; some may be on pages that this path does not visit."""
+
+    @property
+    def task(self) -> str:
+        return self.graph.name
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, repr(value)) for name, value in self.asked.items())
+
+    @property
+    def metadata(self) -> PathMetadata:
+        return path_metadata(self.graph, self.path, self.asked)
+
+    def facts(self) -> GoalFacts:
+        return GoalFacts(self.metadata, known_slots(self.graph, self.asked))
+
+    def worded(self, heldout: bool, seed: int) -> Written:
+        return word_task(self.graph.spec, self.metadata, heldout, seed)
+
+    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+        metadata, apps = self.metadata, apps_of(self.path)
+        path = reference_path(self.graph, self.path, self.asked)
+        return QueryPlan(
+            platform=self.graph.platform,
+            apps=apps,
+            source=Source.DAG,
+            pages=self.path,
+            page_descriptions=tuple(page.description for page in metadata.pages),
+            slots=tuple(
+                Slot(name=slot.name, value=slot.value, said=said.get(slot.name, ""), page=slot.page)
+                for slot in metadata.constraints
+            ),
+            path=path,
+            start_state=start_state_json(self.graph, self.asked),
+            goal=goal_json(self.graph, self.asked),
+            difficulty=difficulty(path, len(apps)),
+            max_steps=step_limit(path),
+        )
 
 
 class TaskSource(NamedTuple):
     world: World
     settings: GraphQueriesSpec
-    validator: SimulatedValidator
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return goals of all splits; raises BadInputError if an app to hold out does not exist."""
+        """Return goals of all splits; raises BadInputError if an app to hold out does not exist.
+
+        The queries are walked on a simulated device without pop-ups, whatever the environment of the run is.
+        """
         settings, fresh = self.settings, context.fresh
         seed: tuple[Hashable, ...] = ("fresh", fresh.seed) if fresh else ("generate", context.seed)
         failures: list[Failure] = []
@@ -72,39 +140,31 @@ class TaskSource(NamedTuple):
             Random(derive(split, "order")).shuffle(streams)
             return SplitCandidates(split, number, streams)
 
+        def walker() -> QueryWalker:
+            return QueryWalker(lambda platform: SimulatedFactory(self.world, platform, _CALM), 1, context.origin)
+
         validation_apps = settings.validation_apps(self.world.apps)
-        sides = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
+        trained, unseen, deciding = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
         if fresh:
-            goals = draw(sides.trained, _FRESH_GOALS * _share(fresh.wanted, sides.trained))
-            return Offer((offer(Split.TRAIN, None, goals),), walk=self.walk)
+            goals = draw(trained, _FRESH_GOALS * _share(fresh.wanted, trained))
+            return Offer((offer(Split.TRAIN, None, goals),), walk=walker().walk)
         of_own_apps = settings.validation // 2 if validation_apps else 0
         wanted = {split: settings.wanted(split) for split in Split}
         wanted[Split.VALIDATION] -= of_own_apps
-        of_task = {split: SPARE_GOALS * _share(wanted[split], sides.trained) for split in HELDOUT_GOALS}
-        of_task[Split.TRAIN] = _share(wanted[Split.TRAIN], sides.trained)
+        of_task = {split: SPARE_GOALS * _share(wanted[split], trained) for split in HELDOUT_GOALS}
+        of_task[Split.TRAIN] = _share(wanted[Split.TRAIN], trained)
         shares: dict[Split, list[tuple[TaskGoal, ...]]] = {split: [] for split in Split}
-        for goals_of_task in draw(sides.trained, SPARE_GOALS * sum(of_task.values())):
+        for goals_of_task in draw(trained, SPARE_GOALS * sum(of_task.values())):
             for split, shared in share_goals(goals_of_task, of_task).items():
                 shares[split].append(shared)
-        heldout = SPARE_GOALS * _share(wanted[Split.HELDOUT_APPS], sides.heldout)
-        shares[Split.HELDOUT_APPS] = draw(sides.heldout, heldout)
-        own = draw(sides.validation, SPARE_GOALS * _share(of_own_apps, sides.validation))
+        shares[Split.HELDOUT_APPS] = draw(unseen, SPARE_GOALS * _share(wanted[Split.HELDOUT_APPS], unseen))
+        own = draw(deciding, SPARE_GOALS * _share(of_own_apps, deciding))
         offers = [offer(split, wanted[split], shares[split]) for split in Split]
         offers.append(offer(Split.VALIDATION, of_own_apps, own))
-        return Offer(tuple(offers), tuple(failures), walk=self.walk)
+        return Offer(tuple(offers), tuple(failures), walk=walker().walk)
 
-    async def walk(self, queries: Sequence[Query]) -> NewQueries:
-        passed: list[Query] = []
-        failures: list[Failure] = []
-        for query in queries:
-            reason = self.validator.walk(query)
-            if reason is None:
-                passed.append(query.model_copy(update={"validation": PASSED}))
-            else:
-                message = f"{query.task}: {reason}: {query.instruction}"
-                origin = Origin(round=query.round, run_id=query.run_id, code_version=query.code_version)
-                failures.append(failure(query.query_id, message, origin, query.made_by))
-        return NewQueries(tuple(passed), tuple(failures))
+
+_CALM = FaultRates(popup=0.0)
 
 
 async def generate_queries(
@@ -112,21 +172,19 @@ async def generate_queries(
     settings: GraphQueriesSpec,
     seed: int,
     origin: Origin,
-    writer: QueryWriter,
-    validator: SimulatedValidator,
+    writers: Sequence[QueryWriter] = (GrammarWriter(),),
     in_flight: int = 1,
-    stand_in: QueryWriter | None = None,
 ) -> NewQueries:
     """Make the walked queries of all splits of a world; equal arguments, `in_flight` apart, give equal queries.
 
-    A query that was dropped or could not be made is a failure with its reason. `stand_in` writes the queries for which
-    the writer fails. Raises BadInputError if an app to hold out does not exist, or a phrasing cannot be parsed.
+    A query that was dropped or could not be made is a failure with its reason; each writer words the queries for which
+    those before it fail. Raises BadInputError if an app to hold out does not exist, or a phrasing cannot be parsed.
     """
     unseen = UnseenApps(settings.heldout_app_names, settings.validation_app_names)
-    source = TaskSource(world, settings, validator)
-    offer = await source.candidates(SourceContext(SimulatedSpec(), unseen, seed, origin))
-    made = QuerySet([writer, *([stand_in] if stand_in else [])], origin, in_flight=in_flight)
-    await made.take(offer, source.walk)
+    offer = await TaskSource(world, settings).candidates(SourceContext(SimulatedSpec(), unseen, seed, origin))
+    assert offer.walk is not None
+    made = QuerySet(writers, origin, in_flight=in_flight)
+    await made.take(offer, offer.walk)
     return made.without_leaks(settings.heldout_app_names)
 
 
@@ -134,29 +192,127 @@ def _share(wanted: int, tasks: Sequence[TaskGraph]) -> int:
     return math.ceil(wanted / max(len(tasks), 1))
 
 
-class SimulatedValidator(NamedTuple):
-    world: World
+class TaskSides(NamedTuple):
+    trained: list[TaskGraph]
+    heldout: list[TaskGraph]
+    validation: list[TaskGraph]
 
-    def walk(self, query: Query) -> str | None:
-        """Walk the path within the query's step limit; return None if it meets the goal, else the reason."""
-        environment = SimulatedEnvironment(self.world, query.platform, FaultRates(popup=0.0))
-        try:
-            observation = environment.reset_now(query, int(query.query_id, 16) % TRAINING_PROFILES)
-            walker, position = Walker(query.path, query.platform), Position()
-            for _ in range(query.max_steps):
-                action, position = walker.next_action(observation, position)
-                if isinstance(action, Terminate):
-                    break
-                observation = environment.step_now(action)
-            else:
-                return f"the reference path is not done after {query.max_steps} steps"
-            if action.status != "success":
-                step = query.path[min(position.step, len(query.path) - 1)]
-                return f"the reference path is lost on {step.page}: cannot {step.operation} {step.target}".rstrip()
-            score = environment.score_now()
-            if score is None:
-                return "there is no goal check"
-            different = ", ".join(map(str, environment.differences_now()))
-        except EnvironmentFailure as error:
-            return str(error)
-        return None if score == 1.0 else f"the reference path does not meet the goal check ({different})"
+
+def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: Collection[str] = ()) -> TaskSides:
+    """Set aside the tasks that touch a held-out app, then those that touch an app for validation."""
+    for key, names in (("heldout_app_names", heldout_apps), ("validation_app_names", validation_apps)):
+        for name in names:
+            if name not in world.apps:
+                raise BadInputError(f"{key}: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
+    sides = TaskSides([], [], [])
+    for task in world.tasks():
+        apps = set(apps_of(task.graph))
+        side = sides.validation if apps & set(validation_apps) else sides.trained
+        (sides.heldout if apps & set(heldout_apps) else side).append(task)
+    return sides
+
+
+def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...]:
+    """Draw up to `wanted` different goals of a task. Raises StageError if the task cannot be sampled."""
+    candidates = paths(task)
+    found: dict[tuple[tuple[str, str], ...], TaskGoal] = {}
+    for _ in range(DRAWS_PER_GOAL * wanted):
+        drawn = sample(task, candidates, rng)
+        found.setdefault(drawn.key, drawn)
+        if len(found) == wanted:
+            break
+    return tuple(found.values())
+
+
+def apps_of(pages: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(place_of(page).app for page in pages))
+
+
+def paths(task: TaskGraph) -> tuple[Path, ...]:
+    ends = [page for page in task.graph if task.graph.out_degree(page) == 0]
+    if task.start in ends:
+        return ((task.start,),)
+    return tuple(tuple(path) for path in islice(nx.all_simple_paths(task.graph, task.start, ends), PATH_CAP))
+
+
+def sample(task: TaskGraph, candidates: Sequence[Path], rng: Random) -> TaskGoal:
+    """Draw one of the `candidates` and slot values: all required slots, up to three of the optional ones on the path.
+
+    A task without required slots gets an optional one. Raises StageError if a slot has no value to ask for.
+    """
+    path = rng.choice(candidates)
+    free = [slot for slot in task.slots if slot.is_free]
+    required = [slot for slot in free if not slot.spec.optional]
+    optional = [slot for slot in free if slot.spec.optional and slot.page in path]
+    drawn = [slot for slot in optional if rng.random() < OPTIONAL_PROBABILITY]
+    if not (drawn or required) and optional:
+        drawn = [rng.choice(optional)]
+    elif len(drawn) > OPTIONAL_CAP:
+        drawn = rng.sample(drawn, OPTIONAL_CAP)
+    names = {slot.spec.name for slot in (*required, *drawn)}
+    asked: dict[str, Scalar] = {}
+    for slot in (each for each in free if each.spec.name in names):
+        if not slot.values:
+            text = f"{task.name}: the slot {slot.spec.name} has no value to ask for"
+            raise StageError(text, FailureClass.TASK)
+        asked[slot.spec.name] = rng.choice(slot.values)
+    return TaskGoal(task, path, asked)
+
+
+def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) -> Written:
+    """Word a task, held-out parts first; raises StageError if no template or clause says the wanted values.
+
+    The id of the phrasing names the template and the clauses, e.g. `bites.order/h0 place/1 size/h0`.
+    """
+    rng, task = Random(seed), metadata.task
+    spoken = [slot for slot in metadata.constraints if slot.words]
+    said = {slot.name: rng.choice(slot.words) for slot in spoken}
+    template = _draw_template(spec, task, spoken, heldout, rng)
+    clauses: list[tuple[str, Variant, str]] = []
+    for slot in (each for each in spoken if each.name not in template.names(task)):
+        variant = _draw_clause(spec, task, slot, heldout, rng)
+        clauses.append((slot.name, variant, variant.expand(task, said, rng).strip().removeprefix("and ")))
+    rng.shuffle(clauses)
+    # The whole clause expresses an option that is on or off.
+    said |= {name: words for name, variant, words in clauses if name not in variant.names(task)}
+    ids = [f"{task}/{template.id}", *sorted(f"{name}/{variant.id}" for name, variant, _ in clauses)]
+    text = expand_with_clauses(template, task, said, [words for *_, words in clauses], Random(rng.getrandbits(32)))
+    return Written(explicit_instruction(metadata), text, " ".join(ids), said, "grammar-1")
+
+
+def expand_with_clauses(
+    template: Variant, task: str, said: Mapping[str, str], clauses: Sequence[str], rng: Random
+) -> str:
+    joined = ""
+    if clauses:
+        joined = f", {listed(clauses) if rng.random() < 0.5 else ', '.join(clauses)}"
+        # In the middle of a sentence the clauses have a comma on both sides.
+        joined += "" if template.text.rstrip().endswith(f"{{{CLAUSES}}}") else ","
+    return tidy(template.expand(task, {**said, CLAUSES: joined}, rng))
+
+
+def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:
+    required = {slot.name for slot in spoken if not slot.optional}
+    optional = {slot.name for slot in spoken if slot.optional}
+    fitting = []
+    for variant in variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
+        names = variant.names(task)
+        leaves_room = CLAUSES in names or optional <= names
+        if required <= names <= required | optional | {CLAUSES} and leaves_room:
+            fitting.append(variant)
+    if not fitting:
+        kind = "held-out phrasing" if heldout else "phrasing"
+        what = ", ".join(sorted(required | optional)) or "nothing"
+        raise StageError(f"{task}: no {kind} says exactly {what}", FailureClass.TASK)
+    return rng.choice(fitting)
+
+
+def _draw_clause(spec: TaskSpec, task: str, slot: SlotValue, heldout: bool, rng: Random) -> Variant:
+    offered = variants(spec.heldout_clauses.get(slot.name, ()), True) if heldout else []
+    offered = offered or variants(spec.clauses.get(slot.name, ()), False)
+    # A clause without the slot's name means that an option is on.
+    is_on = slot.is_option and slot.value == "on"
+    fitting = [each for each in offered if is_on or slot.name in each.names(task)]
+    if not fitting:
+        raise StageError(f"{task}: no clause says {slot.name} = {slot.value}", FailureClass.TASK)
+    return rng.choice(fitting)

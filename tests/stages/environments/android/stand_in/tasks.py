@@ -10,9 +10,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart, PhoneTask
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.queries.base import GrammarWriter
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import SimulatedValidator, generate_queries
+from trajmill.stages.queries.tasks.source import generate_queries
 
 ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
 
@@ -22,7 +21,7 @@ def verified_queries(world: World, count: int, seed: int) -> list[Query]:
     settings = GraphQueriesSpec(
         train=4 * count, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )
-    made = asyncio.run(generate_queries(world, settings, seed, ORIGIN, GrammarWriter(), SimulatedValidator(world)))
+    made = asyncio.run(generate_queries(world, settings, seed, ORIGIN))
     train = [each for each in made.queries if each.split is Split.TRAIN and each.platform is Platform.PHONE]
     return train[:count]
 
