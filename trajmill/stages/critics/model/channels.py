@@ -34,7 +34,7 @@ from trajmill.stages.critics.model.transcript import (
 )
 from trajmill.stages.critics.trees.replay import stored_evidence
 from trajmill.stages.critics.voting import resolution_of
-from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart, gives_several
+from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget, MessagePart, gives_several
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
 
 ScreenParts = Mapping[str, tuple[MessagePart, int]]
@@ -84,22 +84,6 @@ class ModelChannel(ABC):
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
         """Cast all votes in one request, whose seed is that of the first draw; raises as `judge`."""
-        request = replace(await self._request(episode, screens, steps, draws[0]), n=len(draws), draws=tuple(draws))
-        record = trajectory_answer(len(episode.steps))
-        answers = await ask_critic_several(self.model, request, record, episode.trajectory.trajectory_id)
-        index, votes = [step.index for step in episode.steps], list[Vote | VoteFailure]()
-        for answer in answers:
-            if isinstance(answer, TrajectoryAnswer):
-                redundant = tuple(index[number - 1] for number in answer.redundant_steps)
-                first = None if answer.first_error_step is None else index[answer.first_error_step - 1]
-                votes.append(vote_of(self, answer.correct, answer.reason, redundant, first))
-            else:
-                votes.append(answer)
-        return votes
-
-    async def _request(
-        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int
-    ) -> ChatRequest:
         subject, instruction = episode.trajectory.trajectory_id, episode.query.instruction
         whole = transcribe(episode, screens, steps)
         shown = whole._replace(screens=tuple(whole.screens[at] for at in kept(len(whole.screens), self.budget.screens)))
@@ -111,9 +95,19 @@ class ModelChannel(ABC):
         evidence = lay_out(shown, chosen, lambda screen_id: parts[screen_id][0])
         if self.channel is Channel.TEXT:
             fields, evidence = {**fields, "report": "\n".join(map(str, evidence))}, ()
-        sampling = self.sampling._replace(seed=self.sampling.seed + draw)
+        sampling = self.sampling._replace(seed=self.sampling.seed + draws[0])
         request = critic_request(f"critic.{self.channel}", self.prompt.fill(**fields), evidence, sampling, subject)
-        return replace(request, image_scale=self.image_scale)
+        request = replace(request, image_scale=self.image_scale, n=len(draws), draws=tuple(draws))
+        answers = await ask_critic_several(self.model, request, trajectory_answer(len(episode.steps)), subject)
+        index, votes = [step.index for step in episode.steps], list[Vote | VoteFailure]()
+        for answer in answers:
+            if isinstance(answer, TrajectoryAnswer):
+                redundant = tuple(index[number - 1] for number in answer.redundant_steps)
+                first = None if answer.first_error_step is None else index[answer.first_error_step - 1]
+                votes.append(vote_of(self, answer.correct, answer.reason, redundant, first))
+            else:
+                votes.append(answer)
+        return votes
 
 
 @dataclass(frozen=True, slots=True)

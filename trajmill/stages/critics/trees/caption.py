@@ -87,10 +87,6 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def caption_step(action: ElementAction, outcome: Transition) -> str:
-    return f"{describe_action(action)}: {describe_outcome(outcome)}."
-
-
 def describe_action(action: ElementAction) -> str:
     """Describe an action, e.g. `Tapped radio "Large" in "Size"`."""
     match action.kind:

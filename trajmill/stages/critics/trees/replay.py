@@ -11,7 +11,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.step import Step
-from trajmill.stages.critics.trees.caption import ElementAction, caption_step, read_element_action
+from trajmill.stages.critics.trees.caption import ElementAction, describe_action, describe_outcome, read_element_action
 from trajmill.stages.critics.trees.screen_state import WAYS_BACK, Transition, compare, read_screen
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
@@ -55,7 +55,7 @@ class SeenScreens:
 
         def read(before: str, action_json: str | None, after: str) -> tuple[ElementAction, Transition, str]:
             action, found = read_element_action(action_json, state(before).elements), outcome(before, after)
-            return action, found, caption_step(action, found)
+            return action, found, f"{describe_action(action)}: {describe_outcome(found)}."
 
         self._read = cached(read)
 
