@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("flows",), 11_120),
     Budget(("stages/environments",), 13_290),
     Budget(("stages/queries",), 5_350),
-    Budget(("stages/critics",), 4_411),
+    Budget(("stages/critics",), 4_355),
     Budget(("stages/models",), 4405),
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_480),
     Budget(("stages/derive", "stages/guidance"), 3_736),
