@@ -104,17 +104,7 @@ def test_what_needs_a_person_is_listed_and_nothing_acts_on_the_terminal(
 
 def ended(flow: str, state: str, line: str, day: int) -> EndedFlow:
     at = datetime(2026, 3, day, 2, tzinfo=UTC)
-    return EndedFlow(
-        flow_run_id=str(day),
-        flow=flow,
-        began=at,
-        ended=at,
-        failed=False,
-        state=state,
-        line=line,
-        told=None,
-        disk_bytes=None,
-    )
+    return EndedFlow(flow_run_id=str(day), flow=flow, began=at, ended=at, state=state, line=line)
 
 
 def test_trouble_is_news_once(tmp_path: Path) -> None:

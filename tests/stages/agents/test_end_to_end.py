@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
+from tests.stages.models.scripted import ScriptedModel
 from tests.stages.models.toy import ToyPhone
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.actions import Action, Click, Swipe, Terminate, TypeText
@@ -17,29 +18,19 @@ from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent, rows_before
 from trajmill.stages.agents.spec import AGENTS, AgentSpec, WalkerSpec
-from trajmill.stages.models.base import ChatRequest, Completion
 
 CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 500]}}</tool_call>'
 
 
-@dataclass
-class Scripted:
-    """Says one thing and remembers what it was asked."""
+class Scripted(ScriptedModel):
+    """Always gives one reply, with positions in one space."""
 
-    text: str
-    version: str = "scripted-1"
-    asked: list[ChatRequest] = field(default_factory=list)
-    space: CoordinateSpace = CoordinateSpace.RESIZED_PIXELS
+    def __init__(self, text: str, space: CoordinateSpace = CoordinateSpace.RESIZED_PIXELS) -> None:
+        super().__init__(lambda _: text)
+        self.space = space
 
     def frame(self, screen: Size) -> CoordinateFrame:
         return CoordinateFrame(self.space, screen, screen)
-
-    async def close(self) -> None:
-        pass
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        self.asked.append(request)
-        return Completion(self.text, 10, 5, "stop")
 
 
 def view(guidance: str | None = None, *history: Decision) -> EpisodeView:

@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
+from tests.stages.models.scripted import ScriptedModel
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.schemas.actions import Action, Click, Terminate, Wait
-from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.errors import FailureClass, ModelFailure
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.step import Step
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
@@ -43,25 +42,16 @@ def test_equal_attempts_have_equal_ids_and_other_seeds_other_ids() -> None:
     assert one.trajectory_id(agent) == same.trajectory_id(agent) != other.trajectory_id(agent)
 
 
-class ServedModel:
-    """Says one thing, with its tokens where they are asked for."""
-
-    version = "owl-1"
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        return native_frame(screen)
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        tokens = ReplyTokens((5, 7), (-0.5, -0.25)) if request.with_tokens else None
-        return Completion("no call", 1, 2, "stop", tokens=tokens)
-
-    async def close(self) -> None:
-        pass
+def with_tokens_if_asked(request: ChatRequest) -> Completion:
+    tokens = ReplyTokens((5, 7), (-0.5, -0.25)) if request.with_tokens else None
+    return Completion("no call", 1, 2, "stop", tokens=tokens)
 
 
 def test_the_steps_of_a_served_policy_have_its_tokens() -> None:
     for with_tokens, tokens in ((True, ((5, 7), (-0.5, -0.25))), (False, (None, None))):
-        agent = EndToEndAgent(ServedModel(), toy_query().platform, with_tokens=with_tokens)
+        agent = EndToEndAgent(
+            ScriptedModel(with_tokens_if_asked, "owl-1"), toy_query().platform, with_tokens=with_tokens
+        )
         attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 1)
         steps = asyncio.run(run_episode(attempt, agent, ToyEnvironment(), Limits(), ORIGIN)).episode.steps
         assert len(steps) == 4

@@ -62,13 +62,13 @@ class FlowEnd(NamedTuple):
 
 
 class EndedFlow(Record):
+    """How a flow ended; times are UTC."""
+
     flow_run_id: str
     flow: str
     began: datetime
-    """UTC."""
     ended: datetime
-    """UTC."""
-    failed: bool
+    failed: bool = False
     """It failed or crashed; all other endings are no errors."""
     state: str
     line: str

@@ -133,16 +133,10 @@ def notify_of_missed_night(config: Config, now: datetime) -> None:
     due = missed_night(warehouse, config.run_id, config.serve, now)
     if due is None or not _has_begun(warehouse, config.run_id):
         return
-    ended = EndedFlow(
-        flow_run_id="missed",
-        flow=NIGHTLY,
-        began=due,
-        ended=due,
-        failed=False,
-        state=Ending.MISSED,
-        line=missed_line(due),
-        disk_bytes=_disk_bytes(warehouse),
+    missed = EndedFlow(
+        flow_run_id="missed", flow=NIGHTLY, began=due, ended=due, state=Ending.MISSED, line=missed_line(due)
     )
+    ended = missed.model_copy(update={"disk_bytes": _disk_bytes(warehouse)})
     news = is_news([ended, *last_ends(warehouse, config.run_id).get(NIGHTLY, [])])
     if remember(warehouse, config.run_id, ended) and news:
         _notify(config, ended, [], get_current_settings().ui_url or "")

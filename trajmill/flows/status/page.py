@@ -1,4 +1,4 @@
-"""What a run does now: its working stage, the rollout ahead of it, and its slots as cells on the terminal."""
+"""The lines of `trajmill status`: what a run does, has reached and needs; and its slots as cells on the terminal."""
 
 from __future__ import annotations
 

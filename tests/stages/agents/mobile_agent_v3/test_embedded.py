@@ -48,9 +48,9 @@ def acted(state: TaskState, conclusion: str, action: Action, before: Observation
     return asyncio.run(agent().act(EpisodeView(SAID, None, after, (last,), 1, (before,))))
 
 
-def revised(state: TaskState, conclusion: str, after: Observation = WALLET) -> TaskState:
+def revised(state: TaskState, conclusion: str, after: Observation = WALLET, before: Observation = HOME) -> TaskState:
     """The plan after an action."""
-    return read_state(acted(state, conclusion, PRESS, HOME, after).role_outputs)
+    return read_state(acted(state, conclusion, PRESS, before, after).role_outputs)
 
 
 def outcome(before: Observation, after: Observation, action: Click | Wait) -> tuple[str, str]:
@@ -91,10 +91,6 @@ def test_the_reflector_finds_what_had_no_effect_and_what_is_wrong() -> None:
 
 def test_the_notetaker_notes_what_is_marked_as_data_once() -> None:
     mail = observe(element("heading", "Gift", "title"), element("value", "AMBER12"), element("text", "Bye"))
-    noted = revised_from(mail, TaskState((REPORT,)))
+    noted = revised(TaskState((REPORT,)), 'Tapped "Go".', before=mail)
     assert noted.notes == ("Gift: AMBER12",)
-    assert revised_from(mail, noted).notes == ("Gift: AMBER12",)
-
-
-def revised_from(before: Observation, state: TaskState) -> TaskState:
-    return read_state(acted(state, 'Tapped "Go".', PRESS, before, WALLET).role_outputs)
+    assert revised(noted, 'Tapped "Go".', before=mail).notes == ("Gift: AMBER12",)
