@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -43,9 +43,12 @@ class SharedFactory(Generic[E]):
         self._runner = asyncio.Runner()
 
     def play(self, work: Callable[[E], Awaitable[T]]) -> T:
-        return self._runner.run(played(work, self.factory))
+        return self.run(played(work, self.factory))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
 
     def close(self) -> None:
         for _ in range(2):
-            self._runner.run(self.factory.close())
+            self.run(self.factory.close())
         self._runner.close()

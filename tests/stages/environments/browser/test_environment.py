@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from PIL import Image
 
-from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query, element, play, press, texts
+from tests.stages.environments.browser.playing import PATIENT, a_query, element, play, press, texts
 from tests.stages.rollout.toy import ToyEnvironment, toy_query
 from trajmill.schemas.actions import (
     Answer,
@@ -39,8 +39,8 @@ def colour(seen: Observation, x: int, y: int) -> tuple[int, ...]:
     return pixel
 
 
-def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(
-    site: str, browser: SharedBrowser
+async def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(
+    site: str, environment: BrowserEnvironment
 ) -> None:
     query = a_query(
         f"{site}/",
@@ -53,51 +53,38 @@ def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(
             {"check": "url", "equals": f"{site}/"},
         ),
     )
-
-    async def work(environment: BrowserEnvironment) -> list[float | None]:
-        seen = await environment.reset(query, 1)
-        scores = [await environment.score()]
-        await environment.step(press(element(seen, "button", "Buy")))
-        await environment.step(press(element(seen, "button", "Buy")))
-        opened = await environment.step(press(element(seen, "combo_box")))
-        seen = await environment.step(press(element(opened, "list_item", "Large")))
-        await environment.step(press(element(seen, "text_field")))
-        await environment.step(TypeText(text="Zoë €"))
-        scores.append(await environment.score())
-        await environment.step(press(element(seen, "checkbox")))
-        scores.append(await environment.score())
-        assert (await environment.step(Answer(text="done"))).app == "127.0.0.1"
-        return scores
-
-    assert browser.play(work) == [0.0, 0.0, 1.0]
+    seen = await environment.reset(query, 1)
+    scores = [await environment.score()]
+    await environment.step(press(element(seen, "button", "Buy")))
+    await environment.step(press(element(seen, "button", "Buy")))
+    opened = await environment.step(press(element(seen, "combo_box")))
+    seen = await environment.step(press(element(opened, "list_item", "Large")))
+    await environment.step(press(element(seen, "text_field")))
+    await environment.step(TypeText(text="Zoë €"))
+    scores.append(await environment.score())
+    await environment.step(press(element(seen, "checkbox")))
+    scores.append(await environment.score())
+    assert (await environment.step(Answer(text="done"))).app == "127.0.0.1"
+    assert scores == [0.0, 0.0, 1.0]
 
 
-def test_boxes_within_an_iframe_are_where_they_are_drawn(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> list[str]:
-        seen = await environment.reset(a_query(f"{site}/frames"), 1)
-        return texts(await environment.step(press(element(seen, "button", "Inside"))))
-
-    assert "Pressed" in browser.play(work)
+async def test_boxes_within_an_iframe_are_where_they_are_drawn(site: str, environment: BrowserEnvironment) -> None:
+    seen = await environment.reset(a_query(f"{site}/frames"), 1)
+    assert "Pressed" in texts(await environment.step(press(element(seen, "button", "Inside"))))
 
 
-def test_what_a_dialog_of_the_page_covers_is_not_in_the_tree(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> list[str]:
-        return texts(await environment.reset(a_query(f"{site}/modal"), 1))
-
-    found = browser.play(work)
+async def test_what_a_dialog_of_the_page_covers_is_not_in_the_tree(site: str, environment: BrowserEnvironment) -> None:
+    found = texts(await environment.reset(a_query(f"{site}/modal"), 1))
     assert "Over" in found
     assert "Under" not in found
 
 
-def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the_tree(
-    site: str, browser: SharedBrowser
+async def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the_tree(
+    site: str, environment: BrowserEnvironment
 ) -> None:
-    async def work(environment: BrowserEnvironment) -> list[Observation]:
-        seen = await environment.reset(a_query(f"{site}/drawn-by-others"), 1)
-        checked = await environment.step(press(element(seen, "checkbox")))
-        return [seen, checked, await environment.step(press(element(checked, "text", "Card")))]
-
-    seen, checked, followed = browser.play(work)
+    seen = await environment.reset(a_query(f"{site}/drawn-by-others"), 1)
+    checked = await environment.step(press(element(seen, "checkbox")))
+    followed = await environment.step(press(element(checked, "text", "Card")))
     assert [state for each in (seen, checked) for state in element(each, "checkbox").states] == [
         "clickable",
         "clickable",
@@ -110,125 +97,102 @@ def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the
     assert "Arrived" in texts(followed)
 
 
-def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str]]:
-        seen = await environment.reset(a_query(f"{site}/"), 1)
-        opened = await environment.step(press(element(seen, "link", "New tab")))
-        closed = await environment.step(press(element(opened, "button", "Close me")))
-        return texts(opened), texts(closed)
-
-    opened, closed = browser.play(work)
-    assert "Close me" in opened
-    assert "Buy" in closed
+async def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(
+    site: str, environment: BrowserEnvironment
+) -> None:
+    seen = await environment.reset(a_query(f"{site}/"), 1)
+    opened = await environment.step(press(element(seen, "link", "New tab")))
+    closed = await environment.step(press(element(opened, "button", "Close me")))
+    assert "Buy" in texts(closed)
 
 
-def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> list[list[str]]:
-        seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
-        first = await environment.step(press(element(seen, "button", "Alert")))
-        beside = await environment.step(Click(x=1, y=1))
-        assert first.screen.screen_id == beside.screen.screen_id != seen.screen.screen_id
-        assert Image.open(io.BytesIO(first.screen.encode())).size == first.screen.size
-        second = await environment.step(press(element(first, "button", "OK")))
-        done = await environment.step(PressKeys(keys=("enter",)))
-        return [texts(first), texts(second), texts(done)]
-
-    first, second, done = browser.play(work)
-    assert first == ["127.0.0.1", "", "Careful <b>now</b>", "OK"]
-    assert "And again" in second
-    assert "alerted" in done
+async def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(
+    site: str, environment: BrowserEnvironment
+) -> None:
+    seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
+    first = await environment.step(press(element(seen, "button", "Alert")))
+    beside = await environment.step(Click(x=1, y=1))
+    assert first.screen.screen_id == beside.screen.screen_id != seen.screen.screen_id
+    assert Image.open(io.BytesIO(first.screen.encode())).size == first.screen.size
+    second = await environment.step(press(element(first, "button", "OK")))
+    done = await environment.step(PressKeys(keys=("enter",)))
+    assert texts(first) == ["127.0.0.1", "", "Careful <b>now</b>", "OK"]
+    assert "And again" in texts(second)
+    assert "alerted" in texts(done)
 
 
 @pytest.mark.parametrize(("button", "said"), [("OK", "deleted"), ("Cancel", "kept")])
-def test_a_confirmation_gets_the_answer_that_was_pressed(
-    site: str, browser: SharedBrowser, button: str, said: str
+async def test_a_confirmation_gets_the_answer_that_was_pressed(
+    site: str, environment: BrowserEnvironment, button: str, said: str
 ) -> None:
-    async def work(environment: BrowserEnvironment) -> list[str]:
-        seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
-        asked = await environment.step(press(element(seen, "button", "Confirm")))
-        return texts(await environment.step(press(element(asked, "button", button))))
-
-    assert said in browser.play(work)
+    seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
+    asked = await environment.step(press(element(seen, "button", "Confirm")))
+    assert said in texts(await environment.step(press(element(asked, "button", button))))
 
 
-def test_a_prompt_takes_text_and_the_goal_check_dismisses_one_that_is_open(site: str, browser: SharedBrowser) -> None:
+async def test_a_prompt_takes_text_and_the_goal_check_dismisses_one_that_is_open(
+    site: str, environment: BrowserEnvironment
+) -> None:
     query = a_query(f"{site}/dialogs", ({"check": "text", "selector": "#said", "equals": "Ann"},))
-
-    async def work(environment: BrowserEnvironment) -> tuple[str, float | None, float | None]:
-        seen = await environment.reset(query, 1)
-        asked = await environment.step(press(element(seen, "button", "Prompt")))
-        default = element(asked, "text_field").value
-        written = await environment.step(TypeText(text="Ann", clear=True))
-        await environment.step(press(element(written, "button", "OK")))
-        first = await environment.score()
-        await environment.step(press(element(seen, "button", "Prompt")))
-        return default, first, await environment.score()
-
-    assert browser.play(work) == ("Nobody", 1.0, 0.0)
+    seen = await environment.reset(query, 1)
+    asked = await environment.step(press(element(seen, "button", "Prompt")))
+    default = element(asked, "text_field").value
+    written = await environment.step(TypeText(text="Ann", clear=True))
+    await environment.step(press(element(written, "button", "OK")))
+    first = await environment.score()
+    await environment.step(press(element(seen, "button", "Prompt")))
+    assert (default, first, await environment.score()) == ("Nobody", 1.0, 0.0)
 
 
-def test_a_page_that_opens_with_an_alert_can_be_started_on(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str]]:
-        asked = await environment.reset(a_query(f"{site}/alert-at-once"), 1)
-        return texts(asked), texts(await environment.step(press(element(asked, "button", "OK"))))
-
-    asked, inside = browser.play(work)
-    assert "Welcome" in asked
-    assert "Inside" in inside
+async def test_a_page_that_opens_with_an_alert_can_be_started_on(site: str, environment: BrowserEnvironment) -> None:
+    asked = await environment.reset(a_query(f"{site}/alert-at-once"), 1)
+    assert "Welcome" in texts(asked)
+    assert "Inside" in texts(await environment.step(press(element(asked, "button", "OK"))))
 
 
-def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked(
-    site: str, browser: SharedBrowser
+async def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked(
+    site: str, environment: BrowserEnvironment
 ) -> None:
     goal = ({"check": "download", "name": "table.csv", "equals": "1,2"},)
     query = a_query(f"{site}/files", goal, files={"a.txt": "alpha", "b.txt": "beta"})
-
-    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[float | None]]:
-        seen = await environment.reset(query, 1)
-        asked = await environment.step(press(element(seen, "button")))
-        chosen = await environment.step(press(element(asked, "button", "b.txt")))
-        before = await environment.score()
-        await environment.step(press(element(chosen, "link", "Download")))
-        return texts(chosen), [before, await environment.score()]
-
-    chosen, scores = browser.play(work)
-    assert "b.txt: beta" in chosen
-    assert scores == [0.0, 1.0]
+    seen = await environment.reset(query, 1)
+    asked = await environment.step(press(element(seen, "button")))
+    chosen = await environment.step(press(element(asked, "button", "b.txt")))
+    assert "b.txt: beta" in texts(chosen)
+    assert await environment.score() == 0.0
+    await environment.step(press(element(chosen, "link", "Download")))
+    assert await environment.score() == 1.0
 
 
-def test_a_file_chooser_without_files_is_as_if_cancelled(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> tuple[str, str]:
-        seen = await environment.reset(a_query(f"{site}/files"), 1)
-        after = await environment.step(press(element(seen, "button")))
-        return str(texts(seen)), str(texts(after))
-
-    seen, after = browser.play(work)
-    assert seen == after
+async def test_a_file_chooser_without_files_is_as_if_cancelled(site: str, environment: BrowserEnvironment) -> None:
+    seen = await environment.reset(a_query(f"{site}/files"), 1)
+    after = await environment.step(press(element(seen, "button")))
+    assert texts(seen) == texts(after)
 
 
-def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> list[list[str]]:
-        walks = []
-        for seed in (3, 3, 4):
-            first = await environment.reset(a_query(f"{site}/moving"), seed)
-            later = await environment.step(Wait(seconds=1.0))
-            walks.append([first.screen.screen_id, later.screen.screen_id, *texts(first)])
-        return walks
-
-    one, same, other = browser.play(work)
+async def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(
+    site: str, environment: BrowserEnvironment
+) -> None:
+    walks = []
+    for seed in (3, 3, 4):
+        first = await environment.reset(a_query(f"{site}/moving"), seed)
+        later = await environment.step(Wait(seconds=1.0))
+        walks.append([first.screen.screen_id, later.screen.screen_id, *texts(first)])
+    one, same, other = walks
     assert one == same != other
     assert one[0] != one[1], "time passes with each action"
 
 
-def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> list[tuple[str, ...]]:
-        seen = [await environment.reset(a_query(f"{site}/long"), 1)]
-        seen.append(await environment.step(Scroll(x=100, y=100, clicks=-5)))
-        seen.append(await environment.step(Scroll(x=100, y=100, clicks=-100)))
-        assert "Bottom" in texts(seen[-1])
-        return [element(one, "list").states for one in seen]
-
-    assert browser.play(work) == [("scrollable_down",), ("scrollable_down", "scrollable_up"), ("scrollable_up",)]
+async def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str, environment: BrowserEnvironment) -> None:
+    seen = [await environment.reset(a_query(f"{site}/long"), 1)]
+    seen.append(await environment.step(Scroll(x=100, y=100, clicks=-5)))
+    seen.append(await environment.step(Scroll(x=100, y=100, clicks=-100)))
+    assert "Bottom" in texts(seen[-1])
+    assert [element(one, "list").states for one in seen] == [
+        ("scrollable_down",),
+        ("scrollable_down", "scrollable_up"),
+        ("scrollable_up",),
+    ]
 
 
 def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> None:
@@ -261,37 +225,31 @@ def test_a_finger_drags_the_page_and_a_long_press_changes_nothing(site: str) -> 
     assert after > before, "the blue end of the page comes up"
 
 
-def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(site: str, browser: SharedBrowser) -> None:
-    async def work(environment: BrowserEnvironment) -> tuple[list[str], tuple[str, ...], list[str]]:
-        seen = await environment.reset(a_query(f"{site}/outside"), 1)
-        away = await environment.step(press(element(seen, "link", "Elsewhere")))
-        refused = environment.refused
-        with pytest.raises(EnvironmentFailure) as failure:
-            await environment.reset(a_query(f"{site}/away"), 1)
-        assert failure.value.failure_class is FailureClass.SETUP
-        assert environment.refused == ("localhost:8999",), "what was refused before is forgotten"
-        return texts(seen), refused, texts(away)
-
-    seen, refused, away = browser.play(work)
-    assert "refused" in seen
+async def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(
+    site: str, environment: BrowserEnvironment
+) -> None:
+    seen = await environment.reset(a_query(f"{site}/outside"), 1)
+    away = await environment.step(press(element(seen, "link", "Elsewhere")))
+    refused = environment.refused
+    with pytest.raises(EnvironmentFailure) as failure:
+        await environment.reset(a_query(f"{site}/away"), 1)
+    assert failure.value.failure_class is FailureClass.SETUP
+    assert environment.refused == ("localhost:8999",), "what was refused before is forgotten"
+    assert "refused" in texts(seen)
     assert set(refused) == {"localhost:8999"}
-    assert any("allow-list" in text for text in away)
+    assert any("allow-list" in text for text in texts(away))
 
 
-def test_a_browser_that_a_query_does_not_name_is_not_there_beside_other_devices(
-    site: str, browser: SharedBrowser
+async def test_a_browser_that_a_query_does_not_name_is_not_there_beside_other_devices(
+    site: str, environment: BrowserEnvironment
 ) -> None:
     on_a_phone = toy_query()
     start = {"devices": {"web": {"url": f"{site}/next"}}}
     naming = on_a_phone.model_copy(update={"start_state": json.dumps(start)})
-
-    async def work(environment: BrowserEnvironment) -> list[tuple[Platform, bool]]:
-        together = DevicesTogether({Platform.PHONE: ToyEnvironment(), Platform.WEB: environment}, Platform.PHONE)
-        after = []
-        for query in (on_a_phone, naming, on_a_phone):
-            await together.reset(query, 1)
-            seen = await together.step(SwitchDevice(device="web"))
-            after.append((together.platform, "Arrived" in texts(seen)))
-        return after
-
-    assert browser.play(work) == [(Platform.PHONE, False), (Platform.WEB, True), (Platform.PHONE, False)]
+    together = DevicesTogether({Platform.PHONE: ToyEnvironment(), Platform.WEB: environment}, Platform.PHONE)
+    after = []
+    for query in (on_a_phone, naming, on_a_phone):
+        await together.reset(query, 1)
+        seen = await together.step(SwitchDevice(device="web"))
+        after.append((together.platform, "Arrived" in texts(seen)))
+    assert after == [(Platform.PHONE, False), (Platform.WEB, True), (Platform.PHONE, False)]

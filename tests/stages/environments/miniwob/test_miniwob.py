@@ -58,111 +58,84 @@ def test_queries_are_split_by_seed_and_say_what_the_page_says(imported: Imported
     assert len({query.goal_key() for query in made}) == 3
 
 
-def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+async def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so(
+    imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
     (query, *_) = of_page(imported, "enter-text")
     wanted = query.instruction.split('"')[1]
-
-    async def solve(environment: MiniWobEnvironment) -> tuple[float | None, float | None, str]:
-        first = await environment.reset(query, 0)
-        before = await environment.score()
-        await environment.step(press(element(first, "text_field")))
-        typed = await environment.step(TypeText(text=wanted))
-        shown = element(typed, "text_field").value
-        await environment.step(press(element(typed, "button", "Submit")))
-        return before, await environment.score(), shown
-
-    assert browser.play(solve) == (0.0, 1.0, wanted)
+    first = await environment.reset(query, 0)
+    assert await environment.score() == 0.0
+    await environment.step(press(element(first, "text_field")))
+    typed = await environment.step(TypeText(text=wanted))
+    assert element(typed, "text_field").value == wanted
+    await environment.step(press(element(typed, "button", "Submit")))
+    assert await environment.score() == 1.0
 
 
-def test_options_of_a_select_can_be_pressed_by_pixel(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+async def test_options_of_a_select_can_be_pressed_by_pixel(
+    imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
     (query, *_) = of_page(imported, "choose-list")
     wanted = query.instruction.removeprefix("Select ").split(" from ")[0]
-
-    async def solve(environment: MiniWobEnvironment) -> tuple[str, float | None]:
-        first = await environment.reset(query, 0)
-        opened = await environment.step(press(element(first, "combo_box")))
-        chosen = await environment.step(press(element(opened, "list_item", wanted)))
-        value = element(chosen, "combo_box").value
-        await environment.step(press(element(chosen, "button", "Submit")))
-        return value, await environment.score()
-
-    assert browser.play(solve) == (wanted, 1.0)
+    first = await environment.reset(query, 0)
+    opened = await environment.step(press(element(first, "combo_box")))
+    chosen = await environment.step(press(element(opened, "list_item", wanted)))
+    assert element(chosen, "combo_box").value == wanted
+    await environment.step(press(element(chosen, "button", "Submit")))
+    assert await environment.score() == 1.0
 
 
-def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+async def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment], environment: MiniWobEnvironment
 ) -> None:
     (query, other, _) = of_page(imported, "click-checkboxes")
-
-    async def look(environment: MiniWobEnvironment) -> list[Observation]:
-        fresh = await browser.factory()
-        return [
-            await environment.reset(query, 0),
-            await fresh.reset(query, 5),
-            await environment.reset(other, 0),
-        ]
-
-    one, same, different = browser.play(look)
+    fresh = await browser.factory()
+    one, same = await environment.reset(query, 0), await fresh.reset(query, 5)
+    different = await environment.reset(other, 0)
     assert one.screen.screen_id == same.screen.screen_id != different.screen.screen_id
     assert Image.open(io.BytesIO(one.screen.encode())).size == (one.screen.size.width, one.screen.size.height)
 
 
-def test_lights_that_come_and_go_can_be_seen_by_waiting(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+async def test_lights_that_come_and_go_can_be_seen_by_waiting(
+    imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
     (query, *_) = of_page(imported, "simon-says")
-
-    async def solve(environment: MiniWobEnvironment) -> float | None:
-        seen = [await environment.reset(query, 0)]
-        seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
-        buttons = [one for one in seen[0].elements or () if one.role == "button"]
-        unlit = [pixel(seen[-1], button) for button in buttons]
-        for look in seen:
-            for button, colour in zip(buttons, unlit, strict=True):
-                if pixel(look, button) != colour:
-                    await environment.step(press(button))
-        return await environment.score()
-
-    assert browser.play(solve) == 1.0
+    seen = [await environment.reset(query, 0)]
+    seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
+    buttons = [one for one in seen[0].elements or () if one.role == "button"]
+    unlit = [pixel(seen[-1], button) for button in buttons]
+    for look in seen:
+        for button, colour in zip(buttons, unlit, strict=True):
+            if pixel(look, button) != colour:
+                await environment.step(press(button))
+    assert await environment.score() == 1.0
 
 
-def test_text_is_copied_from_one_field_into_another_by_keys(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+async def test_text_is_copied_from_one_field_into_another_by_keys(
+    imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
     (query, *_) = of_page(imported, "copy-paste")
-
-    async def solve(environment: MiniWobEnvironment) -> float | None:
-        seen = await environment.reset(query, 0)
-        await environment.step(press(element(seen, "text_field", "to-copy")))
-        await environment.step(PressKeys(keys=("ctrl", "a")))
-        await environment.step(PressKeys(keys=("ctrl", "c")))
-        await environment.step(press(element(seen, "text_field", "answer")))
-        await environment.step(PressKeys(keys=("ctrl", "v")))
-        await environment.step(press(element(seen, "button", "Submit")))
-        return await environment.score()
-
-    assert browser.play(solve) == 1.0
+    seen = await environment.reset(query, 0)
+    await environment.step(press(element(seen, "text_field", "to-copy")))
+    await environment.step(PressKeys(keys=("ctrl", "a")))
+    await environment.step(PressKeys(keys=("ctrl", "c")))
+    await environment.step(press(element(seen, "text_field", "answer")))
+    await environment.step(PressKeys(keys=("ctrl", "v")))
+    await environment.step(press(element(seen, "button", "Submit")))
+    assert await environment.score() == 1.0
 
 
-def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment]
+async def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works(
+    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment], environment: MiniWobEnvironment
 ) -> None:
     (query, *_) = of_page(imported, "click-test")
-
-    async def survive(environment: MiniWobEnvironment) -> FailureClass:
-        await environment.reset(query, 0)
-        for process in named("chromium"):
-            os.kill(process, signal.SIGKILL)
-        with pytest.raises(EnvironmentFailure) as failure:
-            await environment.step(Click(x=10, y=10))
-        await (await browser.factory()).reset(query, 0)
-        return failure.value.failure_class
-
-    assert browser.play(survive) is FailureClass.ENVIRONMENT
+    await environment.reset(query, 0)
+    for process in named("chromium"):
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(EnvironmentFailure) as failure:
+        await environment.step(Click(x=10, y=10))
+    await (await browser.factory()).reset(query, 0)
+    assert failure.value.failure_class is FailureClass.ENVIRONMENT
 
 
 def test_an_unknown_page_is_a_setup_failure_of_that_page_alone(imported: ImportedQueries) -> None:
