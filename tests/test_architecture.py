@@ -101,7 +101,7 @@ _BUDGETS = (
     Budget(("schemas",), 3_850),
     Budget(("warehouse",), 4_260),
     Budget(("pipelines",), 3_840),
-    Budget(("flows",), 11_120),
+    Budget(("flows",), 11_130),
     Budget(("stages/environments",), 13_290),
     Budget(("stages/queries",), 5_350),
     Budget(("stages/critics",), 4_355),

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -89,7 +88,6 @@ def main() -> None:
     parser.add_argument("--enable-lora", action="store_true")
     parser.add_argument("--die", action="store_true")
     parser.add_argument("--never-ready", action="store_true")
-    parser.add_argument("--slow", action="store_true")
     given = parser.parse_args()
     print("a stand-in for", given.model, flush=True)
     if given.die:
@@ -102,7 +100,4 @@ def main() -> None:
     if given.never_ready:
         print("loading weights", flush=True)
         threading.Event().wait()
-    for _ in range(16 if given.slow else 0):
-        print("loading weights", flush=True)
-        time.sleep(0.5)
     _Server(given.port, given.served_model_name).serve_forever()

@@ -151,12 +151,10 @@ class _Started:
 
     def await_ready(self) -> None:
         """Wait as long as the server lives and its log grows: loading time has no bound on a busy machine."""
-        server, size, since = self.server, self.log.stat().st_size, time.monotonic()
+        server, silence = self.server, LogSilence(self.log, time.monotonic())
         name = f"the model server of endpoints.{server.endpoint}"
         while (code := self.keeper.poll()) is None and ask_server(server.health).status != 200:
-            if (now := self.log.stat().st_size) != size:
-                size, since = now, time.monotonic()
-            if time.monotonic() - since >= server.section.ready_seconds:
+            if silence.seconds(time.monotonic()) >= server.section.ready_seconds:
                 seconds = f"silent for {server.section.ready_seconds:g} s (serve.ready_seconds)"
                 raise TrajmillError(f"{name} hung while starting: {seconds}: {self._log_excerpt()}")
             time.sleep(_POLL_SECONDS)
@@ -186,6 +184,20 @@ class _Started:
 
     def _log_excerpt(self) -> str:
         return f"{error_in_log(self.log, self.log_start)}; all of it is in {self.log}"
+
+
+class LogSilence:
+    """Seconds in which a log has not grown."""
+
+    def __init__(self, log: Path, now: float) -> None:
+        self._log, self._size, self._since = log, log.stat().st_size, now
+
+    def seconds(self, now: float) -> float:
+        """Return the seconds since the log was last seen to have grown, or since the beginning."""
+        size = self._log.stat().st_size
+        if size != self._size:
+            self._size, self._since = size, now
+        return now - self._since
 
 
 def error_in_log(log: Path, start: int = 0) -> str:
