@@ -12,7 +12,7 @@ from tests.flows.viewer.conftest import AT, COUNT, HOSTILE, RUN, name, write_hos
 from tests.warehouse.samples import commit_rows, png, stage_run, trajectory
 from trajmill.flows.viewer.app import viewer_app
 from trajmill.flows.viewer.attempts import Catalogue
-from trajmill.flows.viewer.trajectory import checked_image
+from trajmill.flows.viewer.trajectory import media_type_of
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.exporter import SFT_FILE
 from trajmill.stages.export.release import released_rows
@@ -150,7 +150,7 @@ def test_a_screenshot_is_sent_as_it_is_stored(client: TestClient) -> None:
 def test_an_image_that_is_small_and_decodes_to_gigabytes_is_refused() -> None:
     huge = png(0)[:16] + (60_000).to_bytes(4, "big") + (2_000).to_bytes(4, "big") + png(0)[24:]
     with pytest.raises(BadInputError):
-        checked_image(huge)
+        media_type_of(huge)
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
-MOST: Final = 20
+MOST: Final = 16
 """Frames from the slot of a rollout down to the last function of a decision."""
 _OURS = str(Path(trajmill.__file__).parent)
 

@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Collection
 from http import HTTPStatus
-from typing import NamedTuple
 
 import pyarrow.dataset as ds
 from fastapi import APIRouter
@@ -84,8 +83,11 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
 
     @routes.get("/api/screens/{screen_id}")
     def screen(screen_id: str) -> Response:
-        image = screens.image(screen_id)
-        return Response(image.data, media_type=image.media_type, headers=_FOR_EVER)
+        stored = screens.knowing({screen_id})
+        if screen_id not in stored:
+            raise BadInputError(f"there is no screen {screen_id!r:.40}")
+        data = stored.image(screen_id)
+        return Response(data, media_type=media_type_of(data), headers=_FOR_EVER)
 
     @routes.get("/t/{start}")
     def named(start: str) -> Response:
@@ -113,11 +115,6 @@ def _offered(warehouse: Warehouse, name: str, run_id: str, ids: list[str]) -> se
     return set(dataset.to_table(columns=["example_id"], filter=wanted)["example_id"].to_pylist())
 
 
-class StoredImage(NamedTuple):
-    data: bytes
-    media_type: str
-
-
 class SharedScreens:
     """The committed screens, shared by the threads of a server."""
 
@@ -135,15 +132,9 @@ class SharedScreens:
                 self._screens.refresh()
             return self._screens
 
-    def image(self, screen_id: str) -> StoredImage:
-        screens = self.knowing({screen_id})
-        if screen_id not in screens:
-            raise BadInputError(f"there is no screen {screen_id!r:.40}")
-        return checked_image(screens.image(screen_id))
 
-
-def checked_image(data: bytes) -> StoredImage:
-    """Return an image with its type, from its header alone.
+def media_type_of(data: bytes) -> str:
+    """Return the media type of an image, from its header alone.
 
     Raises BadInputError if it is none of the formats that screens are stored in, or larger than any screen.
     """
@@ -156,4 +147,4 @@ def checked_image(data: bytes) -> StoredImage:
             raise BadInputError("the stored screenshot is no PNG, JPEG or WebP image that can be shown") from error
     if width * height > _MOST_PIXELS:
         raise BadInputError(f"the stored screenshot has {width}x{height} pixels, too many to be shown")
-    return StoredImage(data, _TYPES[str(kind)])
+    return _TYPES[str(kind)]
