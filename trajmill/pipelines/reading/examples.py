@@ -29,7 +29,8 @@ for a row that may be learned from."""
 
 _KEYS = ("query_id", "trajectory_id", "step_index")
 _CHECKED_AT_ONCE = 2000
-_ROWS_AT_ONCE = 8192
+_ROWS_AT_ONCE = 16_384
+"""As many as a row group has, which is in memory anyway: each part of a release reads all files of its rounds."""
 
 
 class ExampleSet(NamedTuple):
