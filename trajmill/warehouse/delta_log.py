@@ -200,10 +200,11 @@ def committed_files(
     conditions += [] if run_id is None else [("run_id", "=", run_id)]
     for column, values in (where or {}).items():
         conditions += [(column, ">=", min(values)), (column, "<=", max(values))]
-    names = logged_names(delta)
     if conditions:
         uris = delta.file_uris(file_pruning_predicate=conditions)
         names = sorted(unquote(uri.rpartition("/")[2]) for uri in uris)
+    else:
+        names = logged_names(delta)
     return [warehouse.table(table) / name for name in names]
 
 
