@@ -98,9 +98,9 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit is lowered as its packages shrink, and never raised.
-    Budget(("schemas",), 3_850),
-    Budget(("warehouse",), 4_260),
-    Budget(("pipelines",), 3_840),
+    Budget(("schemas",), 3_790),
+    Budget(("warehouse",), 3_910),
+    Budget(("pipelines",), 3_580),
     Budget(("flows",), 11_130),
     Budget(("stages/environments",), 13_290),
     Budget(("stages/queries",), 5_350),
