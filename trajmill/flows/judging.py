@@ -51,8 +51,6 @@ _MOST_NAMED = 5
 
 
 class RejudgeReport(NamedTuple):
-    """The result of judging again, as counts of trajectories."""
-
     trajectories: int
     before: int
     """Trajectories that the judge had judged before."""
@@ -276,7 +274,6 @@ def _judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) 
 
 
 def _record(context: RoundContext, judge: NamedJudge, evaluated: Evaluated, labels: str | None) -> Calibrated:
-    """Commit the figures of a judge under the next free number."""
     if not evaluated.evidence:
         none = f"judge {judge.name} could judge none of {evaluated.trajectories} trajectories"
         raise TrajmillError(f"{none}; {evaluated.why_unjudged}")

@@ -170,7 +170,6 @@ def stage(
     fixed_round: int | None = None,
     is_wanted: Callable[[Config], bool] = lambda config: True,
 ) -> Callable[[Callable[[RoundContext, StageRun], StageOutcome]], Stage]:
-    """Make a stage of the function that does its work."""
     return lambda work: Stage(name, command, work, fixed_round, is_wanted)
 
 

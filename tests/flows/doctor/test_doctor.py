@@ -52,7 +52,7 @@ def test_what_the_environment_needs_and_is_missing_has_its_command(monkeypatch: 
 def test_every_extra_for_users_is_looked_at() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     looked_at = {finding.what for finding in check_installation(Config())}
-    assert {f"extra {name}" for name in project["optional-dependencies"]} - {"extra dev"} <= looked_at
+    assert {f"extra {name}" for name in project["optional-dependencies"]} - {"extra dev", "extra docs"} <= looked_at
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/api", "http://127.0.0.1:{port}/api"])

@@ -269,7 +269,6 @@ class Config(Spec):
 
     @property
     def guided_episodes(self) -> int:
-        """Episodes of a round with guidance."""
         return int(self.rollout.episodes_per_round * (self.guidance.share if self.guidance.enabled else 0.0))
 
     @property
@@ -313,6 +312,5 @@ def policy_family(config: Config) -> Family:
 
 
 def policy_gives_tokens(config: Config) -> bool:
-    """Whether the policy returns the tokens of its replies."""
     policy = config.models.policy
     return config.rl.tokens and policy != EMBEDDED and config.endpoints[policy].gives_tokens

@@ -97,7 +97,6 @@ class _WrittenFile(NamedTuple):
         return [message for _, message in sorted(lines)]
 
     def mistake(self, keys: KeyPath, message: str) -> str:
-        """Return a message with the path and line number of its key."""
         line = self.line_of(keys)
         return f"{self.path}: {message}" if line is None else f"{self.path}:{line}: {message}"
 
@@ -166,8 +165,6 @@ def _impossible_values(value: object, keys: KeyPath = ()) -> Iterator[tuple[KeyP
 
 
 def _with_paths_in(spec: S, folder: Path) -> S:
-    """Put the folder before all paths of the spec and of the specs in it."""
-
     def moved(value: object) -> object:
         match value:
             case Path():

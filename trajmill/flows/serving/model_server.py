@@ -193,7 +193,6 @@ class LogSilence:
         self._log, self._size, self._since = log, log.stat().st_size, now
 
     def seconds(self, now: float) -> float:
-        """Return the seconds since the log was last seen to have grown, or since the beginning."""
         size = self._log.stat().st_size
         if size != self._size:
             self._size, self._since = size, now
