@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -27,7 +28,6 @@ from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 pytestmark = pytest.mark.desktop
-T = TypeVar("T")
 LAUNCH = {"type": "launch", "parameters": {"command": ["mousepad"]}}
 SHORT = DesktopTimeouts(request=8.0)
 PARENT = """
@@ -85,15 +85,15 @@ def runs(process: int) -> bool:
         return False
 
 
-def play(work: Callable[[DesktopEnvironment, LocalDesktops], Awaitable[T]], timeouts: DesktopTimeouts = SHORT) -> T:
-    async def run() -> T:
-        factory = LocalDesktops(Path(), timeouts=timeouts)
-        try:
-            return await work(await factory(), factory)
-        finally:
-            await factory.close()
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def local_desktop(
+    timeouts: DesktopTimeouts = SHORT,
+) -> AsyncIterator[tuple[DesktopEnvironment, LocalDesktops]]:
+    factory = LocalDesktops(Path(), timeouts=timeouts)
+    try:
+        yield await factory(), factory
+    finally:
+        await factory.close()
 
 
 @pytest.mark.parametrize(
@@ -106,50 +106,43 @@ def play(work: Callable[[DesktopEnvironment, LocalDesktops], Awaitable[T]], time
         ("dbus-daemon", signal.SIGKILL, "500"),
     ],
 )
-def test_a_crash_ends_the_episode_as_an_environment_failure_and_the_next_instance_works(
+async def test_a_crash_ends_the_episode_as_an_environment_failure_and_the_next_instance_works(
     tmp_path: Path, victim: str, blow: signal.Signals, message: str
 ) -> None:
     query = query_of(tmp_path, config=[LAUNCH])
-
-    async def survive(environment: DesktopEnvironment, factory: LocalDesktops) -> EnvironmentFailure:
+    async with local_desktop() as (environment, factory):
         await environment.reset(query, 0)
         for process in pids(victim):
             os.kill(process, blow)
-        with pytest.raises(EnvironmentFailure) as failure:
+        with pytest.raises(EnvironmentFailure, match=message) as failure:
             for _ in range(3):
                 await environment.step(TypeText(text="x"))
         await environment.close()
         another = await factory()
         await another.reset(query, 0)
-        return failure.value
-
-    failure = play(survive)
-    assert failure.failure_class is FailureClass.ENVIRONMENT
-    assert message in str(failure)
+    assert failure.value.failure_class is FailureClass.ENVIRONMENT
 
 
 @pytest.mark.parametrize(
     ("victim", "blow"), [("Xvfb", signal.SIGKILL), ("Xvfb", signal.SIGSTOP), ("server", signal.SIGKILL)]
 )
-def test_what_breaks_between_two_episodes_fails_neither(tmp_path: Path, victim: str, blow: signal.Signals) -> None:
+async def test_what_breaks_between_two_episodes_fails_neither(
+    tmp_path: Path, victim: str, blow: signal.Signals
+) -> None:
     query = query_of(tmp_path, config=[LAUNCH])
-
-    async def play_twice() -> int:
-        pool = EnvironmentPool(LocalDesktops(Path(), timeouts=SHORT), 1)
-        try:
-            async with pool.lease() as environment:
-                await environment.reset(query, 0)
-            broken = _servers() if victim == "server" else pids(victim)
-            for process in broken:
-                os.kill(process, blow)
-            async with pool.lease() as environment:
-                seen = await environment.reset(query, 0)
-            await asyncio.to_thread(eventually, lambda: not any(map(runs, broken)))
-            return len(seen.elements or ())
-        finally:
-            await pool.close()
-
-    assert asyncio.run(play_twice()) > 1
+    pool = EnvironmentPool(LocalDesktops(Path(), timeouts=SHORT), 1)
+    try:
+        async with pool.lease() as environment:
+            await environment.reset(query, 0)
+        broken = _servers() if victim == "server" else pids(victim)
+        for process in broken:
+            os.kill(process, blow)
+        async with pool.lease() as environment:
+            seen = await environment.reset(query, 0)
+        await asyncio.to_thread(eventually, lambda: not any(map(runs, broken)))
+        assert len(seen.elements or ()) > 1
+    finally:
+        await pool.close()
 
 
 def _servers() -> list[int]:
@@ -177,27 +170,22 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
     eventually(lambda: own_folders() <= before)
 
 
-def test_a_hung_watchdog_goes_with_its_desktop() -> None:
-    async def stop(environment: DesktopEnvironment, _: LocalDesktops) -> None:
+async def test_a_hung_watchdog_goes_with_its_desktop() -> None:
+    async with local_desktop(DesktopTimeouts(end=0.2)) as (environment, _):
         (watchdog,) = environment.belongings().process_ids
         os.kill(watchdog, signal.SIGSTOP)
         await environment.close()
 
-    play(stop, DesktopTimeouts(end=0.2))
 
-
-def test_a_reset_and_a_close_leave_no_socket_of_the_x_server_or_an_office(tmp_path: Path) -> None:
+async def test_a_reset_and_a_close_leave_no_socket_of_the_x_server_or_an_office(tmp_path: Path) -> None:
     calc = {"type": "launch", "parameters": {"command": ["soffice", "--calc", "--nologo", "--norestore"]}}
     query = query_of(tmp_path, config=[calc])
-
-    async def sockets(environment: DesktopEnvironment, _: LocalDesktops) -> set[SocketFile]:
+    async with local_desktop() as (environment, _):
         await environment.reset(query, 0)
         first = own_sockets()
         await environment.reset(query, 0)
         assert not any(map(is_there, first))
-        return first | own_sockets()
-
-    left = play(sockets)
+        left = first | own_sockets()
     assert {"X11-unix", "OSL_PIPE"} <= {kind for each in left for kind in ("X11-unix", "OSL_PIPE") if kind in str(each)}
     assert not any(map(is_there, left))
 
@@ -224,25 +212,20 @@ def is_there(socket: SocketFile) -> bool:
         return False
 
 
-def test_a_program_that_ends_as_it_should_is_no_failure(tmp_path: Path) -> None:
+async def test_a_program_that_ends_as_it_should_is_no_failure(tmp_path: Path) -> None:
     query = query_of(tmp_path, config=[LAUNCH, {"type": "close_window", "parameters": {"window_name": "Mousepad"}}])
-
-    async def look(environment: DesktopEnvironment, _: LocalDesktops) -> tuple[str, int]:
+    async with local_desktop() as (environment, _):
         await environment.reset(query, 0)
         await asyncio.to_thread(eventually, lambda: not pids("mousepad"))
         seen = await environment.step(TypeText(text="x"))
-        return seen.app, len(seen.elements or ())
-
-    assert play(look) == ("", 1)
+    assert (seen.app, len(seen.elements or ())) == ("", 1)
 
 
-def failing(query: Query) -> EnvironmentFailure:
-    async def fail(environment: DesktopEnvironment, _: LocalDesktops) -> EnvironmentFailure:
+async def failing(query: Query) -> EnvironmentFailure:
+    async with local_desktop() as (environment, _):
         with pytest.raises(EnvironmentFailure) as failure:
             await environment.reset(query, 0)
-        return failure.value
-
-    return play(fail)
+    return failure.value
 
 
 @pytest.mark.parametrize(
@@ -254,14 +237,14 @@ def failing(query: Query) -> EnvironmentFailure:
         ({"type": "activate_window", "parameters": {"window_name": "Nothing"}}, "404"),
     ],
 )
-def test_a_task_that_cannot_be_prepared_is_a_setup_failure(tmp_path: Path, step: object, message: str) -> None:
-    failure = failing(query_of(tmp_path, config=[step]))
+async def test_a_task_that_cannot_be_prepared_is_a_setup_failure(tmp_path: Path, step: object, message: str) -> None:
+    failure = await failing(query_of(tmp_path, config=[step]))
     assert failure.failure_class is FailureClass.SETUP
     assert message in str(failure) and "\n" not in str(failure)
 
 
-def test_a_malformed_start_state_is_a_mistake_of_the_task(tmp_path: Path) -> None:
-    failure = failing(query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'}))
+async def test_a_malformed_start_state_is_a_mistake_of_the_task(tmp_path: Path) -> None:
+    failure = await failing(query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'}))
     assert failure.failure_class is FailureClass.TASK
     assert "config.0.type" in str(failure) and "\n" not in str(failure)
 
@@ -275,8 +258,8 @@ async def test_a_missing_program_of_the_desktop_gives_one_error_line_that_says_w
     assert failure.value.failure_class is FailureClass.SETUP
 
 
-def test_the_server_refuses_requests_without_its_secret_and_runs_no_command_line() -> None:
-    async def knock(environment: DesktopEnvironment, _: LocalDesktops) -> list[int]:
+async def test_the_server_refuses_requests_without_its_secret_and_runs_no_command_line() -> None:
+    async with local_desktop() as (environment, _):
         server = environment.desktop.server
         async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
             stranger = await http.post("/execute", json={"command": ["true"]})
@@ -289,6 +272,4 @@ def test_the_server_refuses_requests_without_its_secret_and_runs_no_command_line
                 await http.post("/action", content='{"kind": "nonsense"}'),
                 await http.post("/file", data={"file_path": "/home/user/none"}),
             ]
-        return [answer.status_code for answer in (stranger, *answers)]
-
-    assert play(knock) == [403, 200, 403, 403, 403, 400, 404]
+    assert [answer.status_code for answer in (stranger, *answers)] == [403, 200, 403, 403, 403, 400, 404]
