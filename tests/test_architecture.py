@@ -106,7 +106,7 @@ _BUDGETS = (
     Budget(("stages/queries",), 5_350),
     Budget(("stages/critics",), 4_355),
     Budget(("stages/models",), 4405),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 4_480),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 4_390),
     Budget(("stages/derive", "stages/guidance"), 3_736),
     Budget(("stages/training",), 3211),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_486),
