@@ -101,7 +101,7 @@ _BUDGETS = (
     Budget(("schemas",), 3_790),
     Budget(("warehouse",), 3_910),
     Budget(("pipelines",), 3_580),
-    Budget(("flows",), 11_100),
+    Budget(("flows",), 11_101),
     Budget(("stages/environments",), 13_290),
     Budget(("stages/queries",), 5_350),
     Budget(("stages/critics",), 4_355),

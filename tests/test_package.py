@@ -48,8 +48,8 @@ from trajmill.flows.serving.model_server import served_models
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     port = probe.getsockname()[1]
-with served([ModelServer("critic", "judge-7b", stand_in(Path("server"), port))], Path("logs")) as running:
-    print(served_models(running["critic"]))
+with served([ModelServer("critic", "judge-7b", stand_in(Path("server"), port))], Path("logs")):
+    print(served_models(f"http://127.0.0.1:{port}/v1"))
 """
 _START_PREFECT = """
 from pathlib import Path

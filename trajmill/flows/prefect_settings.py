@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 import urllib.error
@@ -206,10 +205,9 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
             [
                 *(sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", str(_SECONDS_TO_END)),
                 *(sys.executable, "-P", "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"),
-                # By default uvicorn imports from the working folder, where modules of the user may have any name.
-                *("--app-dir", sysconfig.get_path("purelib")),
-                *("--host", "127.0.0.1", "--port", str(port), "--lifespan", "on"),
-                *("--log-level", "error", "--timeout-graceful-shutdown", "2"),
+                *("--app-dir", sys.prefix),  # not the working folder, where a module of the user may have any name
+                *("--host", "127.0.0.1", "--port", str(port), "--lifespan", "on", "--log-level", "error"),
+                *("--timeout-graceful-shutdown", "2"),
             ],
             stdin=subprocess.PIPE,
             stdout=log_file,
