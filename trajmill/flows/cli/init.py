@@ -24,7 +24,8 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 
 app = typer.Typer()
 
-_EXAMPLES = Path(__file__).parents[2] / "examples"
+_CHECKOUT, _INSTALLED = Path(__file__).parents[3] / "docs/examples", Path(sys.prefix) / "share/trajmill/examples"
+_EXAMPLES = _CHECKOUT if _CHECKOUT.is_dir() else _INSTALLED
 _SECONDS = 10.0
 _DEFAULT_FILE = Path("trajmill.toml")
 _QUESTIONS = {
@@ -227,8 +228,7 @@ def _tested_world(kind: str, place: str) -> World:
             missing = [each for each in (program, "Xvfb", "openbox", "dbus-daemon") if shutil.which(each) is None]
             if missing:
                 raise BadInputError(f"not in PATH: {', '.join(missing)}; see `make system-deps`")
-            name = Path(program).name
-            found, world = str(shutil.which(program)), World("desktop", _slug(name), name, place)
+            found, world = str(shutil.which(program)), World("desktop", _slug(Path(program).stem), program, place)
         case _:
             from trajmill.stages.queries.tasks.check_app_files import check_app_files
 
