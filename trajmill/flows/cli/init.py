@@ -50,7 +50,7 @@ class World(NamedTuple):
 
     kind: str = ""
     """Kind of environment whose app is to be explored; empty for simulated apps."""
-    app: str = "apps"
+    app: str = "default"
     title: str = ""
     """What instructions call the app."""
     place: str = ""
