@@ -22,7 +22,7 @@ help: ## what can be made
 	touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,web,browsergym,android,desktop,openenv,curate,ocr,train]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,web,browsergym,android,desktop,openenv,curate,ocr,train,docs]'
 	touch $@
 
 .venv/installed-web: .venv/installed
