@@ -100,16 +100,18 @@ def test_a_phone_must_have_the_package(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--model", "SERVER/v2"], "/v2/models does not answer: Not Found"),
+        (["--model", "SERVER/v2"], "/v2 lists no models (status 404)"),
         (["--model", "http://127.0.0.1:9/v1"], "Connection refused"),
-        (["--model", "SERVER/two"], "serves small, GUI-Owl-7B; choose one with --name"),
+        (["--model", "SERVER/two"], "serves GUI-Owl-7B, small; choose one with --name"),
         (["--model", "SERVER/two", "--name", "large"], "choose one with --name"),
         (["--model", "SERVER/two", "--name", "small"], "does not show its family"),
         (["--model", "SERVER/v1", "--family", "qwen2-vl"], "no model family is named 'qwen2-vl'"),
         (["--model", "SERVER/v1", "--weights", "nowhere"], "nowhere has no config.json"),
         (["--weights", "nowhere"], "name its address"),
         (["--web", "file:///etc/passwd"], "begins with http:// or https://"),
-        (["--web", "SERVER/gone"], "Not Found"),
+        (["--web", "http://["], "'http://[' is no address"),
+        (["--web", "http://127.0.0.1:port/"], "is no address"),
+        (["--web", "SERVER/gone"], "/gone does not answer (status 404)"),
         (["--web", "SERVER/app", "--apps", "apps"], "--web and --apps: a run has one environment"),
         (["--apps", "nowhere"], "nowhere has no *.yaml file"),
         (["--desktop", "no-such-program --fast"], "not in PATH: no-such-program"),
@@ -151,6 +153,6 @@ def test_on_a_terminal_it_asks_until_the_test_passes(server: str, tmp_path: Path
         shown, _ = asking.communicate(timeout=120)
         os.close(ours)
     assert asking.returncode == 0, shown
-    assert "does not answer: Not Found" in shown and "'boat' is none of" in shown
+    assert "lists no models (status 404)" in shown and "'boat' is none of" in shown
     config = load_config(tmp_path / "trajmill.toml", before_exploring=True)
     assert (config.endpoints["mine"].vision_family.name, config.environment.kind) == ("gui-owl", "browser")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 import typer
 from typer import Argument, Option
@@ -162,28 +161,25 @@ def _ask() -> tuple[ServedModel | None, World, str]:
     return served, world or World(), asked("Folder or bucket for the rows", _tested_root, "trajmill-data")
 
 
-def _get(url: str, key: str = "") -> tuple[bytes, str]:
-    """The body and type of a page. Raises BadInputError if it does not answer."""
+def _address(url: str) -> str:
     try:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError("an address begins with http:// or https://")
-        request = Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
-        with urlopen(request, timeout=_SECONDS) as page:
-            return page.read(1 << 20), page.headers.get_content_type()
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"{url} does not answer: {getattr(error, 'reason', error)}") from None
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise BadInputError(f"{url!r:.100} is no address: it begins with http:// or https://")
+    return url
 
 
 def _served_names(url: str) -> list[str]:
-    listing = f"{url.rstrip('/')}/models"
-    body, _ = _get(listing, os.environ.get("OPENAI_API_KEY", ""))
-    try:
-        names = [str(each["id"]) for each in json.loads(body)["data"]]
-    except (ValueError, LookupError, TypeError):
-        names = []
-    if not names:
-        raise BadInputError(f"{listing} lists no model; the address of a server ends with /v1")
-    return names
+    from trajmill.flows.serving.model_server import served_models
+
+    found = served_models(_address(url).rstrip("/"), os.environ.get("OPENAI_API_KEY", ""))
+    if not isinstance(found, frozenset) or not found:
+        reason = "its list is empty" if isinstance(found, frozenset) else found.status_text
+        raise BadInputError(f"{url} lists no models ({reason}); the address of a server ends with /v1")
+    return sorted(found)
 
 
 def _family_in(name: str) -> str:
@@ -213,10 +209,14 @@ def _tested_model(url: str, name: str, family: str, weights: str) -> ServedModel
 def _tested_world(kind: str, place: str) -> World:
     match kind:
         case "web":
-            body, content = _get(place)
-            titles = re.search(r"<title[^>]*>\s*([^<]{1,80})", body.decode(errors="replace"), re.IGNORECASE)
+            from trajmill.flows.serving.model_server import ask_server
+
+            answer = ask_server(_address(place))
+            if answer.status != 200:
+                raise BadInputError(f"{place} does not answer ({answer.status_text})")
+            titles = re.search(r"<title[^>]*>\s*([^<]{1,80})", answer.text, re.IGNORECASE)
             title = html.unescape(titles[1]).strip() if titles else "the site"
-            found, world = f"{place} answers ({content})", World("browser", _slug(title), title, place)
+            found, world = f"{place} answers", World("browser", _slug(title), title, place)
         case "phone":
             name = place.rpartition(".")[2]
             found, world = _find_package(place), World("android", _slug(name), f"the app {name}", place)
