@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import os
 import re
 import shutil
@@ -19,6 +21,7 @@ from tests.azurite import CONTAINER, azurite, azurite_program
 from tests.bucket_of_google import BUCKET, google_server
 from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
+from tests.stages.environments.shared_factory import SharedFactory
 
 if TYPE_CHECKING:
     from tests.pipelines.executors.machines import Cluster
@@ -99,6 +102,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> int:
     marks = {mark.name for mark in item.iter_markers()}
     return next((place for place, mark in enumerate(_FIRST) if mark in marks), len(_FIRST))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine, in the loop of the browser that it shares or in one of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    named = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    shared = pyfuncitem.funcargs.get("browser")
+    (shared.run if isinstance(shared, SharedFactory) else asyncio.run)(pyfuncitem.obj(**named))
+    return True
 
 
 @pytest.fixture(scope="session")
