@@ -43,7 +43,7 @@ _PROGRAMS = {
     "android": {"adb": "install Android's platform tools and put adb in PATH"},
     "desktop": dict.fromkeys(("Xvfb", "openbox", "dbus-daemon"), _INSTALL),
 }
-_EXTRAS = ("web", "browsergym", "android", "desktop", "openenv", "curate", "ocr", "train")
+_EXTRAS = ("web", "browsergym", "android", "desktop", "openenv", "curate", "knowledge", "ocr", "train")
 _LITTLE_DISK = 0.05
 
 

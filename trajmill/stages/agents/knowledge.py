@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,13 +22,18 @@ _TEXTS = 32
 
 class KeywordIndex:
     def __init__(self, passages: Sequence[str]) -> None:
+        try:
+            import bm25s
+        except ModuleNotFoundError:
+            raise BadInputError("agent.knowledge needs bm25s: pip install 'trajmill[knowledge]'") from None
         self._passages = passages
+        self._tokenize = partial(bm25s.tokenize, stopwords="en", show_progress=False)
         self._index = bm25s.BM25()
-        self._index.index(_words(list(passages)), show_progress=False)
+        self._index.index(self._tokenize(list(passages)), show_progress=False)
 
     async def retrieve(self, instruction: str, most: int) -> tuple[str, ...]:
         """Return at most `most` passages that share words with an instruction, best first."""
-        words = _words([instruction])
+        words = self._tokenize([instruction])
         if not words.vocab:
             return ()
         found = self._index.retrieve(words, k=min(most, len(self._passages)), show_progress=False)
@@ -92,7 +97,3 @@ def passages(text: str) -> list[str]:
         else:
             found.append(paragraph)
     return [passage for passage in found if passage]
-
-
-def _words(texts: list[str]) -> bm25s.tokenization.Tokenized:
-    return bm25s.tokenize(texts, stopwords="en", show_progress=False)

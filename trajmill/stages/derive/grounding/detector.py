@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Annotated
 
-import httpx
+import aiohttp
 from pydantic import BaseModel, Field, ValidationError
 
 from trajmill.schemas.errors import ModelFailure
@@ -31,11 +31,12 @@ async def detected_boxes(address: str, image: bytes, size: Size) -> list[Box]:
     """Return the boxes that a server finds in a picture, in pixels. Raises ModelFailure for no or another answer."""
     url = f"{address.rstrip('/')}/parse/"
     try:
-        async with httpx.AsyncClient(timeout=_SECONDS) as client:
-            answered = await client.post(url, json={"base64_image": base64.b64encode(image).decode()})
-        answered.raise_for_status()
-        found = _Answer.model_validate_json(answered.content).parsed_content_list
-    except httpx.HTTPError as error:
+        limit = aiohttp.ClientTimeout(_SECONDS)
+        async with aiohttp.ClientSession(timeout=limit, raise_for_status=True, trust_env=True) as client:
+            picture = {"base64_image": base64.b64encode(image).decode()}
+            async with client.post(url, json=picture, allow_redirects=False) as answered:
+                found = _Answer.model_validate_json(await answered.read()).parsed_content_list
+    except (aiohttp.ClientError, TimeoutError) as error:
         raise ModelFailure(f"detector {url}: {type(error).__name__} {error}") from error
     except ValidationError as error:
         raise ModelFailure(f"detector {url}: its answer has no parsed_content_list of boxes") from error
