@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.judge_populations import MISTAKES, ORIGIN, Population, Seen, explore, reference_guidance, walk
 from benchmarks.policy_queries import benchmark_queries
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import Rate, agreement, calibrate
 from trajmill.stages.critics.judge import judge_episodes

@@ -28,7 +28,7 @@ from PIL import Image
 from trajmill.flows.configuration.config import Config
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Record
-from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.policy_version import RoundSummary
 
 SEEDS = (0, 1, 2)
 AT_ONCE = 2

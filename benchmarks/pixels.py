@@ -24,8 +24,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.policies.addition import make_untrained_policy
 from trajmill.schemas.record import Record
-from trajmill.schemas.tables.policy_version import SplitSuccess
-from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.policy_version import RoundSummary, SplitSuccess
 from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows

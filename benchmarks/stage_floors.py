@@ -40,8 +40,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.curate.episodes import curated_episode

@@ -11,12 +11,10 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.policy_version import JudgeQuality, PolicyVersion, RoundSummary, SplitSuccess, StageCount
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.schemas.tables.round_summary import JudgeQuality, RoundSummary, StageCount
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose, Step
 from trajmill.schemas.tables.verdict import Channel, StepLabel, StepVerdict, TrajectoryVerdict
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world

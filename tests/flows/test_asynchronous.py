@@ -34,7 +34,7 @@ from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.episode import AttemptRows
-from trajmill.schemas.tables.round_summary import StageCount
+from trajmill.schemas.tables.policy_version import StageCount
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.staging import Journal

@@ -28,8 +28,7 @@ from trajmill.flows.tasks.generate import generate
 from trajmill.flows.walk import walk
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.environments.kinds import OpenEnvSpec
 from trajmill.stages.environments.openenv.client import EnvironmentClient

@@ -20,10 +20,9 @@ from trajmill.flows.tasks.train import TRAIN, train
 from trajmill.pipelines.derive import DeriveExamples
 from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.example import RLStep
+from trajmill.schemas.tables.policy_version import PolicyVersion, RoundSummary
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.export.exporter import SFT_FILE

@@ -15,8 +15,8 @@ from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_
 from trajmill.pipelines.reading.verdicts import read_rl_attempts
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
-from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.rewards import moments

@@ -15,7 +15,7 @@ from trajmill.pipelines.fan_out import split_evenly
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.formats.steps import RLStepExample

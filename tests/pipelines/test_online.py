@@ -12,8 +12,7 @@ import pytest
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import ONLINE, OnlineRecorder
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits

@@ -24,8 +24,8 @@ from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.policy_version import PolicyVersion
-from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.environments.kinds import SimulatedSpec

@@ -10,9 +10,8 @@ from PIL import Image
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin, Row, content_id
-from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.policy_version import JudgeQuality, RoundSummary, SplitSuccess, StageCount
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Source, Split
-from trajmill.schemas.tables.round_summary import JudgeQuality, RoundSummary, StageCount
 from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 from trajmill.warehouse.commit import commit_stage

@@ -27,8 +27,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Query, Split
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.step import Step, TargetElement
-from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, TargetElement, Trajectory
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
 from trajmill.stages.metrics.pass_at_k import QueryAttempts, mean_pass_at_k

@@ -23,9 +23,8 @@ from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.calibration import Calibration
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import Channel
+from trajmill.schemas.tables.verdict import Calibration, Channel
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.agreement import PASSED, agreement
 from trajmill.stages.critics.calibration.ingredients import (

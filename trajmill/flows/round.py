@@ -45,7 +45,7 @@ from trajmill.flows.tasks.train import TRAIN, Training, train
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.stages.training.promotion import Promotion
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows

@@ -21,8 +21,8 @@ from trajmill.pipelines.reading.episodes import attemptable, queries_of
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.tables.policy_version import StageCount
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.round_summary import StageCount
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage

@@ -15,9 +15,8 @@ from trajmill.pipelines.reading.verdicts import read_rl_attempts, reward_moments
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
-from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.leaks import NearLeaks

@@ -17,9 +17,8 @@ from trajmill.pipelines.reading.episodes import read_episodes_of_rounds, rounds_
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.registry import rows_from_arrow
-from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.exporter import SFT_FILE, SftExporter
 from trajmill.stages.export.formats.base import TrainerFormat

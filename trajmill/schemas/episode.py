@@ -10,8 +10,7 @@ from trajmill.schemas.record import Record, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.trajectory import Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 
 

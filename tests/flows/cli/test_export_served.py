@@ -20,7 +20,7 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.export.formats.base import FORMATS
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows, read_table

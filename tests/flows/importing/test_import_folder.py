@@ -28,8 +28,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.importing.base import layout_spec
 from trajmill.warehouse.read import read_rows

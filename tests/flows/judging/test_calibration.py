@@ -24,11 +24,10 @@ from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_on
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED, judge_precision
 from trajmill.flows.terminal.calibration_table import calibration_table
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.tables.calibration import Calibration, Ingredient
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.schemas.tables.verdict import Channel, Judgement
+from trajmill.schemas.tables.verdict import Calibration, Channel, Ingredient, Judgement
 from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows

@@ -25,8 +25,8 @@ from trajmill.flows.report.figures import Figures, read_figures, run_views
 from trajmill.flows.report.page import pick_filmstrips, render_report, runs_to_report, warnings, write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse, create_warehouse

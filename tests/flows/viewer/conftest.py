@@ -21,8 +21,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.step import Step, TargetElement
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose, Step, TargetElement
 from trajmill.schemas.tables.verdict import Channel, Judgement, StepLabel, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 

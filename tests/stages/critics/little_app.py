@@ -12,8 +12,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source
-from trajmill.schemas.tables.step import Step, TargetElement
-from trajmill.schemas.tables.trajectory import StopReason
+from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement
 from trajmill.stages.critics.trees.caption import element_at
 from trajmill.stages.environments.tasks import own_query
 

@@ -23,7 +23,7 @@ from tests.stages.critics.little_app import (
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge

@@ -10,7 +10,7 @@ from tests.stages.derive.samples import TAP, episode, query, step
 from trajmill.schemas.actions import Action, Answer, Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.step import Step, TargetElement
+from trajmill.schemas.tables.trajectory import Step, TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.episodes import CuratedEpisode, curated_episode
 from trajmill.stages.curate.spec import CurateSpec

@@ -7,10 +7,9 @@ import pytest
 from tests.stages.derive.samples import COMMON, query, size_of, success
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.example import Example, Message
+from trajmill.schemas.tables.example import Example, Message, RLStep
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.curate.leaks import LeakCheck, without_leaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.end_to_end import end_to_end_examples

@@ -13,8 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 
 PHONE, DESKTOP = Size(720, 1280), Size(1280, 720)

@@ -9,7 +9,7 @@ from tests.stages.derive.screens import derived as derived_by
 from trajmill.schemas.actions import Action, Answer, Click, LongPress, OpenApp, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.tables.step import TargetElement
+from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.ces_rows import instruction_of
 from trajmill.stages.derive.collected import DerivedRows

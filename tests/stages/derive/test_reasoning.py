@@ -12,7 +12,7 @@ from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.tables.step import TargetElement
+from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.spec import ReasoningSpec
 

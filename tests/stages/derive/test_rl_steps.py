@@ -10,11 +10,10 @@ from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, que
 from trajmill.schemas.dialects.families import ANY, FAMILIES
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
-from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose, Step
 from trajmill.stages.derive.rewards import RewardMoments, moments
 from trajmill.stages.derive.rl_plan import replayable
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, compares_members

@@ -9,8 +9,7 @@ from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and
 from trajmill.schemas.actions import Action, Click, Terminate, Wait
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.models.base import ChatRequest, Completion, ReplyTokens

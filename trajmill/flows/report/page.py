@@ -19,7 +19,7 @@ from trajmill.flows.terminal.show import RoleLine, role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.marking import marked_picture
 from trajmill.warehouse.atomic import write_text
 from trajmill.warehouse.layout import Warehouse

@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trajmill.flows.report.figures import SPLIT_NAMES
-from trajmill.schemas.tables.policy_version import SplitSuccess
-from trajmill.schemas.tables.round_summary import RoundSummary
+from trajmill.schemas.tables.policy_version import RoundSummary, SplitSuccess
 from trajmill.stages.critics.calibration.agreement import agreement
 from trajmill.stages.metrics.intervals import wilson
 

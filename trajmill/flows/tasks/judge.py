@@ -15,10 +15,9 @@ from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tu
 from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.pipelines.reading.episodes import read_episodes
-from trajmill.schemas.tables.calibration import Calibration
-from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import Channel
+from trajmill.schemas.tables.verdict import Calibration, Channel
 from trajmill.stages.critics.calibration.agreement import Precision, calibrate, precise_enough
 from trajmill.stages.critics.judge import STAGE, Unjudged, to_judge_again
 from trajmill.stages.environments.base import MeasuresDistance

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trajmill.flows.judging import Calibrated
-from trajmill.schemas.tables.calibration import Calibration, Ingredient
+from trajmill.schemas.tables.verdict import Calibration, Ingredient
 
 _HEADINGS = ("", "votes", "precision", "95 %", "recall", "95 %", "F1", "kappa", "n", "open", "calls", "tokens", "s")
 _NAMES = {

@@ -14,7 +14,7 @@ from rich.text import Text
 from trajmill.pipelines.reading.episodes import places_of, read_role_calls, read_trajectory
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.warehouse.layout import Warehouse
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}

@@ -16,9 +16,8 @@ from PIL import Image, UnidentifiedImageError
 from trajmill.flows.viewer.attempts import Catalogue, Row
 from trajmill.pipelines.reading.episodes import TrajectoryPlace, read_trajectory
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.export.exporter import SFT_FILE
 from trajmill.stages.export.release import SELECTION_FILE
 from trajmill.warehouse.layout import Warehouse

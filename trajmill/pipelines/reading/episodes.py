@@ -22,8 +22,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import rows_from_arrow
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.delta_log import committed_files, newest_log_entry
 from trajmill.warehouse.layout import Warehouse

@@ -8,20 +8,16 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 from trajmill.schemas.record import Row, table_schema
-from trajmill.schemas.tables.calibration import Calibration
-from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.failure import Failure, Refusal
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Pathway
-from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.policy_version import PolicyVersion, RoundSummary
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.schemas.tables.round_summary import RoundSummary
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Trajectory
-from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.trajectory import Step, Trajectory
+from trajmill.schemas.tables.verdict import Calibration, Judgement, StepVerdict, TrajectoryVerdict
 
 R = TypeVar("R", bound=Row)
 

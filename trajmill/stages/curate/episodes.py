@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from trajmill.schemas import actions
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader, UIElement
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.overlap import words_of

@@ -13,7 +13,7 @@ from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.ces.agent import executor_output
 from trajmill.stages.agents.replies import NONE, one_line

@@ -16,8 +16,7 @@ from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.failure import Failure, Refusal
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose, Step
 from trajmill.stages.derive.kind_spec import KindSpec, Tools
 
 LEARNED_FROM: Final = frozenset({Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED})

@@ -19,7 +19,7 @@ from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.models.base import ChatRequest
 

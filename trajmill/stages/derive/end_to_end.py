@@ -13,7 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.example import Example
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.collected import LeftOut, example_of, unaccepted
 from trajmill.stages.derive.conversation import step_messages

@@ -15,7 +15,7 @@ from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import StageError
 from trajmill.schemas.record import Record
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.marking import picture
 from trajmill.stages.critics.trees.caption import describe_element, read_element_action

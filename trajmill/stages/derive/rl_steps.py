@@ -13,8 +13,7 @@ from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
-from trajmill.schemas.tables.rl_step import RLStep
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, RLStep
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.collected import LeftOut
 from trajmill.stages.derive.conversation import StepConversation, family_conversation, prompt_messages, unfit_text

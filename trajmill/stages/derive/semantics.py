@@ -20,7 +20,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure, StageError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
 from trajmill.stages.critics.trees.caption import quoted

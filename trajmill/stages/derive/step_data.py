@@ -11,7 +11,7 @@ from typing import NamedTuple
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.trees.replay import SeenStep, replay
 from trajmill.stages.curate.episodes import STEP_SCORES

@@ -14,8 +14,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import RECORDED, Query, Split
-from trajmill.schemas.tables.step import Step
-from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
 from trajmill.stages.environments.tasks import own_query

@@ -30,8 +30,7 @@ from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.step import Step, TargetElement
-from trajmill.schemas.tables.trajectory import StopReason, Trajectory
+from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Agent, AgentStopped, Decision, EpisodeView
 from trajmill.stages.environments.base import Environment

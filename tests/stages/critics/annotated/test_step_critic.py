@@ -15,8 +15,8 @@ from tests.stages.environments.simulated.scripted import (
 )
 from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.round_summary import JudgeQuality
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate

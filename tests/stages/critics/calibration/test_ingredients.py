@@ -6,8 +6,7 @@ from itertools import product
 
 import pytest
 
-from trajmill.schemas.tables.calibration import Ingredient
-from trajmill.schemas.tables.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel, Ingredient
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, ingredients_of, tally
 from trajmill.stages.critics.voting import read_rule

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.stages.critics.calibration.agreement import Precision, precise_enough
 
 FLOOR = 0.8

@@ -10,7 +10,7 @@ from tests.stages.derive.screens import DrawnScreens, derived, tools_of
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Query, Slot, Split
-from trajmill.schemas.tables.step import TargetElement
+from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec

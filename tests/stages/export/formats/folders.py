@@ -16,7 +16,7 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.step import TargetElement
+from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease

@@ -21,8 +21,8 @@ from trajmill.schemas.dialects.families import ANY, Family, family_named
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.rl_step import RLStep
 from trajmill.stages.derive.rl_steps import PolicyWords
 from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.card import ExportedFolder

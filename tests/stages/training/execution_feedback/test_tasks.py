@@ -16,7 +16,7 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.schemas.tables.step import TargetElement
+from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.stages.derive.spec import CesDataSpec
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder

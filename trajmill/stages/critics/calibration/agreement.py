@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.round_summary import JudgeQuality
+from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.trees.replay import INTERRUPTIONS, replay, seen
 from trajmill.stages.critics.voting import read_rule

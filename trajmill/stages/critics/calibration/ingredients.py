@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple
 
-from trajmill.schemas.tables.calibration import Ingredient
-from trajmill.schemas.tables.round_summary import JudgeQuality
-from trajmill.schemas.tables.verdict import Channel
+from trajmill.schemas.tables.policy_version import JudgeQuality
+from trajmill.schemas.tables.verdict import Channel, Ingredient
 from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.agreement import quality_of
 from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, all_of, resolution_of

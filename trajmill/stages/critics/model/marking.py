@@ -19,7 +19,7 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import ScreenHandle, ScreenReader, UIElement
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.trees.caption import element_at
 
 MARKS = "marks-1"

@@ -10,7 +10,7 @@ from functools import lru_cache
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader, UIElement
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.trees.caption import ElementAction, describe_action, describe_outcome, read_element_action
 from trajmill.stages.critics.trees.screen_state import WAYS_BACK, Transition, compare, read_screen
 

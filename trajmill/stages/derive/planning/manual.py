@@ -12,7 +12,7 @@ from typing import Final
 from trajmill.schemas.actions import Terminate, action_from_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.query import Query, Slot
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 
 _NAMED = re.compile(r"\{([^{}\s]+)\}")

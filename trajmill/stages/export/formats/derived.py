@@ -14,7 +14,7 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.derive.conversation import StepConversation
 from trajmill.stages.export.card import words_of
 from trajmill.stages.export.formats.steps import (

@@ -16,9 +16,8 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Float32, Int64
-from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
-from trajmill.schemas.tables.rl_step import RLStep
-from trajmill.schemas.tables.step import Step
+from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message, RLStep
+from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.derive.conversation import PLACEHOLDERS, StepConversation, family_conversation
 from trajmill.stages.export.rewards import ReplyTarget
 from trajmill.stages.guidance.strip import quotes_guidance
