@@ -87,7 +87,7 @@ def _derive_rl(warehouse: Warehouse) -> WrittenFiles:
     compared = RLRound(origin.run_id, origin.round, ids, (origin.round,), {}, {}, frozenset(), frozenset())
     job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
     planned = plan_round(warehouse, compared, spec, seed=0).trajectories
-    return fan_out(warehouse, at, divide(planned, 1, near=stored_place), job, BeamSettings())
+    return fan_out(job, divide(planned, 1, near=stored_place), BeamSettings())
 
 
 def _release(warehouse: Warehouse, origin: Origin) -> None:

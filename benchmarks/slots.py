@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from benchmarks.pool import ORIGIN, SleepingEnvironment, attempt_at
 from benchmarks.process_tree import tree_cpu_seconds
-from trajmill.pipelines.fan_out import BeamSettings, split_evenly
+from trajmill.pipelines.fan_out import BeamSettings, divide
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.actions import Action, Click, Terminate, ends_episode
@@ -140,8 +140,8 @@ def main(slots: Sequence[int]) -> None:
     for count in (each for each in slots if 1 < each <= _MANY_SLOTS):
         lengths = [max(1, min(60, round(chance.lognormvariate(2.0, _SIGMA)))) for _ in range(count * _RANGES)]
         attempts = _attempts(lengths)
-        static = max(sum(_seconds(each, waits) for each in part) for part in split_evenly(attempts, count))
-        ranges = sum(_ideal(part, count, waits) for part in split_evenly(attempts, _RANGES))
+        static = max(sum(_seconds(each, waits) for each in part) for part in divide(attempts, count))
+        ranges = sum(_ideal(part, count, waits) for part in divide(attempts, _RANGES))
         ideal, queue = _ideal(attempts, count, waits), _took([attempts], count, waits, _most_workers(count)).stored
         seconds = f"{ideal:8.1f} {static:9.1f} {ranges:9.1f} {queue:8.1f}"
         print(f"{count:5} {seconds} {static / queue:13.2f} {ranges / queue:13.2f}", flush=True)

@@ -34,7 +34,7 @@ from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.fan_out import BeamSettings, ShardWork, divide, fan_out
+from trajmill.pipelines.fan_out import BeamSettings, StageWork, divide, fan_out
 from trajmill.pipelines.judge import JudgeTrajectories
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
@@ -137,7 +137,7 @@ def _do(warehouse: Warehouse, what: str, way: str) -> None:
         rows = plain(of)
     else:
         payloads = divide(of.trajectory_ids, int(way))
-        made = fan_out(warehouse, of.at, payloads, stage(of), BeamSettings(), int(way))
+        made = fan_out(stage(of), payloads, BeamSettings(), int(way))
         rows = sum(map(made.rows, made.files))
     seconds, spent = perf_counter() - start, sum(os.times()[:4]) - cpu
     print(json.dumps([len(of.trajectory_ids), rows, seconds, spent, peak_mib()]))
@@ -167,7 +167,7 @@ def _judge_plainly(of: Round) -> int:
     return sum(_written(of, table, rows) for table, rows in tables.items())
 
 
-def _judge(of: Round) -> ShardWork[Sequence[str]]:
+def _judge(of: Round) -> StageWork[Sequence[str]]:
     judge = own_judge(Config())
     return JudgeTrajectories(
         *(of.warehouse, of.at, of.origin, judge.spec, judge.critics), rounds=(of.origin.round,), tried={}
@@ -195,7 +195,7 @@ def _derive_plainly(of: Round) -> int:
     return _written(of, "examples", rows)
 
 
-def _derive(of: Round) -> ShardWork[Sequence[str]]:
+def _derive(of: Round) -> StageWork[Sequence[str]]:
     return DeriveExamples(of.warehouse, of.at, of.origin, (of.origin.round,), True, True, CurateSpec())
 
 
@@ -205,7 +205,7 @@ def _written(of: Round, table: str, rows: Sequence[Row]) -> int:
 
 
 Plain = Callable[[Round], int]
-Stage = Callable[[Round], ShardWork[Sequence[str]]]
+Stage = Callable[[Round], StageWork[Sequence[str]]]
 WORK: dict[str, tuple[Plain, Stage]] = {"judge": (_judge_plainly, _judge), "derive": (_derive_plainly, _derive)}
 """By name, the plain loop, which returns the number of its rows, and the work of a shard of the stage."""
 

@@ -142,8 +142,8 @@ def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
             yield Line(f"release of round {number}, all rows written", seconds)
     yield Line("all releases, all rows written", None, _megabytes(whole))
     for number, rows in enumerate(chosen, 1):
-        stored = partial(StoredExamples, warehouse, _RUN, supervised(1).where)
-        seconds = _cpu(partial(_share, warehouse, number, ReleaseRows(digests_of(rows), exporters, stored)))
+        stored = StoredExamples(warehouse, _RUN, supervised(1).where, digests_of(rows))
+        seconds = _cpu(partial(_share, warehouse, number, ReleaseRows(stored, exporters)))
         if number in (1, len(chosen)):
             yield Line(f"release of round {number}, rows shared", seconds)
     yield Line("all releases, rows shared", None, _megabytes(warehouse.root / "shards", warehouse.root / "releases"))

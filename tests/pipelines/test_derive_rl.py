@@ -10,7 +10,7 @@ import pytest
 from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, failure, query, step, success
 from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round
-from trajmill.pipelines.fan_out import split_evenly
+from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
 from trajmill.pipelines.reading.verdicts import read_rl_attempts
 from trajmill.schemas.episode import Episode
@@ -52,7 +52,7 @@ def test_rows_are_the_same_in_one_shard_and_in_several(tmp_path: Path, spec: RLS
     for shards in (1, 3):
         at = StageRun(RUN, ROUND, f"derive-{shards}")
         job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
-        parts = [job(str(number), part) for number, part in enumerate(split_evenly(plan.trajectories, shards))]
+        parts = [job(str(number), part) for number, part in enumerate(divide(plan.trajectories, shards))]
         files = [file for part in parts for file in part.files["rl_steps"]]
         assert len(files) == shards
         assert rows_in(warehouse, files) == list(expected.rows)

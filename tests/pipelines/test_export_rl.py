@@ -11,7 +11,7 @@ import pytest
 from tests.pipelines.test_derive_rl import ATTEMPTS, EARLIER, ROUND, RUN, compared, stored
 from trajmill.pipelines.derive import DeriveRLSteps, plan_round
 from trajmill.pipelines.export import Exporting, compared_trajectories, rl_steps
-from trajmill.pipelines.fan_out import split_evenly
+from trajmill.pipelines.fan_out import divide
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
@@ -37,7 +37,7 @@ def compared_round(tmp_path: Path) -> Warehouse:
     at = StageRun(RUN, ROUND, "derive")
     job = DeriveRLSteps(warehouse, at, origin, "inverse_length")
     by_id = sorted(planned, key=lambda one: one.trajectory_id)
-    shards = [job(str(number), sorted(part, key=planned.index)) for number, part in enumerate(split_evenly(by_id, 3))]
+    shards = [job(str(number), sorted(part, key=planned.index)) for number, part in enumerate(divide(by_id, 3))]
     commit_stage(warehouse, at, {"rl_steps": [file for shard in shards for file in shard.files["rl_steps"]]})
     return warehouse
 

@@ -13,7 +13,7 @@ from datasets import load_dataset
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
-from trajmill.pipelines.reading.examples import compare_releases
+from trajmill.pipelines.reading.examples import StoredExamples, compare_releases
 from trajmill.pipelines.release_shards import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.training_set import digests_of
@@ -44,11 +44,16 @@ def chosen(rows: Sequence[int], weight: float = 0.5) -> pa.Table:
     return taken.set_column(taken.schema.get_field_index("loss_weight"), "loss_weight", weights)
 
 
-def stored(rows: pa.Table) -> list[pa.RecordBatch]:
-    """The rows of digests."""
-    taken = STORED.take(pc.index_in(rows["example_id"], STORED["example_id"].combine_chunks()))
-    batches: list[pa.RecordBatch] = taken.to_batches()
-    return batches
+class Examples(StoredExamples):
+    """Rows that are in no table."""
+
+    def _read(self, digests: pa.Table) -> list[pa.RecordBatch]:
+        taken = STORED.take(pc.index_in(digests["example_id"], STORED["example_id"].combine_chunks()))
+        batches: list[pa.RecordBatch] = taken.to_batches()
+        return batches
+
+    def screens(self) -> set[str]:
+        return set()
 
 
 def made(
@@ -56,7 +61,7 @@ def made(
 ) -> SharedRows:
     """Make a release of rows, with its card and its manifest."""
     name, folder = f"r{number}", warehouse.release(f"r{number}")
-    shared = share_rows(warehouse, "run", number, folder, ReleaseRows(rows, SUPERVISED, stored))
+    shared = share_rows(warehouse, "run", number, folder, ReleaseRows(Examples(warehouse, "run", {}, rows), SUPERVISED))
     contents = CONTENTS._replace(left_out={"sft": LeftOutRows(shared.left_out, shared.left_out_rows)})
     (folder / "README.md").write_text(dataset_card(contents, SUPERVISED, shared.exported(warehouse, folder)))
     before_manifest()

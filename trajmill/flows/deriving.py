@@ -158,7 +158,7 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 concurrency=config.derive.concurrency,
             )
             sources = [_source(*values) for values in batch]
-            made = context.fan_out(at, divide(sources, config.rollout.workers, _MOST_IN_SHARD), job)
+            made = context.fan_out(job, divide(sources, config.rollout.workers, _MOST_IN_SHARD))
             if isinstance(spec, PlanningSpec) and spec.trials:
                 made = with_tried_manuals(context, at, made, spec.trials)
             counts.update(trajectories=len(sources), examples=made.rows("examples"), failures=made.rows("failures"))

@@ -144,7 +144,7 @@ def _judge_round(context: RoundContext, judge: NamedJudge, trajectory_ids: Seque
             tried={trajectory_id: tried for trajectory_id, tried in batch.items() if tried},
             rejudge=judge.identity,
         )
-        return context.fan_out(at, divide(list(batch), context.config.rollout.workers), job)
+        return context.fan_out(job, divide(list(batch), context.config.rollout.workers))
 
     stage = f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
     Batches(context, stage, stage, f"{AGAIN} {judge.name}").do(

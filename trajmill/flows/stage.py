@@ -16,7 +16,7 @@ from pydantic import ConfigDict
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.progress import watched_work
-from trajmill.pipelines.fan_out import P, ShardWork, WrittenFiles, fan_out
+from trajmill.pipelines.fan_out import P, StageWork, WrittenFiles, fan_out
 from trajmill.pipelines.reading.episodes import attemptable, queries_of
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import TrajmillError
@@ -90,9 +90,9 @@ class RoundContext:
         """Read columns of the judgements of the run's own judge, of all rounds if None."""
         return read_verdicts(self.warehouse, "judgements", columns, rounds=rounds, run_id=self.run_id)
 
-    def fan_out(self, at: StageRun, payloads: Sequence[P], work: ShardWork[P]) -> WrittenFiles:
+    def fan_out(self, work: StageWork[P], payloads: Sequence[P]) -> WrittenFiles:
         """Do the work of a stage on each payload, with the configured runner and workers."""
-        return fan_out(self.warehouse, at, payloads, work, self.config.beam, self.config.rollout.workers)
+        return fan_out(work, payloads, self.config.beam, self.config.rollout.workers)
 
 
 def tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:

@@ -34,8 +34,6 @@ from trajmill.warehouse.staged_screens import ScreenJournal, stored_screen_journ
 
 
 class DerivedFrom(NamedTuple):
-    """A trajectory that rows are derived from."""
-
     trajectory_id: str
     steps: tuple[int, ...] | None = None
     """The steps whose screens are used; None for all."""
@@ -46,26 +44,23 @@ class DerivedFrom(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DeriveKind(StageWork):
+class DeriveKind(StageWork[Sequence[DerivedFrom]]):
     """The work of one shard: derives the rows of one kind from trajectories."""
 
     maker: Maker
     spec: KindSpec
     rounds: tuple[int, ...]
-    """The rounds of the trajectories."""
     prompts: Mapping[str, Prompt]
     writer: Endpoint | None = None
     describer: Endpoint | None = None
     curate: CurateSpec = field(default_factory=CurateSpec)
     """How near a text may come to a held-out instruction, for a kind that derives from tasks."""
     concurrency: int = 1
-    """Trajectories that are worked on at the same time."""
 
     def identity(self, sources: Sequence[DerivedFrom]) -> object:
         return [self.maker.made_by, [list(source) for source in sources]]
 
     def __call__(self, shard: str, sources: Sequence[DerivedFrom]) -> WrittenFiles:
-        """Write the examples of the trajectories, and what was refused or failed."""
         calls: list[ModelCall] = []
         with stored_screen_journal(self.warehouse, self.at, shard) as journal:
             made = asyncio.run(self._derive(shard, sources, calls, journal))
@@ -123,11 +118,10 @@ class DeriveKind(StageWork):
 
 
 @dataclass(frozen=True)
-class DeriveExamples(StageWork):
+class DeriveExamples(StageWork[Sequence[str]]):
     """The work of one shard: derives supervised examples from judged trajectories, given by id."""
 
     rounds: tuple[int, ...]
-    """The rounds of the trajectories."""
     trust_judge: bool
     """False uses every finished trajectory, whatever its judgement (an ablation)."""
     trust_step_critic: bool
@@ -139,7 +133,6 @@ class DeriveExamples(StageWork):
         return [list(trajectory_ids), self.trust_judge, self.trust_step_critic, self.curate.identity()]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
-        """Write the examples of the trajectories."""
         run_id, ids = self.at.run_id, trajectory_ids
         read = read_episodes(self.warehouse, run_id, ids, self.rounds, with_verdicts=True, with_guidance=True)
         screens = WarehouseScreens(self.warehouse)
@@ -164,7 +157,6 @@ class RLRound(NamedTuple):
     trajectory_ids: Sequence[str]
     """The round's unguided attempts, and the groups of earlier rounds that waited for a judgement."""
     rounds: Sequence[int]
-    """The rounds of these trajectories."""
     remembered: Mapping[str, str]
     """By query id, the trajectory of a success of an earlier round."""
     remembered_in: Mapping[str, int]
@@ -193,22 +185,19 @@ def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int)
 
 
 @dataclass(frozen=True)
-class DeriveRLSteps(StageWork):
+class DeriveRLSteps(StageWork[Sequence[ComparedTrajectory]]):
     """The work of one shard: makes the RL rows of some trajectories of a plan."""
 
     step_weight: StepWeight
     family: Family = ANY
-    """The policy's family."""
     with_tokens: bool = False
     """Whether the tokens of the policy's replies were requested."""
     temperature: float = 1.0
-    """At which its replies were sampled."""
 
     def identity(self, compared: Sequence[ComparedTrajectory]) -> object:
         return [compared, self.step_weight, self.family.name, self.with_tokens, self.temperature]
 
     def __call__(self, shard: str, compared: Sequence[ComparedTrajectory]) -> WrittenFiles:
-        """Write the RL rows of the trajectories, in their order."""
         rounds_of = {one.trajectory_id: one.round for one in compared}
         found = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_guidance=True)
         episodes = {episode.trajectory.trajectory_id: episode for episode in found}

@@ -50,7 +50,6 @@ class ScreenWriter:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def write(self, observations: Iterable[Observation]) -> None:
-        """Write the screens of all observations; returns when they are on disk."""
         new = [observation for observation in observations if observation.screen.screen_id not in self._committed]
         if self._executor is None:
             self._journal.append(*new)

@@ -52,8 +52,6 @@ E = TypeVar("E")
 
 
 class ExportRequest(NamedTuple):
-    """What to write, and where."""
-
     release: str
     form: TrainerFormat
     family: Family
@@ -91,8 +89,6 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
 
 
 class Exporting(NamedTuple):
-    """A release that is exported."""
-
     warehouse: Warehouse
     release: Release
     family: Family
@@ -102,7 +98,6 @@ class Exporting(NamedTuple):
     """Temporary files may lie here."""
 
     def rounds_of(self, trajectory_ids: Collection[str]) -> Mapping[str, int]:
-        """Return the rounds of those trajectories that are stored, by id."""
         return rounds_of(self.warehouse, self.release.run_id, trajectory_ids, range(self.release.round + 1))
 
     def episodes(self, trajectory_ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
@@ -130,7 +125,6 @@ class Exporting(NamedTuple):
             places: list[tuple[Any, int]] = []
 
             def add(chunk: Sequence[tuple[Any, str, Sequence[R]]]) -> None:
-                """Separate function: releases the episodes before the next ones are read."""
                 episodes = self.episodes({name for _, name, _ in chunk}, stored)
                 for key, name, rows in chunk:
                     episode = episodes.get(name)

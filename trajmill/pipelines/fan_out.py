@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
@@ -25,7 +25,7 @@ from trajmill.warehouse.shards import DataFile, write_tables
 from trajmill.warehouse.staged_screens import NewScreens
 from trajmill.warehouse.staging import ShardProgress, mark_done, plan_items, read_marker
 
-P = TypeVar("P", contravariant=True)
+P = TypeVar("P")
 T = TypeVar("T")
 
 MOST_IN_SHARD = 1000
@@ -65,40 +65,6 @@ class WrittenFiles:
         return sum(file.rows for file in self.files.get(table, ()))
 
 
-class ShardWork(Protocol[P]):
-    """The work on the payload of one shard; picklable."""
-
-    def identity(self, payload: P, /) -> object:
-        """Everything that decides the rows of a shard except its run, round and stage, as JSON values."""
-        ...
-
-    def __call__(self, shard: str, payload: P, /) -> WrittenFiles:
-        """Do the work of a shard and write its files under the shard's name."""
-        ...
-
-
-@dataclass(frozen=True)
-class StageWork:
-    """What the work of every stage has; subclasses are a `ShardWork`."""
-
-    warehouse: Warehouse
-    at: StageRun
-    origin: Origin
-
-    def written(
-        self, shard: str, rows: Mapping[str, Sequence[Row]], dropped: Mapping[str, int] | None = None
-    ) -> WrittenFiles:
-        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped or {})
-
-    def progress(self, shard: str) -> ShardProgress:
-        return ShardProgress(self.at.staging(self.warehouse), shard)
-
-    def with_screens(self, made: WrittenFiles, made_by: str) -> WrittenFiles:
-        """Write the screens in the stage's journals, each once; called by the process that commits."""
-        screens = NewScreens(self.warehouse, self.at, self.origin, made_by).write()
-        return WrittenFiles({**made.files, "screens": screens}, made.dropped)
-
-
 class Shard(NamedTuple):
     """A part of a stage's work; picklable."""
 
@@ -107,75 +73,90 @@ class Shard(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DoShard(Generic[P]):
-    """Does the shards of a stage and marks them; picklable. Doing a shard twice does no harm."""
+class StageWork(Generic[P]):
+    """The work of a stage on the payload of one shard; picklable. Doing a shard twice does no harm."""
 
     warehouse: Warehouse
     at: StageRun
-    work: ShardWork[P]
+    origin: Origin
 
-    def __call__(self, shard: Shard, attempt: str = "") -> Mapping[str, int]:
+    def identity(self, payload: P, /) -> object:
+        """Everything that decides the rows of a shard except its run, round and stage, as JSON values."""
+        raise NotImplementedError
+
+    def __call__(self, shard: str, payload: P, /) -> WrittenFiles:
+        """Do the work of a shard and write its files under the shard's name."""
+        raise NotImplementedError
+
+    def do(self, shard: Shard, attempt: str = "") -> Mapping[str, int]:
         """Do a shard unless it is done, and return the rows written, by table.
 
         `attempt` is added to the names of its files: it keeps executions apart that may overlap.
         """
         made = None
-        if self.read(shard.name) is None:
-            made = self.work(f"{shard.name}{attempt}", shard.payload)
+        if self.finished_shard(shard.name) is None:
+            made = self(f"{shard.name}{attempt}", shard.payload)
             files = {table: [list(file) for file in written] for table, written in made.files.items()}
             result = {"files": files, "dropped": dict(made.dropped)}
-            mark_done(self.warehouse, self._folder(shard.name), shard.name, result)
-        ShardProgress(self.at.staging(self.warehouse), shard.name).fill(_items_of(shard.payload))
+            mark_done(self.warehouse, self._folder / f"shard-{shard.name}", shard.name, result)
+        self.progress(shard.name).fill(_items_of(shard.payload))
         return {table: made.rows(table) for table in made.files} if made else {}
 
-    def read(self, shard: str) -> WrittenFiles | None:
-        result = read_marker(self.warehouse, self._folder(shard), shard)
+    def finished_shard(self, shard: str) -> WrittenFiles | None:
+        result = read_marker(self.warehouse, self._folder / f"shard-{shard}", shard)
         if result is None:
             return None
         files = {table: [DataFile(*values) for values in written] for table, written in result["files"].items()}
         return WrittenFiles(files, result["dropped"])
 
-    def _folder(self, shard: str) -> Path:
-        return self.at.staging(self.warehouse) / f"shard-{shard}"
+    def written(
+        self, shard: str, rows: Mapping[str, Sequence[Row]], dropped: Mapping[str, int] | None = None
+    ) -> WrittenFiles:
+        return WrittenFiles(write_tables(self.warehouse, self.at, rows, shard), dropped or {})
+
+    def progress(self, shard: str) -> ShardProgress:
+        return ShardProgress(self._folder, shard)
+
+    @property
+    def _folder(self) -> Path:
+        return self.at.staging(self.warehouse)
 
 
 def fan_out(
-    warehouse: Warehouse,
-    at: StageRun,
-    payloads: Sequence[P],
-    work: ShardWork[P],
-    settings: BeamSettings,
-    workers: int = 1,
+    work: StageWork[P], payloads: Sequence[P], settings: BeamSettings, workers: int = 1, screens_by: str = ""
 ) -> WrittenFiles:
-    """Do `work` on every payload, each a shard of the stage, and return the files in the order of the payloads.
+    """Do `work` on every payload, each a shard of its stage, and return the files in the order of the payloads.
 
     Payloads are picklable. `workers` is the number of processes on this machine; a runner on other machines has its
-    own. Raises TrajmillError if `work` raised it, workers were lost too often, or one has written elsewhere.
+    own. `screens_by` made the screens in the stage's journals, which are then written, each once. Raises TrajmillError
+    if `work` raised it, workers were lost too often, or one has written elsewhere.
     """
     # The number in the name keeps the files of a stage in the order of its payloads.
     names = [f"{number:05d}-{content_id('shard', work.identity(payload))}" for number, payload in enumerate(payloads)]
     shards = [Shard(name, payload) for name, payload in zip(names, payloads, strict=True)]
-    plan_items(at.staging(warehouse), sum(map(_items_of, payloads)))
-    do = DoShard(warehouse, at, work)
+    plan_items(work.at.staging(work.warehouse), sum(map(_items_of, payloads)))
     if not settings.on_this_machine and shards:
         # Beam takes seconds to import.
         from trajmill.pipelines.executors.beam import run_on_machines
 
-        run_on_machines(do, shards, settings)
+        run_on_machines(work, shards, settings)
     elif workers > 1 and len(shards) > 1:
-        side_by_side(do, shards, workers)
+        side_by_side(work.do, shards, workers)
     else:
         for shard in shards:
-            do(shard)
+            work.do(shard)
     files: dict[str, list[DataFile]] = defaultdict(list)
     dropped: Counter[str] = Counter()
     for name in names:
-        made = do.read(name)
+        made = work.finished_shard(name)
         if made is None:
-            raise TrajmillError(f"{warehouse.address}: shard {name} is not there; all workers must see this folder")
+            where = work.warehouse.address
+            raise TrajmillError(f"{where}: shard {name} is not there; all workers must see this folder")
         dropped.update(made.dropped)
         for table, written in made.files.items():
             files[table].extend(written)
+    if screens_by:
+        files["screens"] = NewScreens(work.warehouse, work.at, work.origin, screens_by).write()
     return WrittenFiles(dict(files), dict(dropped))
 
 
@@ -193,12 +174,6 @@ def divide(
     their own order within a shard.
     """
     places = sorted(range(len(items)), key=None if near is None else lambda place: near(items[place]))
-    parts = split_evenly(places, max(workers, ceil(len(items) / most)))
-    return [[items[place] for place in sorted(part)] for part in parts]
-
-
-def split_evenly(items: Sequence[T], shards: int) -> list[Sequence[T]]:
-    """Divide items, in their order, between at most `shards` lists of nearly equal length, none of them empty."""
-    count = min(shards, len(items))
-    ends = [-(-len(items) * number // count) for number in range(count + 1)] if count else []
-    return [items[start:end] for start, end in pairwise(ends)]
+    parts = min(len(items), max(workers, ceil(len(items) / most)))
+    ends = [-(-len(items) * number // parts) for number in range(parts + 1)] if parts else []
+    return [[items[place] for place in sorted(places[start:end])] for start, end in pairwise(ends)]

@@ -29,8 +29,6 @@ from trajmill.warehouse.screens import WarehouseScreens
 
 @dataclass(frozen=True)
 class GuideSpec:
-    """The models that describe outcomes and write the hints."""
-
     describer: Endpoint | None = None
     """A vision-language model; None compares accessibility trees."""
     writer: Endpoint | None = None
@@ -39,7 +37,7 @@ class GuideSpec:
 
 
 @dataclass(frozen=True)
-class WriteGuidance(StageWork):
+class WriteGuidance(StageWork[Sequence[str]]):
     """The work of one shard: writes guidance from trajectories, given by id."""
 
     references: frozenset[str]
@@ -48,7 +46,6 @@ class WriteGuidance(StageWork):
     """By trajectory id, the round of its attempt."""
     guide: GuideSpec = GuideSpec()
     concurrency: int = 1
-    """Trajectories that are worked on at the same time."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
         return [[name, name in self.references] for name in trajectory_ids]

@@ -15,12 +15,11 @@ from trajmill.stages.importing.rows import HeldOut, ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import DataFile
-from trajmill.warehouse.staged_screens import stored_screen_journal
+from trajmill.warehouse.staged_screens import NewScreens, stored_screen_journal
 
 STAGE = "import"
 """Stage on the failures of recordings that cannot be read."""
 _IN_SHARD = 200
-"""Recordings in a shard."""
 
 
 @dataclass
@@ -50,7 +49,7 @@ def write_recordings(
     `known` are ids of stored trajectories and queries, which are not written again; `advance` is called with the bytes
     of the listing files that are done.
     """
-    work, counts, made_by = StageWork(warehouse, at, origin), ImportCounts(), f"import.{layout}/1"
+    work, counts, made_by = StageWork[None](warehouse, at, origin), ImportCounts(), f"import.{layout}/1"
     files: dict[str, list[DataFile]] = {}
     rows: dict[str, list[Row]] = {}
     shards = 0
@@ -103,4 +102,5 @@ def write_recordings(
                 flush()
             advance(each.size)
     flush()
-    return work.with_screens(WrittenFiles(files), made_by), counts
+    files["screens"] = NewScreens(warehouse, at, origin, made_by).write()
+    return WrittenFiles(files), counts

@@ -45,13 +45,12 @@ class RejudgeIdentity:
 
 
 @dataclass(frozen=True)
-class JudgeTrajectories(StageWork):
+class JudgeTrajectories(StageWork[Sequence[str]]):
     """The work of one shard: judges trajectories of a run, given by id."""
 
     judge: JudgeSpec
     critics: CriticModels
     rounds: tuple[int, ...]
-    """The rounds of the trajectories."""
     tried: Mapping[str, int]
     """By trajectory id, the number of failed tries; new trajectories are missing."""
     rejudge: RejudgeIdentity | None = None
@@ -61,7 +60,6 @@ class JudgeTrajectories(StageWork):
         return [self.judge.identity(), [[name, self.tried.get(name, 0)] for name in trajectory_ids]]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
-        """Judge the trajectories and write their verdicts, judgements, model calls and failures."""
         calls: list[ModelCall] = []
         judged = asyncio.run(self._judge(shard, trajectory_ids, calls))
         rows: dict[str, Sequence[Row]] = {

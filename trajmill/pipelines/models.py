@@ -21,8 +21,6 @@ from trajmill.stages.models.spec import ModelSpec
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One model behind one or several roles."""
-
     spec: ModelSpec
     request_cache: Path | None = None
     """Folder of the request cache; None caches nothing."""
@@ -61,7 +59,6 @@ class OpenEndpoints(AsyncExitStack):
         self._open: list[tuple[Endpoint, ChatModel]] = []
 
     def model(self, endpoint: Endpoint) -> ChatModel:
-        """Return the model of an endpoint. Raises BadInputError if it cannot be connected."""
         for other, model in self._open:
             if other == endpoint:
                 return model

@@ -8,23 +8,28 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
-from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out, split_evenly
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.pipelines.models import Endpoint
 from trajmill.pipelines.reading.episodes import queries_of
 from trajmill.pipelines.rollout import AttemptJudge, Journaled, RunAttempts
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import content_id
+from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.proposed import without_leaks
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.models.prompts import Prompt, PromptedModel
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import unwalked_queries
+from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult
+from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.stages.queries.proposals.propose import (
     TRIAL_STAGE,
     DecidedProposal,
@@ -38,8 +43,6 @@ from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
 
 
 class ProposalCounts(NamedTuple):
-    """How many tasks are proposed in a round."""
-
     curriculum: int
     """From example tasks and the success so far."""
     screenshot: int
@@ -47,7 +50,7 @@ class ProposalCounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProposeTasks(StageWork):
+class ProposeTasks(StageWork[Sequence[StartingPoint]]):
     """The work of one round; its only shard gets the starting points of the example tasks."""
 
     environment: EnvironmentSpec
@@ -58,7 +61,6 @@ class ProposeTasks(StageWork):
     heldout_apps: tuple[str, ...]
     limits: Limits
     environments: int
-    """Environments that are open at the same time."""
     in_flight: int
     """Starting points for which the writer is asked at the same time."""
     untried: tuple[Query, ...] = ()
@@ -117,20 +119,14 @@ class ProposeTasks(StageWork):
         return NewQueries((), started.failures).with_more(told).with_more(seen)
 
 
-def propose_new_tasks(work: ProposeTasks, starts: Sequence[StartingPoint], beam: BeamSettings) -> WrittenFiles:
-    """Propose the tasks of a round and return the files; a second call does nothing more."""
-    return work.with_screens(fan_out(work.warehouse, work.at, [starts], work, beam), work.environment.kind)
-
-
-@dataclass(frozen=True)
-class TryProposals:
+@dataclass(frozen=True, kw_only=True)
+class TryProposals(RunAttempts):
     """The work of one shard: attempts proposed tasks once, judges the attempts, and writes which tasks are feasible."""
 
-    attempts: RunAttempts
     judge: AttemptJudge
 
     def identity(self, attempts: Sequence[Attempt]) -> object:
-        return [self.attempts.identity(attempts), self.judge.spec.identity()]
+        return [super().identity(attempts), self.judge.spec.identity()]
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
         """Write the decided tasks and the rows of their attempts.
@@ -140,10 +136,10 @@ class TryProposals:
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
         decided: list[tuple[AttemptRows, DecidedProposal]] = []
         undecided: list[AttemptRows] = []
-        journaled = self.attempts.finish(shard, attempts, self.judge)
+        journaled = self.run(shard, attempts, self.judge)
         for one in journaled.finished:
             query = queries[one.trajectory.query_id]
-            decision = decide_proposal(query, one.trajectory, one.judgement, self.attempts.origin)
+            decision = decide_proposal(query, one.trajectory, one.judgement, self.origin)
             if decision is None:
                 undecided.append(one)
             else:
@@ -157,11 +153,41 @@ class TryProposals:
             "failures": [*refusals, *failures],
             "model_calls": [*rows["model_calls"], *left["model_calls"]],
         }
-        return self.attempts.written(shard, rows, Counter(refused=len(refusals), undecided=len(undecided)))
+        return self.written(shard, rows, Counter(refused=len(refusals), undecided=len(undecided)))
 
 
-def try_in_shards(work: TryProposals, attempts: Sequence[Attempt], shards: int, beam: BeamSettings) -> WrittenFiles:
-    """Try proposed tasks in `shards` shards and return the files; finished attempts of an earlier call are kept."""
-    of = work.attempts
-    made = fan_out(of.warehouse, of.at, split_evenly(attempts, shards), work, beam)
-    return of.with_screens(made, of.environment.kind)
+@dataclass(frozen=True)
+class WalkPrograms(StageWork[PathwayProgram]):
+    """The work of one shard: walks one program."""
+
+    environment: EnvironmentSpec
+    bounds: WalkBounds
+    second_opinion: Endpoint | None
+    selection: Prompt
+
+    def identity(self, program: PathwayProgram) -> object:
+        return [program.model_dump(), self.bounds.model_dump(), identity_of(self.environment)]
+
+    def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
+        """Walk a program; write its pathways, a failure for each branch that could not be walked, and model calls.
+
+        Raises BadInputError if the model cannot be connected, or the environment's package is missing.
+        """
+        calls: list[ModelCall] = []
+        with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
+
+            async def walk() -> WalkResult:
+                async with AsyncExitStack() as stack:
+                    factory = self.environment.factory(program.platform)
+                    stack.push_async_callback(factory.close)
+                    opinion = None
+                    if self.second_opinion is not None:
+                        opinion = PromptedModel(self.second_opinion.open(self.origin, calls.append), self.selection)
+                        stack.push_async_callback(opinion.model.close)
+                    found = await collect_pathways(factory, program, self.bounds, self.origin, opinion)
+                await screens.write(found.screens.values())
+                return found
+
+            found = asyncio.run(walk())
+        rows = {"pathways": found.pathways, "failures": found.failures, "model_calls": calls}
+        return self.written(shard, rows, Counter(f"{row.input_id}: {row.message}" for row in found.failures))

@@ -14,12 +14,10 @@ import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import hints_of
 from trajmill.pipelines.reading.examples import (
-    ExampleSet,
     StoredExamples,
     derived,
     leaks_of,
     read_candidates,
-    shown_screens,
     supervised,
 )
 from trajmill.pipelines.release_shards import ReleaseRows, SharedRows, share_rows
@@ -59,8 +57,6 @@ _GROUPS_EVERY = 4
 
 
 class ReleaseRequest(NamedTuple):
-    """What a release is made of."""
-
     name: str
     origin: Origin
     policy: str
@@ -81,8 +77,6 @@ class ReleaseRequest(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The counts of a release."""
-
     offered: int
     examples: int
     rl_steps: int
@@ -99,7 +93,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     # Other runs commit rows too, so that a release which is there keeps the versions in its manifest.
     versions = read_release(warehouse, name).tables if is_made else table_versions(warehouse)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
-    candidates = read_candidates(warehouse, origin, supervised(request.keep_per_query), check)
+    wanted = supervised(request.keep_per_query)
+    candidates = read_candidates(warehouse, origin, wanted, check)
     limits = (request.averages, request.keep_per_query, request.keep_per_reply)
     chosen = training_set(candidates.rows, *limits, _alike(queries, request.curate, warehouse))
     clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
@@ -109,11 +104,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in request.formats if is_rl or each.table != "rl_steps"]
     for_rl = [each for each in exporters if each.table == "rl_steps"]
-    own = ReleaseRows(
-        curated.examples,
-        [each for each in exporters if each.table == "examples"],
-        *_readers(warehouse, origin, supervised(request.keep_per_query)),
-    )
+    stored = StoredExamples(warehouse, origin.run_id, wanted.where, curated.examples)
+    own = ReleaseRows(stored, [each for each in exporters if each.table == "examples"])
     kinds = _kinds(warehouse, origin, request.kinds, check)
     folder = warehouse.release(name)
     if not is_made:
@@ -126,8 +118,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     files: list[ExportedFile] = []
     if for_rl:
         # The RL rows are those of one round and so of one release.
-        stored = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
-        rows = (without_rows(batch, "rl_step_id", rl_steps.leaking) for batch in stored)
+        batches = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
+        rows = (without_rows(batch, "rl_step_id", rl_steps.leaking) for batch in batches)
         files = export_release(folder, for_rl, {"rl_steps": rows}, WarehouseScreens(warehouse), progress.add)
         _refuse_problems(warehouse, origin, folder, for_rl)
     shared: list[tuple[ReleaseRows, SharedRows]] = []
@@ -189,14 +181,6 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out)
 
 
-def _readers(
-    warehouse: Warehouse, origin: Origin, wanted: ExampleSet
-) -> tuple[partial[StoredExamples], partial[set[str]]]:
-    """Return what reads the rows of digests, and the screens that they show."""
-    found = (warehouse, origin.run_id, wanted.where)
-    return partial(StoredExamples, *found), partial(shown_screens, *found)
-
-
 def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> Alike:
     """Return the near-duplicate queries and screens that count as one, if configured."""
     instructions = {query.query_id: query.instruction for query in queries}
@@ -225,8 +209,8 @@ def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], chec
                 duplicate=rows.num_rows - distinct.num_rows,
                 unequal_reflections=clean.rows.num_rows - balanced.num_rows,
             )
-            readers = _readers(warehouse, origin, wanted)
-            found.append(ReleaseRows(balanced, [SftExporter(derived_kind=kind)], *readers, kind, left_out))
+            stored = StoredExamples(warehouse, origin.run_id, wanted.where, balanced)
+            found.append(ReleaseRows(stored, [SftExporter(derived_kind=kind)], kind, left_out))
     return sorted(found, key=lambda each: each.kind)
 
 

@@ -5,7 +5,7 @@ A release takes rows of the shards of many rounds. A shard is named by a hash of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from trajmill.pipelines.reading.examples import StoredExamples
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.stages.export.exporter import Exporter
@@ -37,18 +38,16 @@ _KEYS = pa.schema([("example_id", pa.string()), ("trajectory_id", pa.string())])
 class ReleaseRows(NamedTuple):
     """Rows of table `examples` that a release takes: the supervised ones, or those of a derived kind."""
 
-    chosen: pa.Table
-    """Digests of the rows in their order, with the weights that they have in the release."""
+    examples: StoredExamples
     exporters: Sequence[Exporter]
-    """Their formats."""
-    stored: Callable[[pa.Table], Iterable[pa.RecordBatch]]
-    """Gives the rows of digests, with the weights that they have in every release; it can be iterated over often."""
-    shown: Callable[[pa.Table], Iterable[str]] = lambda rows: ()
-    """Gives the screens that rows show, if it is faster to copy their images together."""
     kind: str = ""
     """Empty for the supervised rows."""
     left_out: Mapping[str, int] = {}
     """By reason, rows that leak, repeat others, or that one side of a Reflector has too many of."""
+
+    @property
+    def chosen(self) -> pa.Table:
+        return self.examples.digests
 
 
 class SharedRows(NamedTuple):
@@ -105,10 +104,9 @@ def share_rows(
     new = None
     if len(missing):
         new = place / f"r{round_number:04d}-{content_id(missing.to_pylist())[:12]}"
-        rows = wanted.chosen.take(pc.index_in(missing, ids))
-        screens, shown = WarehouseScreens(warehouse), wanted.shown(rows)
-        export_release(new, exporters, {"examples": wanted.stored(rows)}, screens, written, shown)
-        shards[new] = rows.select(_KEYS.names).cast(_KEYS)
+        rows = wanted.examples.of(wanted.chosen.take(pc.index_in(missing, ids)))
+        export_release(new, exporters, {"examples": rows}, WarehouseScreens(warehouse), written, rows.screens())
+        shards[new] = rows.digests.select(_KEYS.names).cast(_KEYS)
     places = pc.index_in(ids, _ids(shards)).to_numpy()
     folders, starts = list(shards), [0, *accumulate(keys.num_rows for keys in shards.values())]
     numbers = np.searchsorted(starts, places, side="right") - 1
@@ -127,7 +125,6 @@ def share_rows(
 
 
 def _fetch(warehouse: Warehouse, path: Path) -> None:
-    """Bring a file that releases name to this machine."""
     name = warehouse.name(path)
     try:
         warehouse.store.fetch(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,7 +16,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from trajmill.pipelines.drawing import ScreenWriter, screens_in_background
-from trajmill.pipelines.fan_out import MOST_IN_SHARD, BeamSettings, StageWork, WrittenFiles, divide, fan_out
+from trajmill.pipelines.fan_out import MOST_IN_SHARD, BeamSettings, P, StageWork, WrittenFiles, divide, fan_out
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.slots import shown_slots
@@ -27,11 +27,10 @@ from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.agents.base import AgentMaker
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import first_mistake
-from trajmill.stages.rollout.base import Attempt, AttemptSource, FinishedAttempt, Limits, SlotBoard
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
@@ -43,8 +42,6 @@ _JOURNALS = "episodes-*.jsonl"
 _RANGES_PER_WORKER = 8
 """Least ranges per worker: all workers end at nearly the same time."""
 
-PlatformAttempts = tuple[Platform, Sequence[Attempt] | AttemptSource]
-"""Attempts at queries of one platform."""
 AttemptKey = tuple[str, Purpose, int, int, str | None]
 
 
@@ -56,105 +53,8 @@ def attempt_key(attempt: Attempt) -> AttemptKey:
 
 @dataclass(frozen=True)
 class AttemptJudge:
-    """The judge of single attempts, for workers."""
-
     spec: JudgeSpec
     critics: CriticModels
-
-
-@dataclass(frozen=True)
-class RunAttempts(StageWork):
-    """The work of one shard: runs attempts and writes their rows."""
-
-    environment: EnvironmentSpec
-    agent: ActingAgent
-    limits: Limits
-    concurrency: int
-    durability: Durability = field(default_factory=Durability)
-
-    def identity(self, attempts: Sequence[Attempt]) -> object:
-        keys = [attempt_key(attempt) for attempt in attempts]
-        return [keys, identity_of(self.environment), self.agent.identity()]
-
-    def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
-        """Run the attempts that are in no journal of the stage, then write the rows of all attempts of the shard."""
-        journaled = self.finish(shard, attempts)
-        void = [one.trajectory.failure_class for one in journaled.finished if one.trajectory.status == "failed"]
-        lost = [failure.failure_class for failure in journaled.unreadable]
-        dropped = Counter(cause.value for cause in (*void, *lost) if cause)
-        return self.written(shard, journaled.rows(), dropped)
-
-    def finish(self, shard: str, attempts: Sequence[Attempt], judge: AttemptJudge | None = None) -> Journaled:
-        """Run the attempts that are in no journal of the stage; return all attempts of the shard, in order of id.
-
-        `judge` judges each attempt as soon as it is finished.
-        """
-        by_id: dict[str, Attempt] = {}
-
-        def remaining(make_agent: AgentMaker) -> list[PlatformAttempts]:
-            by_id.update({attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in attempts})
-            finished = journaled_ids(self._journals(), by_id)
-            return list(_by_platform([attempt for name, attempt in by_id.items() if name not in finished]).items())
-
-        self.roll(shard, remaining, judge)
-        found = read_attempts(self.warehouse, self.at, self.origin, journaled_records(self._journals(), by_id))
-        finished = {one.trajectory.trajectory_id: one for one in found.finished}
-        lost = {one.input_id: one for one in found.unreadable if one.input_id not in finished}
-        return Journaled([finished[name] for name in sorted(finished)], [lost[name] for name in sorted(lost)])
-
-    def roll(
-        self,
-        shard: str,
-        plan: Callable[[AgentMaker], Sequence[PlatformAttempts]],
-        judge: AttemptJudge | None = None,
-    ) -> None:
-        """Run the attempts of a plan, which is made once the agents can be made, into the journals of a shard."""
-        journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
-        screen_journal = journal_path(self.warehouse, self.at, shard)
-        parts = JournalParts(self.warehouse, self.at, [screen_journal, journal.path])
-
-        async def run(screens: ScreenWriter) -> None:
-            board, opened = SlotBoard(), AsyncExitStack()
-            storing = stored_in_time(parts, self.durability)
-            async with opened, self.agent.open() as make_agent, shown_slots(board, journal.path), storing as one_more:
-                judges = judge and judging(judge.spec, judge.critics, self.origin)
-                judged = await opened.enter_async_context(judges) if judges else None
-
-                async def record(made: FinishedAttempt) -> None:
-                    made = await judged(made) if judged else made
-                    await screens.write(made.screens.values())
-                    journal.append(attempt_record(made))
-                    await one_more()
-
-                for platform, attempts in plan(make_agent):
-                    factory = self.environment.factory(platform)
-                    await run_attempts(
-                        attempts, make_agent, factory, self.limits, self.origin, record, self.concurrency, board
-                    )
-
-        with closing(journal), closing(ScreenJournal(screen_journal)) as drawn:
-            asyncio.run(run(ScreenWriter(drawn, WarehouseScreens(self.warehouse), self.environment.draws_screens)))
-        # The process that commits the stage writes the screens, from the journals of all shards.
-        parts.publish()
-
-    def finished(self) -> dict[AttemptKey, str]:
-        """Return the trajectory ids of the journaled attempts; records that cannot be read are left out."""
-        found: dict[AttemptKey, str] = {}
-        for record in (record for path in self._journals() for record in Journal(path).read()):
-            try:
-                made = _WithTrajectory.model_validate_json(record).trajectory
-            except ValidationError:
-                continue
-            found[made.query_id, made.purpose, made.attempt, made.seed, made.guidance_id] = made.trajectory_id
-        return found
-
-    def _journals(self) -> list[Path]:
-        """Return all journals of the stage, because an earlier try may have divided the attempts otherwise."""
-        return stored_journals(self.warehouse, self.at, _JOURNALS)
-
-
-class _WithTrajectory(BaseModel):
-    trajectory: Trajectory
 
 
 @dataclass
@@ -190,19 +90,110 @@ class AttemptQueue:
         return ()
 
 
+Queues = Mapping[Platform, AttemptQueue]
+
+
 @dataclass(frozen=True)
-class _RollLane:
+class AttemptRunner(StageWork[P]):
+    """Runs attempts at queries in environments, into journals."""
+
+    environment: EnvironmentSpec
+    agent: ActingAgent
+    limits: Limits
+    concurrency: int
+    durability: Durability = field(default_factory=Durability)
+
+    def run(self, shard: str, work: Sequence[Attempt] | Queues, judge: AttemptJudge | None = None) -> Journaled:
+        """Run the attempts that are in no journal of the stage into that of the shard.
+
+        Returns the given ones, in order of id; those of queues are left in the journals. `judge` judges each attempt
+        as soon as it is finished.
+        """
+        journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
+        screen_journal = journal_path(self.warehouse, self.at, shard)
+        parts = JournalParts(self.warehouse, self.at, [screen_journal, journal.path])
+        by_id: dict[str, Attempt] = {}
+
+        async def run(screens: ScreenWriter) -> None:
+            board, opened = SlotBoard(), AsyncExitStack()
+            storing = stored_in_time(parts, self.durability)
+            async with opened, self.agent.open() as make_agent, shown_slots(board, journal.path), storing as one_more:
+                judges = judge and judging(judge.spec, judge.critics, self.origin)
+                judged = await opened.enter_async_context(judges) if judges else None
+
+                async def record(made: FinishedAttempt) -> None:
+                    made = await judged(made) if judged else made
+                    await screens.write(made.screens.values())
+                    journal.append(attempt_record(made))
+                    await one_more()
+
+                queued: Mapping[Platform, Sequence[Attempt] | AttemptQueue]
+                if isinstance(work, Mapping):
+                    queued = work
+                else:
+                    by_id.update({attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in work})
+                    known = {name for path in self.journals() for name in _spans(path, path.stat().st_size)}
+                    queued = _by_platform([attempt for name, attempt in by_id.items() if name not in known])
+                for platform, attempts in queued.items():
+                    factory = self.environment.factory(platform)
+                    await run_attempts(
+                        attempts, make_agent, factory, self.limits, self.origin, record, self.concurrency, board
+                    )
+
+        with closing(journal), closing(ScreenJournal(screen_journal)) as drawn:
+            asyncio.run(run(ScreenWriter(drawn, WarehouseScreens(self.warehouse), self.environment.draws_screens)))
+        # The process that commits the stage writes the screens, from the journals of all shards.
+        parts.publish()
+        found = read_attempts(self.warehouse, self.at, self.origin, _records(self.journals(), by_id) if by_id else ())
+        finished = {one.trajectory.trajectory_id: one for one in found.finished}
+        lost = {one.input_id: one for one in found.unreadable if one.input_id not in finished}
+        return Journaled([finished[name] for name in sorted(finished)], [lost[name] for name in sorted(lost)])
+
+    def journals(self) -> list[Path]:
+        return stored_journals(self.warehouse, self.at, _JOURNALS)
+
+
+@dataclass(frozen=True)
+class RunAttempts(AttemptRunner[Sequence[Attempt]]):
+    """The work of one shard: runs attempts and writes their rows."""
+
+    def identity(self, attempts: Sequence[Attempt]) -> object:
+        keys = [attempt_key(attempt) for attempt in attempts]
+        return [keys, identity_of(self.environment), self.agent.identity()]
+
+    def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
+        journaled = self.run(shard, attempts)
+        void = [one.trajectory.failure_class for one in journaled.finished if one.trajectory.status == "failed"]
+        lost = [failure.failure_class for failure in journaled.unreadable]
+        dropped = Counter(cause.value for cause in (*void, *lost) if cause)
+        return self.written(shard, journaled.rows(), dropped)
+
+    def finished(self) -> dict[AttemptKey, str]:
+        """Return the trajectory ids of the journaled attempts; records that cannot be read are left out."""
+        found: dict[AttemptKey, str] = {}
+        for record in (record for path in self.journals() for record in Journal(path).read()):
+            try:
+                made = _WithTrajectory.model_validate_json(record).trajectory
+            except ValidationError:
+                continue
+            found[made.query_id, made.purpose, made.attempt, made.seed, made.guidance_id] = made.trajectory_id
+        return found
+
+
+class _WithTrajectory(BaseModel):
+    trajectory: Trajectory
+
+
+@dataclass(frozen=True)
+class _RollLane(AttemptRunner[tuple[int, Queues]]):
     """Runs what one of the workers takes into journals; its slots never idle while attempts are queued."""
 
-    work: RunAttempts
-
-    def identity(self, lane: tuple[int, dict[Platform, AttemptQueue]]) -> object:
+    def identity(self, lane: tuple[int, Queues]) -> object:
         number, queues = lane
         return [number, [queue.folder for queue in queues.values()]]
 
-    def __call__(self, shard: str, lane: tuple[int, dict[Platform, AttemptQueue]]) -> WrittenFiles:
-        """Run attempts; their rows are written later, from the journals of all lanes."""
-        self.work.roll(shard, lambda _: list(lane[1].items()))
+    def __call__(self, shard: str, lane: tuple[int, Queues]) -> WrittenFiles:
+        self.run(shard, lane[1])
         return WrittenFiles({})
 
 
@@ -224,17 +215,16 @@ def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, 
                 in_range = max(1, min(work.concurrency // 2, len(queued) // (workers * _RANGES_PER_WORKER)))
                 queues[platform] = AttemptQueue(warehouse, f"{folder}-{platform}", queued, in_range)
             lanes = [(number, queues) for number in range(min(workers, len(left)))]
-            fan_out(warehouse, at, lanes, _RollLane(work), beam, workers)
+            fan_out(_RollLane(**vars(work)), lanes, beam, workers)
             write_screens()
             # Sorted by trajectory id, the files have disjoint bounds: readers of some trajectories open few of them.
             ids = work.finished()
             attempts = sorted(attempts, key=lambda attempt: ids.get(attempt_key(attempt), ""))
-        made = fan_out(warehouse, at, divide(attempts, workers), work, beam, workers)
+        made = fan_out(work, divide(attempts, workers), beam, workers)
     return WrittenFiles({**made.files, "screens": screens.write()}, made.dropped)
 
 
 def attempt_counter(warehouse: Warehouse, at: StageRun) -> RecordCounter:
-    """Return a counter of the finished attempts of a stage."""
     return RecordCounter(at.staging(warehouse), _JOURNALS)
 
 
@@ -264,7 +254,6 @@ class Journaled(NamedTuple):
     """A row for each record that cannot be read; it names the file of the record."""
 
     def rows(self) -> dict[str, list[Row]]:
-        """Return the rows by table."""
         finished = self.finished
         return {
             "trajectories": [one.trajectory for one in finished],
@@ -297,13 +286,7 @@ def read_attempts(warehouse: Warehouse, at: StageRun, origin: Origin, records: I
     return Journaled(finished, unreadable)
 
 
-def journaled_ids(journals: Sequence[Path], trajectory_ids: Collection[str]) -> set[str]:
-    """Return those of some trajectories that have a record; no record is parsed."""
-    wanted = set(trajectory_ids)
-    return {name for path in journals for name in _spans(path, path.stat().st_size).keys() & wanted}
-
-
-def journaled_records(journals: Sequence[Path], trajectory_ids: Collection[str]) -> Iterator[bytes]:
+def _records(journals: Sequence[Path], trajectory_ids: Collection[str]) -> Iterator[bytes]:
     """Read the records of some trajectories, in the order of the journals and, in a journal, of the records."""
     for path in journals:
         spans = _spans(path, path.stat().st_size)

@@ -17,7 +17,7 @@ from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate, pathways
 from trajmill.flows.walk import walk_for_pathways
 from trajmill.pipelines.fan_out import WrittenFiles
-from trajmill.pipelines.pathways import WalkPrograms
+from trajmill.pipelines.propose import WalkPrograms
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway

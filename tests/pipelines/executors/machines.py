@@ -24,7 +24,7 @@ from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from tests.bucket_server import bucket_server, environment_for
 from trajmill.pipelines.fan_out import BeamSettings
 
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 2.0
 """Time after which a pool that does not answer is taken for dead."""
 _LOOPBACK = "127.0.0.1"
 _REPOSITORY = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import pytest
 
-from trajmill.pipelines.executors.packing import packed
+from trajmill.pipelines.executors.beam import packed
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.warehouse.layout import create_warehouse
 

@@ -14,27 +14,26 @@ import pytest
 
 from tests.pipelines.executors.machines import Cluster, Machine
 from tests.warehouse.samples import stage_run, step_verdicts
-from trajmill.pipelines.fan_out import WrittenFiles, fan_out
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles, fan_out
 from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.store.base import StoreError
 
 pytestmark = pytest.mark.slow
 
 AT = stage_run("judge")
+ORIGIN = Origin(round=AT.round, run_id=AT.run_id, code_version="test")
 SHARDS = ([0], [1])
 BAD_INPUT, BUG = -1, -2
 
 
 @dataclass(frozen=True)
-class WriteVerdicts:
+class WriteVerdicts(StageWork[Sequence[int]]):
     """Writes a row for each number; the first worker on a shard says which machine it is, and waits for leave."""
-
-    warehouse: Warehouse
 
     def identity(self, numbers: Sequence[int]) -> object:
         return list(numbers)
@@ -49,7 +48,7 @@ class WriteVerdicts:
             while not self._may_go_on():
                 time.sleep(0.05)
         rows = [row for number in numbers for row in step_verdicts(1, AT, number)]
-        return WrittenFiles(write_tables(self.warehouse, AT, {"step_verdicts": rows}, shard))
+        return self.written(shard, {"step_verdicts": rows})
 
     def _may_go_on(self) -> bool:
         # On a busy machine it may be cut off for longer than the store is tried.
@@ -97,7 +96,7 @@ def test_an_error_of_a_worker_arrives_as_one_line_and_is_not_tried_again(
 ) -> None:
     warehouse = create_warehouse(bucket_url)
     with pytest.raises(kind, match=line):
-        fan_out(warehouse, AT, [[number]], WriteVerdicts(warehouse), machines.settings())
+        fan_out(WriteVerdicts(warehouse, AT, ORIGIN), [[number]], machines.settings())
     assert not [line for line in caplog.messages if "started again" in line]
 
 
@@ -112,7 +111,7 @@ def test_a_machine_that_is_cut_off_costs_one_more_start_and_adds_nothing_when_it
         away.append(machine)
 
     with when_both_have_begun(machines, warehouse, cut_off), caplog.at_level(logging.WARNING):
-        made = fan_out(warehouse, AT, SHARDS, WriteVerdicts(warehouse), machines.settings(50, silent_seconds=5))
+        made = fan_out(WriteVerdicts(warehouse, AT, ORIGIN), SHARDS, machines.settings(50, silent_seconds=3))
     assert any("no worker sends a heartbeat any more; it is started again" in line for line in caplog.messages)
     away[0].come_back()
     while not any("-s1" in file.name and "00000-" in file.name for file in warehouse.store.files("tables")):
@@ -125,7 +124,7 @@ def test_a_killed_machine_costs_one_more_start(
 ) -> None:
     warehouse = create_warehouse(bucket_url)
     with when_both_have_begun(machines, warehouse, Machine.kill), caplog.at_level(logging.WARNING):
-        made = fan_out(warehouse, AT, SHARDS, WriteVerdicts(warehouse), machines.settings(50, silent_seconds=5))
+        made = fan_out(WriteVerdicts(warehouse, AT, ORIGIN), SHARDS, machines.settings(50, silent_seconds=3))
     machines.replace_killed()
     told = [line for line in caplog.messages if "it is started again" in line]
     assert told and not any("(>)" in line for line in told), "the end of an object's words is not what was wrong"

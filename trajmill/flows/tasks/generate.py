@@ -22,8 +22,8 @@ from trajmill.flows.policies.policy import (
 )
 from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, finished, report_of, stage
 from trajmill.flows.tasks.rollout import attempts_of
-from trajmill.pipelines.pathways import WalkPrograms, walk_programs
-from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, propose_new_tasks, try_in_shards
+from trajmill.pipelines.fan_out import divide, fan_out
+from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, WalkPrograms
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.rollout import AttemptJudge
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -238,7 +238,7 @@ def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
         second_opinion=model_of(config, settings.second_opinion) if settings.second_opinion else None,
         selection=prompts_of(config).selection,
     )
-    made = walk_programs(job, programs_of(config), context.config.beam)
+    made = fan_out(job, programs_of(config), config.beam, screens_by=config.environment.kind)
     found = made.rows("pathways")
     if not found:
         # The cause, e.g. a missing package, may be solved at the next call.
@@ -289,7 +289,7 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
         untried=_still_undecided(context),
     )
     starts = curriculum_starting_points(read_human_tasks(settings.example_tasks), task_successes(context))
-    made = propose_new_tasks(job, starts, context.config.beam)
+    made = fan_out(job, [starts], config.beam, screens_by=config.environment.kind)
     files, result = made.files, {}
     if settings.try_proposals:
         files = {table: shards for table, shards in files.items() if table != "queries"}
@@ -319,9 +319,9 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
     attempts = plan_once(proposals, Purpose.TRIAL, context.config.run.seed, context.round)
     acts = acting_round(context)
     agent = acting(context, policy_before(acts), temperature=0.0, untrained=acts.round == 1)
-    judge = own_judge(context.config)
-    job = TryProposals(attempts_of(context, at, agent), AttemptJudge(judge.spec, judge.critics))
-    made = try_in_shards(job, attempts, context.config.rollout.workers, context.config.beam)
+    judge, workers = own_judge(context.config), context.config.rollout.workers
+    job = TryProposals(**vars(attempts_of(context, at, agent)), judge=AttemptJudge(judge.spec, judge.critics))
+    made = fan_out(job, divide(attempts, workers), context.config.beam, screens_by=context.environment.kind)
     decided = {query.query_id for query in _written_queries(context, made.files)}
     result = _as_result([query for query in proposals if query.query_id not in decided])
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files, result)

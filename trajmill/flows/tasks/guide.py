@@ -69,7 +69,7 @@ def guide(context: RoundContext, at: StageRun) -> StageOutcome:
         spec,
         config.judge.concurrency,
     )
-    made = context.fan_out(at, divide(unwritten, config.rollout.workers), job)
+    made = context.fan_out(job, divide(unwritten, config.rollout.workers))
     return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
 
 

@@ -65,7 +65,7 @@ def judge_all(
         rounds=tuple(sorted({context.round, *(one.round for one in late)})),
         tried={one.trajectory_id: one.tried for one in late},
     )
-    made = context.fan_out(at, divide(trajectories, context.config.rollout.workers), job)
+    made = context.fan_out(job, divide(trajectories, context.config.rollout.workers))
     return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
 
 

@@ -136,7 +136,7 @@ def derive(context: RoundContext, at: StageRun) -> StageOutcome:
         trust_step_critic=config.judge.filter_steps,
         curate=config.curate,
     )
-    made = context.fan_out(at, divide(chosen, config.rollout.workers), job)
+    made = context.fan_out(job, divide(chosen, config.rollout.workers))
     dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
     return StageOutcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
@@ -181,7 +181,7 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
         with_tokens=policy_gives_tokens(config),
         temperature=config.rollout.temperature,
     )
-    made = context.fan_out(at, divide(plan.trajectories, config.rollout.workers, near=stored_place), job)
+    made = context.fan_out(job, divide(plan.trajectories, config.rollout.workers, near=stored_place))
     tables = read_shards(context.warehouse, "rl_steps", made.files.get("rl_steps", []), ["trajectory_id"])
     rows_out = len({name for table in tables for name in table["trajectory_id"].to_pylist()})
     dropped = Counter(made.dropped) + Counter(each.reason for each in plan.dropped)

@@ -12,7 +12,9 @@ import io
 import json
 import logging
 import math
+import pickle
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +22,17 @@ from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import count
+from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, NamedTuple
 
-from trajmill.pipelines.executors.packing import Packed, packed
-from trajmill.pipelines.fan_out import BeamSettings, DoShard, Shard
+from trajmill.pipelines.fan_out import BeamSettings, Shard, StageWork
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
+from trajmill.schemas.spec import Spec, content_of, decisive_fields
+from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.store.base import StoreError
+from trajmill.warehouse.store.base import FileStore, StoreError
 
 
 @contextmanager
@@ -65,14 +69,14 @@ _DETAILS = re.compile(r'details = "([^"]+)"')
 _LOG = logging.getLogger(__name__)
 
 
-def run_on_machines(do: DoShard[Any], shards: Sequence[Shard], settings: BeamSettings) -> None:
+def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: BeamSettings) -> None:
     """Do every shard, as one element of a pipeline; start it again when workers are lost, with a line in the log.
 
-    Raises TrajmillError if `do` raised it, no job service takes the job, or workers were lost once too often.
+    Raises TrajmillError if the work raised it, no job service takes the job, or workers were lost once too often.
     """
-    warehouse, at, store = do.warehouse, do.at, do.warehouse.store
+    warehouse, at, store = work.warehouse, work.at, work.warehouse.store
     folder = warehouse.name(at.staging(warehouse))
-    work = packed(do, store, f"{folder}/work")
+    packed_work = packed(work, store, f"{folder}/work")
     sent = [Shard(name, packed(payload, store, f"{folder}/payload-{name}")) for name, payload in shards]
     options = [f"--runner={settings.runner}", _NO_LIST_OF_PACKAGES, *settings.options]
     numbers, reason = count(1), None
@@ -82,7 +86,7 @@ def run_on_machines(do: DoShard[Any], shards: Sequence[Shard], settings: BeamSet
         # A number is taken once; a file's name claims it.
         start = next(start for start in starts if store.claim(start.name("started")))
         pipeline = beam.Pipeline(options=PipelineOptions(options))
-        _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(_DoPackedShard(work, start))
+        _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(_DoPackedShard(packed_work, start))
         reason = _lost(pipeline, start, settings.silent_seconds or math.inf, is_first=not restart)
         if reason is None:
             return
@@ -108,7 +112,6 @@ class _Start(NamedTuple):
     """Seconds between two heartbeats."""
 
     def name(self, *parts: str) -> str:
-        """Return the name in the store of a heartbeat or an error."""
         folder = self.warehouse.name(self.at.staging(self.warehouse) / "heartbeats")
         return "/".join((folder, f"{self.number:06d}", *parts))
 
@@ -142,23 +145,21 @@ class _Start(NamedTuple):
 
 
 class _DoPackedShard(beam.DoFn):
-    """Does shards on another machine, with heartbeats."""
-
     def __init__(self, work: Packed, start: _Start) -> None:
         self._work, self._start = work, start
 
     def process(self, element: Shard) -> Iterable[str]:
         with self._start.working_on(element.name):
             # Files of an earlier start that still writes have other names.
-            rows = self._do(Shard(element.name, element.payload.open()), f"-s{self._start.number}")
+            rows = self._opened.do(Shard(element.name, element.payload.open()), f"-s{self._start.number}")
         for table, written in rows.items():
             Metrics.counter("trajmill", f"{table}_rows").inc(written)
         yield element.name
 
     @cached_property
-    def _do(self) -> DoShard[Any]:
+    def _opened(self) -> StageWork[Any]:
         """The work; opened where errors are reported, since files may be fetched for it."""
-        opened: DoShard[Any] = self._work.open()
+        opened: StageWork[Any] = self._work.open()
         return opened
 
 
@@ -270,3 +271,89 @@ def options_mistake(settings: BeamSettings) -> str | None:
     if settings.on_this_machine and unknown is not None:
         return f"Beam has no option --{unknown}; {instead_of(unknown, known)}"
     return None
+
+
+_USER_FILES = "files"
+"""Folder of the store for files that the user has outside of the warehouse."""
+_LARGEST_MESSAGE = 64 << 10
+"""Bytes above which a value is stored instead of sent: engines bound the size of a job's graph."""
+
+
+class Packed(NamedTuple):
+    pickled: bytes | None
+    """None if the store has it."""
+    name: str
+    store: FileStore
+
+    def open(self) -> Any:
+        """Return the value, once its files are on this machine."""
+        pickled = self.pickled if self.pickled is not None else self.store.get(self.name)
+        assert pickled is not None, "a stage stores its work before it is started"
+        return _Unpickler(pickled, self.store).load()
+
+
+def packed(value: object, store: FileStore, name: str) -> Packed:
+    """Pack a value; it is stored under `name` if it is too large for a message."""
+    buffer = io.BytesIO()
+    _Pickler(buffer, store).dump(value)
+    pickled = buffer.getvalue()
+    if len(pickled) <= _LARGEST_MESSAGE:
+        return Packed(pickled, name, store)
+    store.put(name, pickled)
+    return Packed(None, name, store)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, store: FileStore) -> None:
+        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        self._store = store
+
+    def persistent_id(self, value: object) -> str | None:
+        """Return the name in the store of a file or folder, which gets a copy there.
+
+        None for other values, for paths with nothing there, and where all machines see the same folder.
+        """
+        if not isinstance(value, Path) or self._store.is_local:
+            return None
+        path, store = value.absolute(), self._store
+        if path.is_relative_to(store.local):
+            return path.relative_to(store.local).as_posix()
+        if not path.exists():
+            return None
+        name = f"{_USER_FILES}/{content_of(path)}/{path.name}"
+        for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
+            copy = f"{name}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
+            if store.size(copy) is None:
+                with replacing(store.local / copy) as temporary:
+                    shutil.copyfile(file, temporary)
+                store.publish(copy)
+        return name
+
+    def reducer_override(self, value: object) -> Any:
+        """Pickle the `OPERATIONAL` fields of a spec without references."""
+        if not isinstance(value, Spec):
+            return NotImplemented
+        decisive = decisive_fields(type(value))
+        fields = {name: getattr(value, name) for name in type(value).model_fields}
+        shared = {name: each for name, each in fields.items() if name in decisive}
+        own = {name: each for name, each in fields.items() if name not in decisive}
+        return _spec, (type(value), value.model_fields_set, shared, pickle.dumps(own))
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, pickled: bytes, store: FileStore) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._store = store
+
+    def persistent_load(self, name: str) -> Path:
+        """Fetch a file unless this machine has it, and return its path."""
+        if self._store.size(name) is not None:
+            return self._store.fetch(name)
+        for file in self._store.files(name):
+            self._store.fetch(file.name)
+        # What is not stored, such as the folder of a cache, is made where it is used.
+        return self._store.local / name
+
+
+def _spec(kind: type[Spec], given: set[str], shared: dict[str, object], own: bytes) -> Spec:
+    return kind.model_construct(given, **shared, **pickle.loads(own))

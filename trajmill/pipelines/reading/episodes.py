@@ -175,7 +175,6 @@ def read_role_calls(
 
 
 def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
-    """Read all hints of a run, by guidance id."""
     rows = read_table(warehouse, "guidance", ["guidance_id", "text"], run_id=run_id)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
@@ -190,8 +189,6 @@ def hints_of(warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str])
 
 
 class TrajectoryPlace(NamedTuple):
-    """Where the rows of a trajectory are."""
-
     trajectory_id: str
     run_id: str
     round: int
@@ -209,7 +206,6 @@ class TrajectoryRecords(NamedTuple):
     """In the order of steps and judges; the run's own judge is the first."""
     votes: tuple[TrajectoryVerdict, ...]
     judgements: tuple[Judgement, ...]
-    """In the order of judges and rounds."""
 
 
 def places_of(warehouse: Warehouse, start: str) -> list[TrajectoryPlace]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -37,7 +37,6 @@ class ExampleSet(NamedTuple):
     """The rows of table `examples` with one value in one column."""
 
     where: Mapping[str, list[str]]
-    """The filter that finds the rows."""
     per_query: int | None
     """How many of the shortest successes of each query can give rows; None for all."""
 
@@ -53,8 +52,6 @@ def derived(made_by: str) -> ExampleSet:
 
 
 class Candidates(NamedTuple):
-    """The rows that a release can take."""
-
     offered: int
     """Rows of the set, with those of longer successes."""
     rows: pa.Table
@@ -90,20 +87,9 @@ def read_candidates(warehouse: Warehouse, origin: Origin, wanted: ExampleSet, ch
 
 
 def leaks_of(rows: pa.Table) -> dict[str, RowLeak]:
-    """Return the leaks in candidates, by example id."""
     leaking = rows.filter(pc.is_valid(rows["leak"])).select(["example_id", "leak", "refusal"])
     found = zip(*(column.to_pylist() for column in leaking.columns), strict=True)
     return {example_id: RowLeak(reason, refusal) for example_id, reason, refusal in found}
-
-
-def shown_screens(warehouse: Warehouse, run_id: str, where: Mapping[str, list[str]], digests: pa.Table) -> set[str]:
-    """Return the ids of the screens that rows of table `examples` show; arguments as of `StoredExamples`."""
-    ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
-    columns, found = ["example_id", "screens"], set[str]()
-    for batch in read_batches(warehouse, "examples", columns, rounds=rounds, run_id=run_id, where=where):
-        chosen = batch.filter(pc.is_in(batch["example_id"], ids))
-        found.update(chosen["screens"].flatten().unique().to_pylist())
-    return found
 
 
 @dataclass(frozen=True)
@@ -115,33 +101,42 @@ class StoredExamples:
     where: Mapping[str, list[str]]
     """The filter that finds the rows."""
     digests: pa.Table
-    """The rows, in the schema `DIGESTS`."""
+    """The rows in their order, in the schema `DIGESTS`, with the weights that they have in a release."""
+
+    def of(self, digests: pa.Table) -> StoredExamples:
+        return replace(self, digests=digests)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows in their order."""
         if self.digests.num_rows <= _ROWS_AT_ONCE:
             yield from self._few
         else:
             for start in range(0, self.digests.num_rows, _ROWS_AT_ONCE):
                 yield from self._read(self.digests.slice(start, _ROWS_AT_ONCE))
 
+    def screens(self) -> set[str]:
+        """Return the ids of the screens that the rows show."""
+        batches = self._found(self.digests, ["example_id", "screens"])
+        return {screen for batch in batches for screen in batch["screens"].flatten().unique().to_pylist()}
+
     @cached_property
     def _few(self) -> list[pa.RecordBatch]:
         return self._read(self.digests)
 
     def _read(self, digests: pa.Table) -> list[pa.RecordBatch]:
-        """Read some of the rows: only files of their rounds are opened."""
-        ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
-        batches = read_batches(self.warehouse, "examples", rounds=rounds, run_id=self.run_id, where=self.where)
-        found = [batch.filter(pc.is_in(batch["example_id"], ids)) for batch in batches]
-        rows = pa.Table.from_batches(found, file_schema("examples").remove_metadata())
-        chosen: list[pa.RecordBatch] = rows.take(pc.index_in(ids, rows["example_id"].combine_chunks())).to_batches()
+        rows = pa.Table.from_batches(self._found(digests), file_schema("examples").remove_metadata())
+        places = pc.index_in(digests["example_id"].combine_chunks(), rows["example_id"].combine_chunks())
+        chosen: list[pa.RecordBatch] = rows.take(places).to_batches()
         return chosen
+
+    def _found(self, digests: pa.Table, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Read some of the rows, in the order of the table: only files of their rounds are opened."""
+        ids, rounds = digests["example_id"].combine_chunks(), digests["round"].unique().to_pylist()
+        read = read_batches(self.warehouse, "examples", columns, rounds=rounds, run_id=self.run_id, where=self.where)
+        for batch in read:
+            yield batch.filter(pc.is_in(batch["example_id"], ids))
 
 
 class ReleaseDiff(NamedTuple):
-    """Numbers of supervised rows."""
-
     both: int
     only_first: int
     only_second: int

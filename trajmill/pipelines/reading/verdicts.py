@@ -108,7 +108,6 @@ def reward_moments(warehouse: Warehouse, run_id: str, before: int, without: Coll
 
 
 def _correct(warehouse: Warehouse, **wanted: Unpack[WantedRows]) -> Mapping[str, bool]:
-    """Read what the run's own judge decided, by trajectory id."""
     rows = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], **wanted)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
