@@ -30,15 +30,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def admit(folder: Path, base: Path | None) -> None:
-    """Check the files of a version.
+    """Check the files of a version: a model in Hugging Face's layout, an embedded policy, or a LoRA adapter of PEFT's.
 
-    Args:
-        folder: a model in Hugging Face's layout, an embedded policy, or a LoRA adapter in PEFT's layout.
-        base: the weights of its parent, which the adapter is for; None if only a server has them.
-
-    Raises:
-        BadInputError: a shard is missing or broken, a name or a shape is not that of `base`, or a value is NaN or
-            infinite.
+    `base` are the weights of its parent, which the adapter is for; None if only a server has them. Raises BadInputError
+    if a shard is missing or broken, a name or a shape is not that of `base`, or a value is NaN or infinite.
     """
     shapes = _shapes(folder)
     known = None if base is None else _shapes(base)

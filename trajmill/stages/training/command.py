@@ -22,13 +22,12 @@ from trajmill.stages.export.formats.base import TrainerFormat, format_spec
 from trajmill.stages.export.formats.trainers import SETTINGS_FILE
 from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.lineage import (
+    begin,
     copy_settings,
-    is_begun,
     made_from,
     tail_mean,
     version_of,
     write_metrics,
-    write_source,
 )
 from trajmill.stages.training.spec import ParentPolicy, Progress, RecipeSpec, TrainingReport
 
@@ -90,9 +89,7 @@ class CommandSpec(RecipeSpec):
             raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout, which a command could train")
         source = made_from(self, parent, [release], seed)
         out, view = (folder / "out").resolve(), (folder / "model").resolve()
-        if not is_begun(folder, source):
-            shutil.rmtree(out, ignore_errors=True)
-            write_source(folder, source)
+        begin(folder, source, left=out)
         out.mkdir(exist_ok=True)
         budget = parent.family.budget
         if self.format:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ def made_from(recipe: RecipeSpec, parent: ParentPolicy, files: Sequence[Path], s
     frozen = {role: model.identity() for role, model in parent.frozen.items()}
     return {
         **({"frozen": frozen} if frozen else {}),
-        "kind": kind_of(recipe),
+        "kind": recipe.kind,
         "recipe": recipe.identity(),
         "model": content_of(parent.folder),
         "adapter": None if parent.adapter is None else content_of(parent.adapter),
@@ -37,15 +38,13 @@ def version_of(source: Mapping[str, Any]) -> str:
     return f"{source['kind']}-{content_id(source)[:16]}"
 
 
-def kind_of(recipe: RecipeSpec) -> str:
-    return str(type(recipe).model_fields["kind"].default)
-
-
-def is_begun(folder: Path, source: Mapping[str, Any]) -> bool:
-    try:
-        return bool(json.loads((folder / MADE_FROM).read_text()) == source)
-    except (OSError, ValueError):
-        return False
+def begin(folder: Path, source: Mapping[str, Any], left: Path) -> None:
+    """Note the sources of a training in its folder, without what another training has left there."""
+    with suppress(OSError, ValueError):
+        if json.loads((folder / MADE_FROM).read_text()) == source:
+            return
+    shutil.rmtree(left, ignore_errors=True)
+    write_source(folder, source)
 
 
 def write_source(folder: Path, source: Mapping[str, Any]) -> None:

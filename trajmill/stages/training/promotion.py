@@ -81,17 +81,10 @@ def compare(
 ) -> Promotion:
     """Promote a new policy unless it is significantly worse on a group of validation queries, unmeasured, or both fail.
 
-    It is compared with the policy in force, and with the best one so far: small losses in a row, none of which is
-    significant, add up. Ties are promoted: where nearly every query is achieved, no policy can be significantly better,
-    and the next round should learn from the newest policy.
-
-    Args:
-        new: outcomes of the new policy.
-        old: the policy in force.
-        promoted: all policies promoted so far.
-        groups: of validation queries.
-        level: the new policy is refused if the p-value of its losses is at most this.
-        without_evidence: whether it is promoted where neither it nor the policy in force achieves any query.
+    It is compared with the policy in force, `old`, and with the best of those promoted so far: small losses in a row,
+    none of which is significant, add up. It is refused if the p-value of its losses is at most `level`, and, unless
+    `without_evidence`, where neither it nor `old` achieves any query. Ties are promoted: where nearly every query is
+    achieved, no policy can be significantly better, and the next round should learn from the newest policy.
     """
     compared: list[str] = []
     for group in groups:
@@ -130,13 +123,10 @@ def reason_not_to_train(
 ) -> str:
     """Return why a round trains no policy; empty if it trains one.
 
-    Args:
-        rows: number of rows that the release has for the recipe, from the table `learns_from`.
-        learns_from: `examples` or `rl_steps`.
-        accepted: number of trajectories that examples were derived from, in all rounds so far.
-        dropped: by reason, number of attempts or steps that gave no row of that table.
-        precision: an unknown precision does not stop the training.
-        waits_for_last_round: whether this is an early round of a control run, which trains once at its end.
+    `rows` is the number of rows that the release has for the recipe, from the table `learns_from`; `accepted` is the
+    number of trajectories that examples were derived from, in all rounds so far; `dropped` counts, by reason, attempts
+    or steps that gave no row of that table. An unknown precision does not stop the training. `waits_for_last_round`
+    says whether this is an early round of a control run, which trains once at its end.
     """
     if rows:
         if precision is Precision.TOO_LOW:

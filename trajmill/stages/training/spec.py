@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -21,21 +20,17 @@ Progress = Callable[[int, int], None]
 
 
 class ParentPolicy(NamedTuple):
-    """The policy that a training begins with."""
-
     folder: Path
     """Folder of its weights: of the embedded policy, or of a model in Hugging Face's layout."""
     adapter: Path | None = None
     """Folder of its LoRA adapter, which the training continues; None without one."""
     family: Family = ANY
     """Its family, with the pixel budget that it is served with."""
-    frozen: Mapping[str, ModelSpec] = MappingProxyType({})
+    frozen: Mapping[str, ModelSpec] = {}
     """The frozen models that give the reward, by role; a recipe whose rows have their rewards needs none."""
 
 
 class TrainingReport(NamedTuple):
-    """The result of a training."""
-
     rows: int
     skipped: int
     """Rows of the release that gave no training data."""
@@ -97,17 +92,10 @@ class RecipeSpec(Spec):
     ) -> TrainingReport:
         """Train a policy on a release and save the new version; equal arguments give equal weights on a CPU.
 
-        Args:
-            parent: the policy to begin with.
-            release: folder of the release, or of its export in the format `takes`.
-            seed: decides the order of the rows and everything else that is random.
-            folder: folder of the new version; an interrupted training continues with its files there.
-            progress: is called before the first update and after each.
-
-        Raises:
-            BadInputError: `parent` is no policy that this recipe can train, or the release is not complete or has no
-                rows for it.
-            TrainingFailedError: the training started and made no policy; the message says why.
+        `release` is the folder of the release, or of its export in the format `takes`; `seed` decides everything that
+        is random. An interrupted training continues with its files in `folder`. Raises BadInputError if `parent` is no
+        policy that this recipe can train, or the release is incomplete or has no rows for it, and TrainingFailedError
+        if the training started and made no policy; the message says why.
         """
 
 

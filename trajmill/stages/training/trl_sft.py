@@ -20,11 +20,13 @@ from trajmill.stages.training.hugging_face.encoding import (
     ReplyBatch,
     ReplyCollator,
     reply_logits,
+    supervised_files,
+    supervised_reply,
+    supervised_rows,
     supervised_sum,
     token_log_probs,
 )
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.rows import supervised_files, supervised_reply, supervised_rows
 from trajmill.stages.training.hugging_face.run import ROWS, WholeUpdateLoss, run_training
 from trajmill.stages.training.hugging_face.spec import TrlSftSpec
 from trajmill.stages.training.spec import Progress, TrainingReport

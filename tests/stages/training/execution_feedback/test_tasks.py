@@ -25,7 +25,7 @@ from trajmill.stages.export.formats.trainers import FeedbackFormat
 from trajmill.stages.metrics.action_match import RightAction
 from trajmill.stages.training.execution_feedback.chain import feedback_tasks
 from trajmill.stages.training.execution_feedback.spec import CesStage1Spec, CesStage2Spec
-from trajmill.stages.training.hugging_face.rows import supervised_files
+from trajmill.stages.training.hugging_face.encoding import supervised_files
 
 BOX = Box(300, 800, 400, 850)
 FAMILY = family_named("qwen2.5-vl")

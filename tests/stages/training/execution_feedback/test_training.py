@@ -26,8 +26,7 @@ from trajmill.stages.training.execution_feedback.spec import (
     CodaSpecialistSpec,
     FeedbackRecipe,
 )
-from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.worker import train_in_this_process
+from trajmill.stages.training.hugging_face.launch import TrainingJob, train_in_this_process
 from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow
@@ -134,13 +133,3 @@ def test_missing_models_and_rows_give_one_error_line(
     other = CodaSpecialistSpec(**SMALL, app="mail")
     with pytest.raises(BadInputError, match=r"no row of 'mail' to train on; it has 2 of 'coordinator', 3 of"):
         train_in_this_process(TrainingJob(other, policy(tiny, server, other), pool, 1, tmp_path / "b"))
-
-
-def test_the_job_travels_to_another_process_without_keys(
-    tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
-) -> None:
-    job = TrainingJob(RECIPES[1], policy(tiny, server, RECIPES[1]), pool, 1, tmp_path, {"KEY": "secret"})
-    text = job.to_json()
-    assert "secret" not in text
-    assert TrainingJob.from_json(text).parent.frozen == dict(job.parent.frozen)
-    assert TrainingJob.from_json(text).recipe == job.recipe

@@ -13,18 +13,20 @@ from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, REPLIES, write_rl, write_supervised
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.transformers_local.generation import LoadedParts
-from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits, token_log_probs
-from trajmill.stages.training.hugging_face.rows import (
+from trajmill.stages.training.hugging_face.encoding import (
+    ReplyBatch,
+    ReplyCollator,
+    reply_logits,
     rl_files,
     rl_reply,
     rl_rows,
     supervised_files,
     supervised_reply,
     supervised_rows,
+    token_log_probs,
 )
-from trajmill.stages.training.hugging_face.run import load_trained
+from trajmill.stages.training.hugging_face.run import load_trained, reference_log_probs
 from trajmill.stages.training.hugging_face.spec import TrpoSpec
-from trajmill.stages.training.hugging_face.trpo import reference_log_probs
 from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow

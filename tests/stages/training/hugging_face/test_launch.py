@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from safetensors.torch import load_file
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_rl
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.training.hugging_face.launch import TrainingJob
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.training.hugging_face.launch import TrainingJob, train_in_this_process
 from trajmill.stages.training.hugging_face.spec import TrlSftSpec, TrpoSpec
-from trajmill.stages.training.hugging_face.worker import train_in_this_process
 from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow
@@ -22,11 +23,12 @@ pytestmark = pytest.mark.slow
 RECIPE = TrpoSpec(batch=2, old_log_probs="recomputed")
 
 
-def test_a_job_reads_as_it_was_written(tmp_path: Path) -> None:
+def test_a_job_travels_to_another_process_without_keys(tmp_path: Path) -> None:
     recipe = TrlSftSpec(lora_rank=8, lora_modules=("q_proj",))
     parent = ParentPolicy(tmp_path / "model", tmp_path / "adapter", FAMILY)
-    job = TrainingJob(recipe, parent, tmp_path / "release", 2**40, tmp_path / "new")
-    assert TrainingJob.from_json(job.to_json()) == job
+    frozen = {"executor": OpenAiSpec(model="tiny", urls=("http://localhost:1",))}
+    job = TrainingJob(recipe, parent._replace(frozen=frozen), tmp_path / "release", 2**40, tmp_path / "new")
+    assert pickle.loads(job._replace(variables={"KEY": "secret"}).pickled()) == job
 
 
 def test_missing_packages_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,9 @@ from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_supervised
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.spec import DERIVE_KINDS
-from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.rows import supervised_rows
+from trajmill.stages.training.hugging_face.encoding import supervised_rows
+from trajmill.stages.training.hugging_face.launch import TrainingJob, train_in_this_process
 from trajmill.stages.training.hugging_face.spec import TrlSftSpec
-from trajmill.stages.training.hugging_face.worker import train_in_this_process
 from trajmill.stages.training.spec import RECIPES, ParentPolicy, RecipeSpec
 
 

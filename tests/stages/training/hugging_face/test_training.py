@@ -18,12 +18,19 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.training.admission import admit
-from trajmill.stages.training.hugging_face.encoding import ReplyBatch, ReplyCollator, reply_logits, token_log_probs
-from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.rows import rl_reply, rl_rows, supervised_reply, supervised_rows
+from trajmill.stages.training.hugging_face.encoding import (
+    ReplyBatch,
+    ReplyCollator,
+    reply_logits,
+    rl_reply,
+    rl_rows,
+    supervised_reply,
+    supervised_rows,
+    token_log_probs,
+)
+from trajmill.stages.training.hugging_face.launch import TrainingJob, train_in_this_process
 from trajmill.stages.training.hugging_face.run import load_trained
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe, TrlSftSpec, TrpoSpec
-from trajmill.stages.training.hugging_face.worker import train_in_this_process
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 pytestmark = pytest.mark.slow
@@ -240,7 +247,7 @@ def test_memory_that_runs_out_gives_one_error_line(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr("trajmill.stages.training.hugging_face.trpo.reply_logits", fail)
+    monkeypatch.setattr("trajmill.stages.training.hugging_face.run.reply_logits", fail)
     with pytest.raises(TrainingFailedError, match="memory ran out with 1 rows at once: lower"):
         trained(TRPO, parent, release, tmp_path)
 

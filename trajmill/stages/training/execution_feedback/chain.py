@@ -33,7 +33,7 @@ from trajmill.stages.metrics.action_match import RightAction, match_action
 from trajmill.stages.models.base import ChatMessage, ChatModel
 from trajmill.stages.models.prompts import load_prompt
 from trajmill.stages.training.execution_feedback.spec import CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
-from trajmill.stages.training.hugging_face.rows import prompt_messages, read_rows, shown_screens
+from trajmill.stages.training.hugging_face.encoding import prompt_messages, read_rows, shown_screens
 from trajmill.stages.training.spec import ParentPolicy
 
 _COLUMNS: Final = ["prompt", "variant", "target", "past", "images", "screen_ids"]
@@ -45,9 +45,7 @@ class FeedbackTask(NamedTuple):
 
     task_id: str
     messages: tuple[ChatMessage, ...]
-    """The request to the role."""
     instruction: str
-    """The user's task."""
     platform: Platform
     screens: tuple[ScreenHandle, ...]
     """The screens that the Executor may be shown; the present one is the last."""

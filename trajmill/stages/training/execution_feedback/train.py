@@ -34,14 +34,15 @@ from trajmill.stages.training.execution_feedback.chain import (
 from trajmill.stages.training.execution_feedback.spec import FeedbackRecipe
 from trajmill.stages.training.hugging_face.encoding import (
     REFERENCE,
+    LearnedReply,
     ReplyBatch,
     ReplyCollator,
     moved,
     reply_logits,
+    supervised_files,
     token_log_probs,
 )
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.rows import LearnedReply, supervised_files
 from trajmill.stages.training.hugging_face.run import ROWS, ClippedLoss, load_trained, run_training
 from trajmill.stages.training.spec import Progress, TrainingReport
 
@@ -50,13 +51,12 @@ _TASKS = "tasks"
 _SEEDS = 2**31
 
 
-class RewardedReply(NamedTuple):
-    """A sampled reply, the parts of its reward, and its reward."""
+class TriedReplies(NamedTuple):
+    """Replies to the tasks of a batch, with the parts of their rewards and, for each task, their rewards."""
 
-    task: FeedbackTask
-    sample: Sample
-    score: ReplyScore
-    reward: float
+    learned: list[LearnedReply]
+    scores: list[ReplyScore]
+    rewards: list[list[float]]
 
 
 def sample_replies(
@@ -100,25 +100,6 @@ def sample_replies(
     return samples
 
 
-def learned_replies(group: list[RewardedReply]) -> list[LearnedReply]:
-    """Return the replies to one task with their advantages: (r - mean) / deviation, 0 where no two rewards differ.
-
-    The weight of a reply is one over its number of tokens, so that all replies count the same.
-    """
-    scale = moments([one.reward for one in group])
-    return [
-        LearnedReply(
-            one.task.messages,
-            one.sample.text,
-            1.0 / len(one.sample.ids),
-            one.sample.ids,
-            scale.advantage(one.reward),
-            one.sample.id_logprobs,
-        )
-        for one in group
-    ]
-
-
 class FeedbackTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
     """A trainer on the numbers of tasks: replies to them are sampled and rewarded before an update.
 
@@ -149,30 +130,42 @@ class FeedbackTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
         self._figures: dict[str, float] = {}
 
     def prepared(self, batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        rewarded = [self._rewarded([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in batches]
-        groups = [group for batch in rewarded for group in batch]
-        replies = [one for group in groups for one in group]
+        tried = [self._tried([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in batches]
+        groups = [group for batch in tried for group in batch.rewards]
+        formats = [score.format for batch in tried for score in batch.scores]
         self._figures = {
-            "reward": sum(one.reward for one in replies) / len(replies),
-            "format": sum(one.score.format for one in replies) / len(replies),
-            "spread": sum(len({one.reward for one in group}) > 1 for group in groups) / len(groups),
+            "reward": sum(map(sum, groups)) / len(formats),
+            "format": sum(formats) / len(formats),
+            "spread": sum(len(set(group)) > 1 for group in groups) / len(groups),
         }
-        return [self._batch(batch) for batch in rewarded]
+        return [self._batch(batch.learned) for batch in tried]
 
-    def _rewarded(self, tasks: list[FeedbackTask]) -> list[list[RewardedReply]]:
+    def _tried(self, tasks: list[FeedbackTask]) -> TriedReplies:
+        """Sample and reward replies; an advantage is (r - mean) / deviation, 0 where no two rewards of a task differ.
+
+        The weight of a reply is one over its number of tokens, so that all replies count the same.
+        """
         recipe, network = self.recipe, self.accelerator.unwrap_model(self.model)
         seed = f"{self.args.seed}/{self.state.global_step}"
         samples = sample_replies(recipe, network, self._trained, tasks, seed)
         asked = [task for task in tasks for _ in range(recipe.samples)]
         actions = self._execute([(task, sample.text) for task, sample in zip(asked, samples, strict=True)])
-        made = []
+        made = TriedReplies([], [], [])
         for task, sample, action in zip(asked, samples, actions, strict=True):
-            score = score_of(recipe.role, sample.text, action, task.right)
-            made.append(RewardedReply(task, sample, score, reward_of(recipe, score)))
-        return [made[start : start + recipe.samples] for start in range(0, len(made), recipe.samples)]
+            made.scores.append(score_of(recipe.role, sample.text, action, task.right))
+        for start in range(0, len(asked), recipe.samples):
+            group = slice(start, start + recipe.samples)
+            rewards = [reward_of(recipe, score) for score in made.scores[group]]
+            made.rewards.append(rewards)
+            scale = moments(rewards)
+            for task, sample, reward in zip(asked[group], samples[group], rewards, strict=True):
+                share, advantage = 1.0 / len(sample.ids), scale.advantage(reward)
+                replied = (task.messages, sample.text, share, sample.ids, advantage, sample.id_logprobs)
+                made.learned.append(LearnedReply(*replied))
+        return made
 
-    def _batch(self, groups: list[list[RewardedReply]]) -> dict[str, Any]:
-        made = self._collate([{_LEARNED: learned} for group in groups for learned in learned_replies(group)])
+    def _batch(self, learned: list[LearnedReply]) -> dict[str, Any]:
+        made = self._collate([{_LEARNED: each} for each in learned])
         if not self.recipe.divergence:
             return made
         network = self.accelerator.unwrap_model(self.model)

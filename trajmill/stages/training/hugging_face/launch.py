@@ -1,25 +1,25 @@
-"""Starts the process of a training, and reads its report."""
+"""Trains in a process of its own, `python -m trajmill.stages.training.hugging_face.launch JOB OUTCOME`."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
+import os
+import pickle
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from trajmill.schemas.dialects.families import family_named
-from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.stages.models.spec import MODELS, ModelSpec
+from trajmill.schemas.errors import BadInputError, TrainingFailedError, TrajmillError
 from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
-from trajmill.stages.training.lineage import kind_of
-from trajmill.stages.training.spec import RECIPES, ParentPolicy, Progress, TrainingReport
+from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 PROGRESS: Final = "trajmill update "
 """Start of a line in which a process reports its progress: updates done and to do."""
+_LAUNCHER = ("accelerate.commands.launch", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 
 
 class TrainingJob(NamedTuple):
@@ -30,43 +30,15 @@ class TrainingJob(NamedTuple):
     release: Path
     seed: int
     folder: Path
-    variables: Mapping[str, str] = MappingProxyType({})
+    variables: Mapping[str, str] = {}
     """Environment variables, from which models of servers read their keys; they are never written down."""
 
-    def to_json(self) -> str:
-        parent = self.parent
-        return json.dumps(
-            {
-                "kind": kind_of(self.recipe),
-                "recipe": self.recipe.model_dump(mode="json"),
-                "model": str(parent.folder.resolve()),
-                "adapter": None if parent.adapter is None else str(parent.adapter.resolve()),
-                "family": parent.family.name,
-                "max_pixels": parent.family.budget.max_pixels,
-                "release": str(self.release.resolve()),
-                "seed": self.seed,
-                "frozen": {
-                    role: {**model.model_dump(mode="json"), "kind": model.kind} for role, model in parent.frozen.items()
-                },
-                "folder": str(self.folder.resolve()),
-            },
-            indent=1,
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> TrainingJob:
-        read = json.loads(text)
-        recipe = RECIPES.spec_class(read["kind"]).model_validate(read["recipe"])
-        assert isinstance(recipe, HuggingFaceRecipe)
-        adapter = None if read["adapter"] is None else Path(read["adapter"])
-        family = family_named(read["family"]).within(read["max_pixels"])
-        frozen = {role: MODELS.default_spec(spec["kind"], ModelSpec, spec) for role, spec in read["frozen"].items()}
-        parent = ParentPolicy(Path(read["model"]), adapter, family, frozen)
-        return cls(recipe, parent, Path(read["release"]), read["seed"], Path(read["folder"]))
-
-
-_WORKER, _LAUNCHER = "trajmill.stages.training.hugging_face.worker", "accelerate.commands.launch"
-_LAUNCHER_SETTINGS = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
+    def pickled(self) -> bytes:
+        """Pickle the job for a process in another folder, without its variables."""
+        folder, adapter = self.parent.folder.resolve(), self.parent.adapter and self.parent.adapter.resolve()
+        parent = self.parent._replace(folder=folder, adapter=adapter)
+        release, into = self.release.resolve(), self.folder.resolve()
+        return pickle.dumps(self._replace(parent=parent, release=release, folder=into, variables={}))
 
 
 def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingReport:
@@ -82,13 +54,12 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
             "with train.python"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    job_file, outcome = folder / "job.json", folder / "outcome.json"
-    job_file.write_text(job.to_json())
+    job_file, outcome = folder / "job.pickle", folder / "outcome.json"
+    job_file.write_bytes(job.pickled())
     outcome.unlink(missing_ok=True)
-    command = [recipe.python or sys.executable, "-m"]
-    if recipe.processes > 1:
-        command += [_LAUNCHER, "--num_processes", str(recipe.processes), *_LAUNCHER_SETTINGS, "-m"]
-    command += [_WORKER, str(job_file.resolve()), str(outcome.resolve())]
+    module = "trajmill.stages.training.hugging_face.launch"
+    several = [*_LAUNCHER, "--num_processes", str(recipe.processes), "-m"] if recipe.processes > 1 else []
+    command = [recipe.python or sys.executable, "-m", *several, module, str(job_file.resolve()), str(outcome.resolve())]
 
     def on_line(line: str) -> None:
         if progress is not None and line.startswith(PROGRESS):
@@ -108,3 +79,41 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
     finally:
         job_file.unlink(missing_ok=True)
         outcome.unlink(missing_ok=True)
+
+
+def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
+    """Do a training in this process. A lack of memory raises TrainingFailedError with one line."""
+    module, function = type(job.recipe).trainer.split(":")
+    try:
+        trained: TrainingReport = getattr(importlib.import_module(module), function)(job, processes, progress)
+    except (MemoryError, RuntimeError) as error:
+        # Torch's error of a full GPU is a RuntimeError.
+        message = str(error).lower()
+        if not (isinstance(error, MemoryError) or "out of memory" in message or "alloc" in message):
+            raise
+        raise TrainingFailedError(
+            f"memory ran out with {job.recipe.rows_at_once} rows at once: lower train.rows_at_once, or set "
+            "train.gradient_checkpointing or train.lora_rank"
+        ) from error
+    return trained
+
+
+def _main(job_file: Path, outcome: Path) -> None:
+    from accelerate import PartialState
+
+    state = PartialState()
+    ended: dict[str, Any]
+    try:
+        job: TrainingJob = pickle.loads(job_file.read_bytes())._replace(variables=os.environ)
+        trained = train_in_this_process(
+            job, state.num_processes, lambda done, updates: print(f"{PROGRESS}{done} {updates}", flush=True)
+        )
+        ended = {"report": trained._asdict()}
+    except TrajmillError as error:
+        ended = {"error": str(error), "bad_input": isinstance(error, BadInputError)}
+    if state.is_main_process:
+        outcome.write_text(json.dumps(ended))
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), Path(sys.argv[2]))

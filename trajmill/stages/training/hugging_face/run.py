@@ -10,32 +10,33 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
+from datasets import Dataset
 from torch import Tensor
-from transformers import TrainerCallback, TrainingArguments, set_seed
+from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.models.local.chat import short_reason
 from trajmill.stages.models.transformers_local.generation import NEEDS_PEFT, LoadedParts, load_parts, with_adapter
 from trajmill.stages.training.hugging_face.encoding import (
+    REFERENCE,
     ReplyBatch,
+    ReplyCollator,
     clipped_sum,
     clipped_tokens,
     divergence_sum,
+    moved,
     reply_logits,
+    rl_files,
+    rl_reply,
+    rl_rows,
     token_log_probs,
 )
 from trajmill.stages.training.hugging_face.launch import TrainingJob
-from trajmill.stages.training.hugging_face.spec import ClippedRecipe, HuggingFaceRecipe
-from trajmill.stages.training.lineage import (
-    copy_settings,
-    is_begun,
-    made_from,
-    tail_mean,
-    version_of,
-    write_metrics,
-    write_source,
-)
+from trajmill.stages.training.hugging_face.spec import ClippedRecipe, HuggingFaceRecipe, TrpoSpec
+from trajmill.stages.training.lineage import begin, copy_settings, made_from, tail_mean, version_of, write_metrics
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 CHECKPOINTS: Final = "checkpoints"
@@ -64,9 +65,7 @@ def run_training(
     from the model and keyword arguments; `arguments` is the class of its settings, and `settings` are further ones.
     """
     source = made_from(job.recipe, job.parent, files, job.seed)
-    if not is_begun(job.folder, source):
-        shutil.rmtree(job.folder / CHECKPOINTS, ignore_errors=True)
-        write_source(job.folder, source)
+    begin(job.folder, source, left=job.folder / CHECKPOINTS)
     args = arguments(**trainer_settings(job.recipe, rows, job.seed, job.folder, processes), **settings)
     # For more than one GPU, accelerate starts a process for each.
     args._n_gpu = min(args.n_gpu, 1)  # noqa: SLF001
@@ -137,12 +136,10 @@ def load_trained(recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> 
         for name, parameter in model.network.named_parameters():
             if _VISION.intersection(name.split(".")):
                 parameter.requires_grad_(False)
-    return model._replace(network=_adapted(model.network, recipe, parent, seed)) if adapted else model
-
-
-def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> Any:
     if parent.adapter is not None:
-        return with_adapter(network, parent.adapter, is_trainable=True)
+        return model._replace(network=with_adapter(model.network, parent.adapter, is_trainable=True))
+    if not adapted:
+        return model
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
@@ -156,7 +153,7 @@ def _adapted(network: Any, recipe: HuggingFaceRecipe, parent: ParentPolicy, seed
     # Half of the weights of a new adapter are random.
     torch.manual_seed(seed)
     try:
-        return get_peft_model(network, settings)
+        return model._replace(network=get_peft_model(model.network, settings))
     except ValueError as error:
         raise BadInputError(f"{parent.folder}: no LoRA on train.lora_modules: {short_reason(error)}") from error
 
@@ -310,3 +307,54 @@ class TrainingWatch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._progress is not None:
             self._progress(state.global_step, state.max_steps)
+
+
+class TrajectoryTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
+    def __init__(self, recipe: TrpoSpec, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.recipe: TrpoSpec = recipe
+
+    def old(self, batch: ReplyBatch) -> Tensor:
+        return batch.old if self.recipe.old_log_probs == "stored" else batch.reference
+
+    def divisor(self, batch: ReplyBatch) -> Tensor:
+        """N of equation 3: the number of tokens."""
+        return batch.mask.sum()
+
+
+def train_on_trajectories(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
+    """Train on the RL rows of a release. Raises BadInputError if they lack log probabilities that the recipe needs."""
+    recipe, files = job.recipe, rl_files(job.release)
+    assert isinstance(recipe, TrpoSpec)
+    rows = rl_rows(files, job.folder / ROWS)
+    pairs = zip(rows["response_token_ids"], rows["old_logprobs"], strict=True)
+    missing = sum(not tokens or len(tokens) != len(log_probs or ()) for tokens, log_probs in pairs)
+    if missing and recipe.old_log_probs == "stored":
+        raise BadInputError(
+            f"{missing} of {len(rows)} RL rows have no log probabilities of their replies' tokens: serve the "
+            "policy so that it gives them (vLLM, rl.tokens = true), or set train.old_log_probs = 'recomputed'"
+        )
+
+    def trainer_of(model: LoadedParts, given: dict[str, Any]) -> TrajectoryTrainer:
+        collate, known = ReplyCollator(model, rl_reply), rows
+        if recipe.divergence or recipe.old_log_probs == "recomputed":
+            network = model.network.to(given["args"].device)
+            known = rows.add_column(REFERENCE, reference_log_probs(network, rows, collate, recipe.rows_at_once))
+        return TrajectoryTrainer(recipe, model=model.network, train_dataset=known, data_collator=collate, **given)
+
+    return run_training(job, processes, progress, files, len(rows), trainer_of)
+
+
+@torch.no_grad()
+def reference_log_probs(network: Any, rows: Dataset, collate: ReplyCollator, at_once: int) -> list[list[float]]:
+    """Return for each row the log probabilities of its reply under the present network; processes share the work."""
+    network.eval()
+    found: list[list[float]] = []
+    with PartialState().split_between_processes(list(range(len(rows)))) as own:
+        for start in range(0, len(own), at_once):
+            made = collate([rows[number] for number in own[start : start + at_once]])
+            batch = ReplyBatch(**moved(made, network.device))
+            log_probs = token_log_probs(reply_logits(network, batch), batch.tokens).cpu()
+            found.extend(row[mask.bool()].tolist() for row, mask in zip(log_probs, made["mask"], strict=True))
+    gathered: list[list[float]] = gather_object(found)
+    return gathered

@@ -130,7 +130,7 @@ class TrpoSpec(ClippedRecipe):
     """Trajectory-level RL of a vision-language model on its stored replies (paper 3.1.2, equation 3)."""
 
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "rl_steps"
-    trainer: ClassVar[str] = "trajmill.stages.training.hugging_face.trpo:train_on_trajectories"
+    trainer: ClassVar[str] = "trajmill.stages.training.hugging_face.run:train_on_trajectories"
     kind: Literal["trpo"] = "trpo"
     """Trajectory-level RL on stored replies."""
     batch: PositiveInt = 256
