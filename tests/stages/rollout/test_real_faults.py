@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.environments.browser.processes import descendants
-from tests.stages.environments.pool.test_reaper import until_gone
+from tests.stages.environments.processes import descendants, until_gone
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.actions import Terminate, TypeText
 from trajmill.schemas.errors import FailureClass

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from openenv.core.env_server import Action, ConcurrencyConfig, Environment, State, create_fastapi_app
-from openenv.core.env_server import Observation as OpenEnvObservation
-from openenv.core.env_server.types import EnvironmentMetadata
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,14 +23,21 @@ from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, W
 from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.online.host import AGENT, EndedEpisode, EpisodeHost, EpisodeOrder, ShownStep, SteppedEpisode
 
+# OpenEnv works without Gradio, whose import takes four seconds; its web page is not served.
+_GRADIO = sys.modules.setdefault("gradio", None)  # type: ignore[arg-type]
+try:
+    from openenv.core.env_server import Action, ConcurrencyConfig, Environment, State, create_fastapi_app
+    from openenv.core.env_server import Observation as OpenEnvObservation
+    from openenv.core.env_server.types import EnvironmentMetadata
+finally:
+    if _GRADIO is None:
+        del sys.modules["gradio"]
+
 NAME = "trajmill"
 """The environment's name in OpenEnv's task routes."""
 _OPEN_PATHS = frozenset({"/health"})
 _POLICY_VIOLATION, _GOING_AWAY = 1008, 1001
 _FIRST_MESSAGE_SECONDS = 60.0
-_NO_EPISODE = "no episode is under way; reset first"
-_LEFT = "the trainer went away before the end of the episode"
-_ANOTHER = "the trainer began another episode before the end of this one"
 
 
 class GuiAction(Action, WireAction): ...  # type: ignore[misc]
@@ -65,7 +70,7 @@ class GuiSession(Environment):  # type: ignore[misc]
         is wrong, and EnvironmentFailure if no environment reached the start state.
         """
         if self._episode is not None:
-            self._episode.leave(_ANOTHER)
+            self._episode.leave("the trainer began another episode before the end of this one")
             if self._episode.work is not None:
                 await asyncio.wait({self._episode.work})
         asked = _order(seed, order)
@@ -81,7 +86,7 @@ class GuiSession(Environment):  # type: ignore[misc]
         """
         episode = self._episode
         if episode is None or episode.over:
-            raise BadInputError(_NO_EPISODE)
+            raise BadInputError("no episode is under way; reset first")
         said = [action.reply is not None, action.action is not None, action.stop]
         if sum(said) != 1:
             raise BadInputError("a step is one of reply, action and stop")
@@ -106,7 +111,7 @@ class GuiSession(Environment):  # type: ignore[misc]
         """End a running episode as void; called in another thread when the client is gone."""
         episode, self._episode = self._episode, None
         if episode is not None:
-            self._loop.call_soon_threadsafe(episode.leave, _LEFT)
+            self._loop.call_soon_threadsafe(episode.leave, "the trainer went away before the end of the episode")
 
     def get_metadata(self) -> EnvironmentMetadata:
         family = self._host.settings.family.name
@@ -189,16 +194,11 @@ def environment_app(
     tables, for `/health`; empty if they do.
     """
     idle = host.settings.idle_seconds
-    app = create_fastapi_app(
-        partial(GuiSession, host, asyncio.get_running_loop()),
-        GuiAction,
-        GuiObservation,
-        # For sessions without a socket: the guard ends silent sockets earlier, and a slow step is no silence.
-        concurrency_config=ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=2 * idle),
-        env_name=NAME,
-        state_cls=GuiState,
-        mode="simulation",
-    )
+    make_session = partial(GuiSession, host, asyncio.get_running_loop())
+    # For sessions without a socket: the guard ends silent sockets earlier, and a slow step is no silence.
+    limits = ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=2 * idle)
+    options = {"concurrency_config": limits, "env_name": NAME, "state_cls": GuiState, "mode": "simulation"}
+    app = create_fastapi_app(make_session, GuiAction, GuiObservation, **options)
     # The host ends a silent episode with its reason; its session ends a little later.
     return Guard(app, token, 1.1 * idle, trouble)
 

@@ -22,8 +22,9 @@ def queries(world: World) -> list[Query]:
 
 
 @pytest.fixture
-def phones(world: World) -> list[Phone]:
-    return [Phone("emulator-5554", world), Phone("emulator-5556", world)]
+def phones(world: World, request: pytest.FixtureRequest) -> list[Phone]:
+    """Two phones; the parameter is how often an app shows a message when it is opened."""
+    return [Phone(serial, world, popup=getattr(request, "param", 0.0)) for serial in ("emulator-5554", "emulator-5556")]
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""What a device does not do: failures have their class, nothing is left of them, and rollouts go on elsewhere."""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,11 +14,19 @@ import pytest
 from tests.stages.environments.android.playing import environment_on, press, settings_for, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
+from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
 from trajmill.schemas.actions import OpenApp, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.android.environment import AndroidFactory
 from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.environments.tasks import query_of
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.worker import run_attempts
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +34,7 @@ FAULTS = [
     (Faults(offline=True), "device offline"),
     (Faults(cut_after=0), "the connection was cut after 0 bytes"),
     (Faults(cut_after=100), "the connection was cut after|did not answer|no PNG"),
-    (Faults(hangs=True), "did not answer within 2 s"),
+    (Faults(hangs=True), "did not answer within 1 s"),
     (Faults(blank_screenshot=True), "the screenshot is empty"),
 ]
 
@@ -33,15 +43,16 @@ FAULTS = [
 async def test_a_fault_fails_an_episode_or_a_reset_and_the_device_is_given_back(
     phone: Phone, server: AdbServer, faults: Faults, words: str
 ) -> None:
-    async with environment_on(phone, server, call_seconds=2.0) as environment:
+    async with environment_on(phone, server, call_seconds=1.0 if faults.hangs else 2.0) as environment:
         await environment.reset(task(), 0)
         phone.faults = faults
-        with pytest.raises(EnvironmentFailure, match=words) as caught:
-            await environment.step(OpenApp(app="Clock"))
-        assert caught.value.failure_class is FailureClass.ENVIRONMENT
-        with pytest.raises(EnvironmentFailure, match=words) as caught:
-            await environment.reset(task(), 0)
-        assert caught.value.failure_class is FailureClass.SETUP
+        for call, kind in (
+            (environment.step(OpenApp(app="Clock")), FailureClass.ENVIRONMENT),
+            (environment.reset(task(), 0), FailureClass.SETUP),
+        ):
+            with pytest.raises(EnvironmentFailure, match=words) as caught:
+                await call
+            assert caught.value.failure_class is kind
     phone.faults = Faults()
     async with environment_on(phone, server) as environment:
         assert (await environment.reset(task(), 0)).app == ""
@@ -86,15 +97,6 @@ async def test_two_environments_never_share_a_device(phones: list[Phone], server
     await first.close()
 
 
-async def test_a_device_that_is_not_ready_is_passed_over(phones: list[Phone], server: AdbServer) -> None:
-    phones[0].faults = Faults(offline=True)
-    environment = await AndroidFactory(settings_for(server))()
-    assert environment.device.serial == phones[1].serial
-    with pytest.raises(EnvironmentFailure, match="emulator-5554 is offline, x is not connected"):
-        await AndroidFactory(settings_for(server, serials=("emulator-5554", "x")))()
-    await environment.close()
-
-
 @pytest.mark.parametrize("faults", [Faults(offline=True), Faults(hangs=True), Faults(without_system=True)])
 async def test_a_device_that_breaks_between_two_episodes_fails_neither(
     phones: list[Phone], server: AdbServer, faults: Faults
@@ -110,7 +112,9 @@ async def test_a_device_that_breaks_between_two_episodes_fails_neither(
     assert phones[1].ran
 
 
-async def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], server: AdbServer) -> None:
+async def test_a_device_that_does_not_answer_or_is_not_there_is_not_lent(
+    phones: list[Phone], server: AdbServer
+) -> None:
     phones[0].faults = Faults(hangs=True)
     settings = settings_for(server, call_seconds=0.5, lease_seconds=20.0)
     environment = await AndroidFactory(settings)()
@@ -119,26 +123,26 @@ async def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], se
     with pytest.raises(EnvironmentFailure, match="emulator-5554 does not answer") as caught:
         await AndroidFactory(hasty)()
     assert caught.value.failure_class is FailureClass.SETUP
+    phones[0].faults = Faults(offline=True)
+    with pytest.raises(EnvironmentFailure, match="emulator-5554 is offline, x is not connected"):
+        await AndroidFactory(settings_for(server, serials=("emulator-5554", "x")))()
     phones[0].faults = Faults()
     await (await AndroidFactory(hasty)()).close()
     await environment.close()
 
 
-def test_without_an_adb_server_one_line_says_what_to_run_and_none_is_started(
+async def test_without_an_adb_server_one_line_says_what_to_run_and_none_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = tmp_path / "started"
-    program = tmp_path / "adb"
+    started, program = tmp_path / "started", tmp_path / "adb"
     program.write_text(f"#!/bin/sh\ntouch {started}\n")
     program.chmod(0o755)
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(program))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        factory = AndroidFactory(AndroidSpec(port=free.getsockname()[1]))
         with pytest.raises(EnvironmentFailure, match="run `adb start-server`") as caught:
-            asyncio.run(factory())
-    assert caught.value.failure_class is FailureClass.SETUP
-    assert "\n" not in str(caught.value)
+            await AndroidFactory(AndroidSpec(port=free.getsockname()[1]))()
+    assert caught.value.failure_class is FailureClass.SETUP and "\n" not in str(caught.value)
     assert not started.exists()
 
 
@@ -148,10 +152,6 @@ async def test_the_server_that_goes_away_is_an_environment_failure(phone: Phone,
         server.stop()
         with pytest.raises(EnvironmentFailure, match="emulator-5554"):
             await environment.step(press(seen, "launcher/clock"))
-
-
-def run_python(code: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
 def test_without_adbutils_one_line_says_what_to_install() -> None:
@@ -166,6 +166,44 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    with run_python(code) as other:
-        printed, _ = other.communicate(timeout=200)
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == "EnvironmentFailure adbutils is not installed; run `pip install 'trajmill[android]'`\n"
+
+
+async def roll_out(world: World, queries: list[Query], server: AdbServer) -> list[FinishedAttempt]:
+    """Walk the paths of queries on phones whose apps often show a message when they are opened."""
+    done: list[FinishedAttempt] = []
+
+    async def record(rollout: FinishedAttempt) -> None:
+        done.append(rollout)
+
+    tasks = [query_of(task_line(world, query, seed), Platform.PHONE, ORIGIN) for seed, query in enumerate(queries)]
+    attempts = [Attempt(query=task, purpose=Purpose.REFERENCE, attempt=0, seed=0) for task in tasks]
+    limits = Limits(seconds=60, tokens=1000, environment_tries=3)
+    await run_attempts(attempts, ReferenceAgent, AndroidFactory(settings_for(server)), limits, ORIGIN, record, 2)
+    return done
+
+
+@pytest.mark.parametrize("phones", [0.5], indirect=True)
+async def test_the_reference_agent_does_ten_verified_queries_on_two_devices(
+    world: World, queries: list[Query], phones: list[Phone], server: AdbServer
+) -> None:
+    done = await roll_out(world, queries, server)
+    assert len(done) == 10
+    for rollout in done:
+        trajectory = rollout.episode.trajectory
+        assert (trajectory.stop_reason, trajectory.reward) == (StopReason.AGENT_DONE, 1.0)
+        assert trajectory.environment == "android"
+        assert len({step.screen_after for step in rollout.episode.steps}) > 1
+    assert all(phone.ran for phone in phones)
+
+
+async def test_where_every_device_fails_no_attempt_gets_a_reward(
+    world: World, queries: list[Query], phones: list[Phone], server: AdbServer
+) -> None:
+    for phone in phones:
+        phone.faults = Faults(blank_screenshot=True)
+    done = await roll_out(world, queries[:2], server)
+    trajectories = [rollout.episode.trajectory for rollout in done]
+    assert [(each.failure_class, each.reward) for each in trajectories] == [(FailureClass.SETUP, None)] * 2
+    assert [rollout.failure.attempts for rollout in done if rollout.failure] == [3, 3]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from tests.stages.environments.shared_factory import SharedFactory, played
+from tests.stages.environments.shared_factory import SharedFactory
 from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
+from trajmill.stages.environments.browser.environment import BrowserEnvironment
 from trajmill.stages.environments.browser.episode import PageTimeouts
 from trajmill.stages.environments.tasks import own_query
 
-T = TypeVar("T")
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 SharedBrowser = SharedFactory[BrowserEnvironment]
 """One browser for the tests of a module."""
@@ -29,22 +26,6 @@ def a_query(url: str, goal: tuple[dict[str, str], ...] = (), **start: Any) -> Qu
     start_state = json.dumps({"url": url, "viewport": [640, 480], **start})
     others = {"apps": ("site",), "goal": json.dumps({"all": goal}), "phrasing": "test", "max_steps": 10}
     return own_query(platform, "task", "Do it.", start_state, ORIGIN, "test", **others)
-
-
-def play(
-    work: Callable[[BrowserEnvironment], Awaitable[T]],
-    factory: Callable[[], BrowserFactory] = lambda: BrowserFactory(timeouts=PATIENT),
-) -> T:
-    """What the work returns, done in an environment and a browser of its own."""
-
-    async def run() -> T:
-        made = factory()
-        try:
-            return await played(work, made)
-        finally:
-            await made.close()
-
-    return asyncio.run(run())
 
 
 def element(seen: Observation, role: str, text: str = "") -> UIElement:

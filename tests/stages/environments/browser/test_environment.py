@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from functools import partial
 
 import pytest
 from PIL import Image
 
-from tests.stages.environments.browser.playing import PATIENT, a_query, element, play, press, texts
+from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query, element, press, texts
 from tests.stages.rollout.toy import ToyEnvironment, toy_query
-from trajmill.schemas.actions import (
-    Answer,
-    Click,
-    LongPress,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SwitchDevice,
-    SystemButton,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
@@ -30,53 +18,47 @@ from trajmill.stages.environments.browser.environment import BrowserEnvironment,
 from trajmill.stages.environments.devices.environment import DevicesTogether
 
 pytestmark = pytest.mark.browser
-PHONE = partial(BrowserFactory, Platform.PHONE, PATIENT)
 
 
-def colour(seen: Observation, x: int, y: int) -> tuple[int, ...]:
-    pixel = Image.open(io.BytesIO(seen.screen.encode())).convert("RGB").getpixel((x, y))
+def blue(seen: Observation) -> int:
+    pixel = Image.open(io.BytesIO(seen.screen.encode())).convert("RGB").getpixel((300, 790))
     assert isinstance(pixel, tuple)
-    return pixel
+    return pixel[2]
 
 
 async def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(
     site: str, environment: BrowserEnvironment
 ) -> None:
-    query = a_query(
-        f"{site}/",
-        (
-            {"check": "text", "selector": "#total", "equals": "2"},
-            {"check": "text", "selector": "#chosen", "equals": "Large"},
-            {"check": "value", "selector": "#name", "equals": "Zoë €"},
-            {"check": "value", "selector": "#agree", "equals": "true"},
-            {"check": "storage", "key": "name", "contains": "€"},
-            {"check": "url", "equals": f"{site}/"},
-        ),
+    goal = (
+        {"check": "text", "selector": "#total", "equals": "2"},
+        {"check": "text", "selector": "#chosen", "equals": "Large"},
+        {"check": "value", "selector": "#name", "equals": "Zoë €"},
+        {"check": "value", "selector": "#agree", "equals": "true"},
+        {"check": "storage", "key": "name", "contains": "€"},
+        {"check": "url", "equals": f"{site}/"},
     )
-    seen = await environment.reset(query, 1)
+    seen = await environment.reset(a_query(f"{site}/", goal), 1)
     scores = [await environment.score()]
     await environment.step(press(element(seen, "button", "Buy")))
     await environment.step(press(element(seen, "button", "Buy")))
     opened = await environment.step(press(element(seen, "combo_box")))
     seen = await environment.step(press(element(opened, "list_item", "Large")))
     await environment.step(press(element(seen, "text_field")))
-    await environment.step(TypeText(text="Zoë €"))
+    await environment.step(act.TypeText(text="Zoë €"))
     scores.append(await environment.score())
     await environment.step(press(element(seen, "checkbox")))
     scores.append(await environment.score())
-    assert (await environment.step(Answer(text="done"))).app == "127.0.0.1"
+    assert (await environment.step(act.Answer(text="done"))).app == "127.0.0.1"
     assert scores == [0.0, 0.0, 1.0]
 
 
-async def test_boxes_within_an_iframe_are_where_they_are_drawn(site: str, environment: BrowserEnvironment) -> None:
+async def test_boxes_within_an_iframe_are_where_they_are_drawn_and_what_a_dialog_covers_is_not_in_the_tree(
+    site: str, environment: BrowserEnvironment
+) -> None:
     seen = await environment.reset(a_query(f"{site}/frames"), 1)
     assert "Pressed" in texts(await environment.step(press(element(seen, "button", "Inside"))))
-
-
-async def test_what_a_dialog_of_the_page_covers_is_not_in_the_tree(site: str, environment: BrowserEnvironment) -> None:
     found = texts(await environment.reset(a_query(f"{site}/modal"), 1))
-    assert "Over" in found
-    assert "Under" not in found
+    assert "Over" in found and "Under" not in found
 
 
 async def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the_tree(
@@ -85,12 +67,8 @@ async def test_controls_that_others_draw_and_text_under_what_is_transparent_are_
     seen = await environment.reset(a_query(f"{site}/drawn-by-others"), 1)
     checked = await environment.step(press(element(seen, "checkbox")))
     followed = await environment.step(press(element(checked, "text", "Card")))
-    assert [state for each in (seen, checked) for state in element(each, "checkbox").states] == [
-        "clickable",
-        "clickable",
-        "checked",
-        "focused",
-    ]
+    states = [element(each, "checkbox").states for each in (seen, checked)]
+    assert states == [("clickable",), ("clickable", "checked", "focused")]
     assert element(seen, "checkbox").text == "Newsletter"
     assert element(seen, "text", "Card").clickable and not element(seen, "text", "Bare").clickable
     assert not {"Gone", "Trap"} & set(texts(seen))
@@ -109,45 +87,35 @@ async def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(
 async def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(
     site: str, environment: BrowserEnvironment
 ) -> None:
+    asked = await environment.reset(a_query(f"{site}/alert-at-once"), 1)
+    assert "Welcome" in texts(asked)
+    assert "Inside" in texts(await environment.step(press(element(asked, "button", "OK"))))
     seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
     first = await environment.step(press(element(seen, "button", "Alert")))
-    beside = await environment.step(Click(x=1, y=1))
+    beside = await environment.step(act.Click(x=1, y=1))
     assert first.screen.screen_id == beside.screen.screen_id != seen.screen.screen_id
     assert Image.open(io.BytesIO(first.screen.encode())).size == first.screen.size
     second = await environment.step(press(element(first, "button", "OK")))
-    done = await environment.step(PressKeys(keys=("enter",)))
+    done = await environment.step(act.PressKeys(keys=("enter",)))
     assert texts(first) == ["127.0.0.1", "", "Careful <b>now</b>", "OK"]
-    assert "And again" in texts(second)
-    assert "alerted" in texts(done)
+    assert "And again" in texts(second) and "alerted" in texts(done)
 
 
-@pytest.mark.parametrize(("button", "said"), [("OK", "deleted"), ("Cancel", "kept")])
-async def test_a_confirmation_gets_the_answer_that_was_pressed(
-    site: str, environment: BrowserEnvironment, button: str, said: str
-) -> None:
-    seen = await environment.reset(a_query(f"{site}/dialogs"), 1)
-    asked = await environment.step(press(element(seen, "button", "Confirm")))
-    assert said in texts(await environment.step(press(element(asked, "button", button))))
-
-
-async def test_a_prompt_takes_text_and_the_goal_check_dismisses_one_that_is_open(
+async def test_a_question_gets_the_answer_that_was_given_and_the_goal_check_dismisses_one_that_is_open(
     site: str, environment: BrowserEnvironment
 ) -> None:
     query = a_query(f"{site}/dialogs", ({"check": "text", "selector": "#said", "equals": "Ann"},))
     seen = await environment.reset(query, 1)
+    for button, said in (("OK", "deleted"), ("Cancel", "kept")):
+        asked = await environment.step(press(element(seen, "button", "Confirm")))
+        assert said in texts(await environment.step(press(element(asked, "button", button))))
     asked = await environment.step(press(element(seen, "button", "Prompt")))
-    default = element(asked, "text_field").value
-    written = await environment.step(TypeText(text="Ann", clear=True))
+    assert element(asked, "text_field").value == "Nobody"
+    written = await environment.step(act.TypeText(text="Ann", clear=True))
     await environment.step(press(element(written, "button", "OK")))
-    first = await environment.score()
+    assert await environment.score() == 1.0
     await environment.step(press(element(seen, "button", "Prompt")))
-    assert (default, first, await environment.score()) == ("Nobody", 1.0, 0.0)
-
-
-async def test_a_page_that_opens_with_an_alert_can_be_started_on(site: str, environment: BrowserEnvironment) -> None:
-    asked = await environment.reset(a_query(f"{site}/alert-at-once"), 1)
-    assert "Welcome" in texts(asked)
-    assert "Inside" in texts(await environment.step(press(element(asked, "button", "OK"))))
+    assert await environment.score() == 0.0
 
 
 async def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked(
@@ -162,12 +130,8 @@ async def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_c
     assert await environment.score() == 0.0
     await environment.step(press(element(chosen, "link", "Download")))
     assert await environment.score() == 1.0
-
-
-async def test_a_file_chooser_without_files_is_as_if_cancelled(site: str, environment: BrowserEnvironment) -> None:
     seen = await environment.reset(a_query(f"{site}/files"), 1)
-    after = await environment.step(press(element(seen, "button")))
-    assert texts(seen) == texts(after)
+    assert texts(seen) == texts(await environment.step(press(element(seen, "button")))), "as if cancelled"
 
 
 async def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(
@@ -176,7 +140,7 @@ async def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(
     walks = []
     for seed in (3, 3, 4):
         first = await environment.reset(a_query(f"{site}/moving"), seed)
-        later = await environment.step(Wait(seconds=1.0))
+        later = await environment.step(act.Wait(seconds=1.0))
         walks.append([first.screen.screen_id, later.screen.screen_id, *texts(first)])
     one, same, other = walks
     assert one == same != other
@@ -185,44 +149,33 @@ async def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(
 
 async def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str, environment: BrowserEnvironment) -> None:
     seen = [await environment.reset(a_query(f"{site}/long"), 1)]
-    seen.append(await environment.step(Scroll(x=100, y=100, clicks=-5)))
-    seen.append(await environment.step(Scroll(x=100, y=100, clicks=-100)))
+    seen.append(await environment.step(act.Scroll(x=100, y=100, clicks=-5)))
+    seen.append(await environment.step(act.Scroll(x=100, y=100, clicks=-100)))
     assert "Bottom" in texts(seen[-1])
-    assert [element(one, "list").states for one in seen] == [
-        ("scrollable_down",),
-        ("scrollable_down", "scrollable_up"),
-        ("scrollable_up",),
-    ]
+    down, up = "scrollable_down", "scrollable_up"
+    assert [element(one, "list").states for one in seen] == [(down,), (down, up), (up,)]
 
 
 def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> None:
-    query = a_query(f"{site}/touch", mobile=True, viewport=[300, 400])
-
-    async def work(environment: BrowserEnvironment) -> tuple[list[str], list[str], tuple[int, int]]:
-        first = await environment.reset(query, 1)
-        touched = await environment.step(press(element(first, "button", "Tap")))
-        home = await environment.step(SystemButton(button="Home"))
+    async def work(environment: BrowserEnvironment) -> None:
         assert environment.platform is Platform.PHONE
-        size = Image.open(io.BytesIO(first.screen.encode())).size
-        assert (size, "touched" in texts(home)) == (first.screen.size, False)
-        return texts(first), texts(touched), size
-
-    first, touched, size = play(work, PHONE)
-    assert "300 2 1" in first
-    assert "touched" in touched
-    assert size == (600, 800)
-
-
-def test_a_finger_drags_the_page_and_a_long_press_changes_nothing(site: str) -> None:
-    async def work(environment: BrowserEnvironment) -> tuple[int, int]:
+        first = await environment.reset(a_query(f"{site}/touch", mobile=True, viewport=[300, 400]), 1)
+        assert "300 2 1" in texts(first)
+        assert Image.open(io.BytesIO(first.screen.encode())).size == first.screen.size == (600, 800)
+        assert "touched" in texts(await environment.step(press(element(first, "button", "Tap"))))
+        assert "touched" not in texts(await environment.step(act.SystemButton(button="Home")))
         first = await environment.reset(a_query(f"{site}/long", mobile=True, viewport=[300, 400]), 1)
-        dragged = await environment.step(Swipe(x=300, y=700, x2=300, y2=100))
-        await environment.step(LongPress(x=300, y=300, seconds=0.1))
+        dragged = await environment.step(act.Swipe(x=300, y=700, x2=300, y2=100))
         assert "scrollable_up" in element(dragged, "list").states
-        return colour(first, 300, 790)[2], colour(dragged, 300, 790)[2]
+        assert blue(dragged) > blue(first), "the blue end of the page comes up"
+        held = await environment.step(act.LongPress(x=300, y=300, seconds=0.1))
+        assert texts(held) == texts(dragged)
 
-    before, after = play(work, PHONE)
-    assert after > before, "the blue end of the page comes up"
+    phone = SharedBrowser(BrowserFactory(Platform.PHONE, PATIENT))
+    try:
+        phone.play(work)
+    finally:
+        phone.close()
 
 
 async def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(
@@ -250,6 +203,6 @@ async def test_a_browser_that_a_query_does_not_name_is_not_there_beside_other_de
     after = []
     for query in (on_a_phone, naming, on_a_phone):
         await together.reset(query, 1)
-        seen = await together.step(SwitchDevice(device="web"))
+        seen = await together.step(act.SwitchDevice(device="web"))
         after.append((together.platform, "Arrived" in texts(seen)))
     assert after == [(Platform.PHONE, False), (Platform.WEB, True), (Platform.PHONE, False)]

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.stages.environments.browser.playing import SharedBrowser, a_query, element, press, texts
-from tests.stages.environments.browser.processes import alive, descendants, named
+from tests.stages.environments.processes import descendants, eventually, named, until_gone
 from trajmill.schemas.actions import Click, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Query
@@ -26,7 +25,7 @@ VERY_SHORT = PageTimeouts(load=5.0, turn=2.0, network=0.5)
 
 
 @pytest.fixture(scope="module")
-def hasty() -> Iterator[SharedBrowser]:
+def browser() -> Iterator[SharedBrowser]:
     """A browser whose pages get little time."""
     shared = SharedBrowser(BrowserFactory(timeouts=VERY_SHORT))
     yield shared
@@ -48,20 +47,16 @@ def failure_of(query: Query, browser: SharedBrowser, kill: str = "") -> FailureC
     return browser.play(work)
 
 
-@pytest.mark.parametrize("path", ["/never", "/no-such-page"])
-def test_a_start_page_that_never_loads_or_is_an_error_is_a_setup_failure(
-    site: str, hasty: SharedBrowser, path: str
+def test_a_start_page_that_never_loads_or_is_an_error_or_not_there_is_a_setup_failure(
+    site: str, browser: SharedBrowser
 ) -> None:
-    assert failure_of(a_query(f"{site}{path}"), hasty) is FailureClass.SETUP
+    for url in (f"{site}/never", f"{site}/no-such-page", "http://127.0.0.1:9/"):
+        assert failure_of(a_query(url), browser) is FailureClass.SETUP
 
 
-def test_a_server_that_is_not_there_is_a_setup_failure(hasty: SharedBrowser) -> None:
-    assert failure_of(a_query("http://127.0.0.1:9/"), hasty) is FailureClass.SETUP
-
-
-def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, hasty: SharedBrowser) -> None:
-    assert failure_of(a_query(f"{site}/hangs"), hasty) is FailureClass.ENVIRONMENT
-    assert failure_of(a_query(f"{site}/"), hasty, kill="--type=renderer") is FailureClass.ENVIRONMENT
+def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, browser: SharedBrowser) -> None:
+    assert failure_of(a_query(f"{site}/hangs"), browser) is FailureClass.ENVIRONMENT
+    assert failure_of(a_query(f"{site}/"), browser, kill="--type=renderer") is FailureClass.ENVIRONMENT
 
 
 @pytest.mark.parametrize(
@@ -74,8 +69,8 @@ def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, hasty
         a_query("http://127.0.0.1:9/", ({"check": "colour", "selector": "p", "equals": "red"},)),
     ],
 )
-def test_a_query_that_says_nonsense_is_a_failure_of_the_task(hasty: SharedBrowser, query: Query) -> None:
-    assert failure_of(query, hasty) is FailureClass.TASK
+def test_a_query_that_says_nonsense_is_a_failure_of_the_task(browser: SharedBrowser, query: Query) -> None:
+    assert failure_of(query, browser) is FailureClass.TASK
 
 
 async def test_an_invalid_selector_is_a_failure_of_the_task_and_is_never_run(
@@ -113,21 +108,16 @@ async def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_one_wor
     assert descendants(os.getpid()) <= before
 
 
-def test_several_leases_at_once_start_one_browser(site: str) -> None:
-    async def run() -> int:
-        factory = BrowserFactory()
-        try:
-            before = named("playwright/driver/node")
-            environments = [await factory() for _ in range(4)]
-            await asyncio.gather(*(one.reset(a_query(f"{site}/"), 1) for one in environments))
-            drivers = len(set(named("playwright/driver/node")).difference(before))
-            for one in environments:
-                await one.close()
-            return drivers
-        finally:
-            await factory.close()
-
-    assert asyncio.run(run()) == 1
+async def test_several_leases_at_once_start_one_browser(site: str) -> None:
+    factory, before = BrowserFactory(), set(named("playwright/driver/node"))
+    try:
+        environments = [await factory() for _ in range(4)]
+        await asyncio.gather(*(one.reset(a_query(f"{site}/"), 1) for one in environments))
+        assert len(set(named("playwright/driver/node")) - before) == 1
+        for one in environments:
+            await one.close()
+    finally:
+        await factory.close()
 
 
 _PARENT = """
@@ -154,8 +144,5 @@ def test_nothing_outlives_a_parent_that_was_killed(site: str, tmp_path: Path) ->
         left = descendants(parent.pid)
         assert left
         parent.kill()
-    deadline = time.monotonic() + 200
-    while time.monotonic() < deadline and (left & alive() or [*tmp_path.iterdir()]):
-        time.sleep(0.05)
-    assert not left & alive()
-    assert not [*tmp_path.iterdir()]
+    until_gone(left)
+    eventually(lambda: not [*tmp_path.iterdir()])

@@ -3,51 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of
 
-T = TypeVar("T")
+
+@asynccontextmanager
+async def fenced(site: str, most_bytes: int = 10_000) -> AsyncIterator[tuple[AllowListProxy, HostPort]]:
+    """A proxy that allows a site and that many bytes, and its address."""
+    allow_list, allowed = AllowListProxy(most_bytes), host_port_of(site)
+    assert allowed is not None
+    allow_list.allow(frozenset({allowed}))
+    address = host_port_of(await allow_list.open())
+    assert address is not None
+    yield allow_list, address
+    await allow_list.close()
+    await allow_list.close()
 
 
-async def through(proxy: str, request: bytes) -> bytes:
+async def through(proxy: HostPort, request: str) -> bytes:
     """All that the proxy answers to a request."""
-    host = host_port_of(proxy)
-    assert host is not None
-    reader, writer = await asyncio.open_connection(host.host, host.port)
-    writer.write(request)
+    reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+    writer.write(f"{request}\r\n\r\n".encode())
     answer = await reader.read(-1)
     writer.close()
     return answer
 
 
-def fenced(site: str, most_bytes: int, work: Callable[[AllowListProxy, str], Awaitable[T]]) -> T:
-    async def run() -> T:
-        allow_list = AllowListProxy(most_bytes)
-        host = host_port_of(site)
-        assert host is not None
-        allow_list.allow(frozenset({host}))
-        proxy = await allow_list.open()
-        try:
-            return await work(allow_list, proxy)
-        finally:
-            await allow_list.close()
-            await allow_list.close()
-
-    return asyncio.run(run())
-
-
-def test_what_is_allowed_passes_and_every_answer_ends_its_connection(site: str) -> None:
-    async def work(allow_list: AllowListProxy, proxy: str) -> bytes:
-        return await through(proxy, f"GET {site}/next HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n".encode())
-
-    answer = fenced(site, 10_000, work)
+async def test_what_is_allowed_passes_and_every_answer_ends_its_connection(site: str) -> None:
+    async with fenced(site) as (_, proxy):
+        answer = await through(proxy, f"GET {site}/next HTTP/1.1\r\nHost: x\r\nConnection: keep-alive")
     assert answer.startswith(b"HTTP/1.0 200")
-    assert b"Connection: close" in answer
-    assert b"Arrived" in answer
+    assert b"Connection: close" in answer and b"Arrived" in answer
 
 
 @pytest.mark.parametrize(
@@ -61,27 +51,18 @@ def test_what_is_allowed_passes_and_every_answer_ends_its_connection(site: str) 
         ("nonsense", ""),
     ],
 )
-def test_everything_else_is_refused_and_noted(site: str, request_line: str, refused: str) -> None:
-    async def work(allow_list: AllowListProxy, proxy: str) -> tuple[bytes, tuple[str, ...]]:
-        return await through(proxy, f"{request_line}\r\n\r\n".encode()), allow_list.refused
-
-    answer, noted = fenced(site, 10_000, work)
-    assert answer.startswith(b"HTTP/1.1 403")
-    assert noted == (refused,)
+async def test_everything_else_is_refused_and_noted(site: str, request_line: str, refused: str) -> None:
+    async with fenced(site) as (allow_list, proxy):
+        assert (await through(proxy, request_line)).startswith(b"HTTP/1.1 403")
+        assert allow_list.refused == (refused,)
 
 
-def test_an_episode_receives_no_more_than_it_may(site: str) -> None:
-    async def work(allow_list: AllowListProxy, proxy: str) -> tuple[bytes, tuple[str, ...]]:
-        return await through(proxy, f"GET {site}/ HTTP/1.1\r\n\r\n".encode()), allow_list.refused
-
-    answer, noted = fenced(site, 100, work)
-    assert b"Shop" not in answer
-    assert noted == ("more than 100 bytes",)
+async def test_an_episode_receives_no_more_than_it_may(site: str) -> None:
+    async with fenced(site, 100) as (allow_list, proxy):
+        assert b"Shop" not in await through(proxy, f"GET {site}/ HTTP/1.1")
+        assert allow_list.refused == ("more than 100 bytes",)
 
 
-def test_what_is_allowed_but_not_there_is_said_to_be_so() -> None:
-    async def work(allow_list: AllowListProxy, proxy: str) -> bytes:
-        allow_list.allow(frozenset({HostPort("127.0.0.1", 9)}))
-        return await through(proxy, b"GET http://127.0.0.1:9/ HTTP/1.1\r\n\r\n")
-
-    assert fenced("http://127.0.0.1:9", 100, work).startswith(b"HTTP/1.1 502")
+async def test_what_is_allowed_but_not_there_is_said_to_be_so() -> None:
+    async with fenced("http://127.0.0.1:9") as (_, proxy):
+        assert (await through(proxy, "GET http://127.0.0.1:9/ HTTP/1.1")).startswith(b"HTTP/1.1 502")

@@ -6,18 +6,17 @@ import asyncio
 import io
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from PIL import Image
 
 from tests.stages.environments.browser.playing import element, press
-from tests.stages.environments.pool.test_reaper import until_gone
+from tests.stages.environments.processes import named, until_gone
 from trajmill.schemas.actions import Terminate, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
@@ -32,7 +31,6 @@ from trajmill.stages.rollout.worker import run_attempts
 pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -45,48 +43,37 @@ def queries() -> dict[str, Query]:
     return {query.task: query for query in made.queries if query.split is Split.TRAIN}
 
 
-def play(work: Callable[[BrowserGymEnvironment], Awaitable[T]]) -> T:
-    async def run() -> T:
-        environment = await BrowserGymFactory()()
-        try:
-            return await work(environment)
-        finally:
-            await environment.close()
-            belongings = environment.belongings()
-            await asyncio.to_thread(until_gone, list(belongings.process_ids), *belongings.folders)
+@asynccontextmanager
+async def playing() -> AsyncIterator[BrowserGymEnvironment]:
+    """An environment of which nothing is left in the end."""
+    environment = await BrowserGymFactory()()
+    try:
+        yield environment
+    finally:
+        await environment.close()
+        belongings = environment.belongings()
+        await asyncio.to_thread(until_gone, belongings.process_ids, *belongings.folders)
 
-    return asyncio.run(run())
 
-
-def test_typing_and_pressing_by_coordinates_solves_a_task(queries: dict[str, Query]) -> None:
+async def test_typing_and_pressing_by_coordinates_solves_a_task_and_text_is_never_run(
+    queries: dict[str, Query], tmp_path: Path
+) -> None:
     query = queries["miniwob.enter-text"]
     wanted = query.instruction.split('"')[1]
-
-    async def solve(environment: BrowserGymEnvironment) -> tuple[float | None, float | None, UIElement, Observation]:
+    hostile = f"\"); open('{tmp_path / 'ran'}', 'w') #"
+    async with playing() as environment:
         first = await environment.reset(query, 0)
-        before = await environment.score()
+        assert await environment.score() == 0.0
         await environment.step(press(element(first, "text_field")))
-        typed = await environment.step(TypeText(text=wanted))
+        assert element(await environment.step(TypeText(text=hostile)), "text_field").value == hostile
+        typed = await environment.step(TypeText(text=wanted, clear=True))
+        field = element(typed, "text_field")
+        assert field.value == wanted and "focused" in field.states
         await environment.step(press(element(typed, "button", "Submit")))
-        return before, await environment.score(), element(typed, "text_field"), first
-
-    before, after, field, first = play(solve)
-    assert (before, after) == (0.0, 1.0)
-    assert field.value == wanted and "focused" in field.states
+        assert await environment.score() == 1.0
     assert first.elements is not None and first.elements[0].states == ("title",)
     picture = Image.open(io.BytesIO(first.screen.encode()))
     assert picture.size == first.screen.size and len(set(picture.convert("RGB").getdata())) > 2
-
-
-def test_text_of_a_model_is_typed_and_never_run(queries: dict[str, Query], tmp_path: Path) -> None:
-    text = f"\"); open('{tmp_path / 'ran'}', 'w') #"
-
-    async def write(environment: BrowserGymEnvironment) -> str:
-        first = await environment.reset(queries["miniwob.enter-text"], 0)
-        await environment.step(press(element(first, "text_field")))
-        return element(await environment.step(TypeText(text=text)), "text_field").value
-
-    assert play(write) == text
     assert not (tmp_path / "ran").exists()
 
 
@@ -131,7 +118,7 @@ def test_a_crash_of_the_environment_uses_up_a_try_and_an_instance(
         if blows:
             blows.pop()
             (player,) = factory.made[0].belongings().process_ids
-            for process in browsers_of(player) if victim == "browser" else [player]:
+            for process in named("chrom", player) if victim == "browser" else [player]:
                 os.kill(process, blow)
 
     async def record(rollout: FinishedAttempt) -> None:
@@ -146,36 +133,19 @@ def test_a_crash_of_the_environment_uses_up_a_try_and_an_instance(
     assert rollout.earlier_failure.failure_class is FailureClass.ENVIRONMENT
     for environment in factory.made:
         belongings = environment.belongings()
-        until_gone(list(belongings.process_ids), *belongings.folders)
+        until_gone(belongings.process_ids, *belongings.folders)
 
 
-def browsers_of(player: int) -> list[int]:
-    """The browser processes that descend from a player."""
-    return [process for process in family(player) if "chrom" in Path(f"/proc/{process}/comm").read_text()]
-
-
-def family(process: int) -> list[int]:
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [process, *(each for child in children for each in family(int(child)))]
-
-
-def test_a_start_state_of_something_else_is_a_setup_failure(queries: dict[str, Query]) -> None:
-    async def start(environment: BrowserGymEnvironment) -> EnvironmentFailure:
-        query = queries["miniwob.enter-text"].model_copy(update={"start_state": "{}"})
+async def test_a_start_state_of_something_else_is_a_setup_failure_and_a_process_that_is_gone_is_not_healthy(
+    queries: dict[str, Query],
+) -> None:
+    query = queries["miniwob.enter-text"].model_copy(update={"start_state": "{}"})
+    async with playing() as environment:
         with pytest.raises(EnvironmentFailure) as failure:
             await environment.reset(query, 0)
-        return failure.value
-
-    failure = play(start)
-    assert failure.failure_class is FailureClass.SETUP and "\n" not in str(failure)
-
-
-def test_a_process_that_is_gone_is_not_healthy(queries: dict[str, Query]) -> None:
-    async def end(environment: BrowserGymEnvironment) -> tuple[bool, bool]:
-        before = await environment.healthy()
+        assert failure.value.failure_class is FailureClass.SETUP and "\n" not in str(failure.value)
+        assert await environment.healthy()
         await asyncio.to_thread(end_processes, environment.belongings().process_ids)
         with pytest.raises(EnvironmentFailure, match="is gone"):
             await environment.score()
-        return before, await environment.healthy()
-
-    assert play(end) == (True, False)
+        assert not await environment.healthy()

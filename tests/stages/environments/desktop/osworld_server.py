@@ -100,22 +100,15 @@ def _application(machine: OsworldMachine) -> web.Application:
         return web.json_response({"AT": _TREE})
 
     async def execute(request: web.Request) -> web.Response:
-        said = await request.json()
-        machine.commands.append(said)
-        command = said["command"]
-        words = [sys.executable if word == "python" else word for word in command]
+        asked = await request.json()
+        machine.commands.append(asked)
+        words = [sys.executable if word == "python" else word for word in asked["command"]]
         process = await asyncio.create_subprocess_exec(
             *words, cwd=machine.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
         output, error = await process.communicate()
-        return web.json_response(
-            {
-                "status": "success",
-                "output": output.decode(),
-                "error": error.decode(),
-                "returncode": process.returncode,
-            }
-        )
+        said = {"output": output.decode(), "error": error.decode(), "returncode": process.returncode}
+        return web.json_response({"status": "success", **said})
 
     async def launch(request: web.Request) -> web.Response:
         machine.launched.append((await request.json())["command"])
@@ -154,10 +147,7 @@ def _application(machine: OsworldMachine) -> web.Application:
     application = web.Application(middlewares=[faults])
     application.router.add_get("/screenshot", screenshot)
     application.router.add_get("/accessibility", accessibility)
-    application.router.add_post("/execute", execute)
-    application.router.add_post("/setup/launch", launch)
-    application.router.add_post("/setup/upload", upload)
-    application.router.add_post("/setup/activate_window", window)
-    application.router.add_post("/setup/close_window", window)
-    application.router.add_post("/file", file)
+    posted = {"execute": execute, "setup/launch": launch, "setup/upload": upload, "file": file}
+    for name, handler in {**posted, "setup/activate_window": window, "setup/close_window": window}.items():
+        application.router.add_post(f"/{name}", handler)
     return application

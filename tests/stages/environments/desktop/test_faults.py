@@ -8,22 +8,23 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import cast
 
 import httpx
 import pytest
 
 from tests.stages.environments.desktop.queries import query_of
+from tests.stages.environments.processes import children_of, eventually, named, until_gone
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops
+from trajmill.stages.environments.desktop.local.desktop import LocalDesktop
 from trajmill.stages.environments.desktop.local.processes import descendants, listened_on
+from trajmill.stages.environments.desktop.local.server import serve_desktop
 from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
@@ -60,35 +61,8 @@ def own_folders() -> set[Path]:
     return set(Path(os.environ["TMPDIR"]).glob("trajmill-desktop-*"))
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 200
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def pids(name: str) -> list[int]:
-    """Processes of a name that descend from this one."""
-    found = []
-    for process in descendants(os.getpid()):
-        command = Path(f"/proc/{process}/comm")
-        if command.exists() and command.read_text().strip() == name:
-            found.append(process)
-    return found
-
-
-def runs(process: int) -> bool:
-    """Whether a process is there and no zombie that its parent has yet to notice."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @asynccontextmanager
-async def local_desktop(
-    timeouts: DesktopTimeouts = SHORT,
-) -> AsyncIterator[tuple[DesktopEnvironment, LocalDesktops]]:
+async def local_desktop(timeouts: DesktopTimeouts = SHORT) -> AsyncIterator[tuple[DesktopEnvironment, LocalDesktops]]:
     factory = LocalDesktops(Path(), timeouts=timeouts)
     try:
         yield await factory(), factory
@@ -106,20 +80,16 @@ async def local_desktop(
         ("dbus-daemon", signal.SIGKILL, "500"),
     ],
 )
-async def test_a_crash_ends_the_episode_as_an_environment_failure_and_the_next_instance_works(
+async def test_a_crash_ends_the_episode_as_an_environment_failure(
     tmp_path: Path, victim: str, blow: signal.Signals, message: str
 ) -> None:
-    query = query_of(tmp_path, config=[LAUNCH])
-    async with local_desktop() as (environment, factory):
-        await environment.reset(query, 0)
-        for process in pids(victim):
+    async with local_desktop() as (environment, _):
+        await environment.reset(query_of(tmp_path, config=[LAUNCH]), 0)
+        for process in named(victim):
             os.kill(process, blow)
         with pytest.raises(EnvironmentFailure, match=message) as failure:
             for _ in range(3):
                 await environment.step(TypeText(text="x"))
-        await environment.close()
-        another = await factory()
-        await another.reset(query, 0)
     assert failure.value.failure_class is FailureClass.ENVIRONMENT
 
 
@@ -130,32 +100,22 @@ async def test_what_breaks_between_two_episodes_fails_neither(
     tmp_path: Path, victim: str, blow: signal.Signals
 ) -> None:
     query = query_of(tmp_path, config=[LAUNCH])
+    before = children_of(os.getpid())
     pool = EnvironmentPool(LocalDesktops(Path(), timeouts=SHORT), 1)
     try:
         async with pool.lease() as environment:
             await environment.reset(query, 0)
-        broken = _servers() if victim == "server" else pids(victim)
+        # The server is between a desktop and its watchdog.
+        servers = [child for each in children_of(os.getpid()) - before for child in children_of(each)]
+        broken = servers if victim == "server" else named(victim)
         for process in broken:
             os.kill(process, blow)
         async with pool.lease() as environment:
             seen = await environment.reset(query, 0)
-        await asyncio.to_thread(eventually, lambda: not any(map(runs, broken)))
-        assert len(seen.elements or ()) > 1
+        await asyncio.to_thread(until_gone, broken)
+        assert broken and len(seen.elements or ()) > 1
     finally:
         await pool.close()
-
-
-def _servers() -> list[int]:
-    """The processes between a desktop and its watchdog."""
-    return [one for one in descendants(os.getpid()) if _parent_of(one) in _watchdogs()]
-
-
-def _parent_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def _watchdogs() -> set[int]:
-    return {one for one in descendants(os.getpid()) if _parent_of(one) == os.getpid()}
 
 
 def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
@@ -163,11 +123,10 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        family = descendants(parent.pid)
-        assert len(family) >= 6 and own_folders() > before
+        family, folders = descendants(parent.pid), own_folders() - before
+        assert len(family) >= 6 and folders
         parent.kill()
-    eventually(lambda: not any(map(runs, family)))
-    eventually(lambda: own_folders() <= before)
+    until_gone(family, *folders)
 
 
 async def test_a_hung_watchdog_goes_with_its_desktop() -> None:
@@ -179,25 +138,19 @@ async def test_a_hung_watchdog_goes_with_its_desktop() -> None:
 
 async def test_a_reset_and_a_close_leave_no_socket_of_the_x_server_or_an_office(tmp_path: Path) -> None:
     calc = {"type": "launch", "parameters": {"command": ["soffice", "--calc", "--nologo", "--norestore"]}}
-    query = query_of(tmp_path, config=[calc])
     async with local_desktop() as (environment, _):
-        await environment.reset(query, 0)
+        await environment.reset(query_of(tmp_path, config=[calc]), 0)
         first = own_sockets()
-        await environment.reset(query, 0)
-        assert not any(map(is_there, first))
+        await environment.reset(query_of(tmp_path, config=[LAUNCH]), 0)
+        assert not first & own_sockets()
         left = first | own_sockets()
-    assert {"X11-unix", "OSL_PIPE"} <= {kind for each in left for kind in ("X11-unix", "OSL_PIPE") if kind in str(each)}
-    assert not any(map(is_there, left))
+    assert all(any(kind in str(path) for path, _, _ in first) for kind in ("X11-unix", "OSL_PIPE"))
+    # Another server may use the path once it is free, with a file of its own.
+    assert not [path for path, *file in left if path.exists() and file == [*file_at(path)]]
 
 
-class SocketFile(NamedTuple):
-    path: Path
-    file: tuple[int, int]
-    """Another server may use the path once it is free, with a file of its own."""
-
-
-def own_sockets() -> set[SocketFile]:
-    return {SocketFile(path, file_at(path)) for path in listened_on(descendants(os.getpid()))}
+def own_sockets() -> set[tuple[Path, int, int]]:
+    return {(path, *file_at(path)) for path in listened_on(descendants(os.getpid()))}
 
 
 def file_at(path: Path) -> tuple[int, int]:
@@ -205,48 +158,30 @@ def file_at(path: Path) -> tuple[int, int]:
     return found.st_ino, found.st_ctime_ns
 
 
-def is_there(socket: SocketFile) -> bool:
-    try:
-        return file_at(socket.path) == socket.file
-    except FileNotFoundError:
-        return False
-
-
 async def test_a_program_that_ends_as_it_should_is_no_failure(tmp_path: Path) -> None:
     query = query_of(tmp_path, config=[LAUNCH, {"type": "close_window", "parameters": {"window_name": "Mousepad"}}])
     async with local_desktop() as (environment, _):
         await environment.reset(query, 0)
-        await asyncio.to_thread(eventually, lambda: not pids("mousepad"))
+        await asyncio.to_thread(eventually, lambda: not named("mousepad"))
         seen = await environment.step(TypeText(text="x"))
     assert (seen.app, len(seen.elements or ())) == ("", 1)
 
 
-async def failing(query: Query) -> EnvironmentFailure:
-    async with local_desktop() as (environment, _):
-        with pytest.raises(EnvironmentFailure) as failure:
-            await environment.reset(query, 0)
-    return failure.value
-
-
-@pytest.mark.parametrize(
-    ("step", "message"),
-    [
+async def test_a_task_that_cannot_be_prepared_fails_in_one_line_with_its_class(tmp_path: Path) -> None:
+    steps = [
         ({"type": "launch", "parameters": {"command": ["no-such-program"]}}, "no-such-program cannot be started"),
         ({"type": "launch", "parameters": {"command": ["false"]}}, "false ended with status 1"),
         ({"type": "execute", "parameters": {"command": "touch a; touch b", "shell": True}}, "never a shell"),
         ({"type": "activate_window", "parameters": {"window_name": "Nothing"}}, "404"),
-    ],
-)
-async def test_a_task_that_cannot_be_prepared_is_a_setup_failure(tmp_path: Path, step: object, message: str) -> None:
-    failure = await failing(query_of(tmp_path, config=[step]))
-    assert failure.failure_class is FailureClass.SETUP
-    assert message in str(failure) and "\n" not in str(failure)
-
-
-async def test_a_malformed_start_state_is_a_mistake_of_the_task(tmp_path: Path) -> None:
-    failure = await failing(query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'}))
-    assert failure.failure_class is FailureClass.TASK
-    assert "config.0.type" in str(failure) and "\n" not in str(failure)
+    ]
+    cases = [(query_of(tmp_path, config=[step]), FailureClass.SETUP, message) for step, message in steps]
+    malformed = query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'})
+    async with local_desktop() as (environment, _):
+        for query, kind, message in (*cases, (malformed, FailureClass.TASK, "config.0.type")):
+            with pytest.raises(EnvironmentFailure) as failure:
+                await environment.reset(query, 0)
+            assert failure.value.failure_class is kind
+            assert message in str(failure.value) and "\n" not in str(failure.value)
 
 
 async def test_a_missing_program_of_the_desktop_gives_one_error_line_that_says_what_to_run(
@@ -273,3 +208,15 @@ async def test_the_server_refuses_requests_without_its_secret_and_runs_no_comman
                 await http.post("/file", data={"file_path": "/home/user/none"}),
             ]
     assert [answer.status_code for answer in (stranger, *answers)] == [403, 200, 403, 403, 403, 400, 404]
+
+
+@pytest.mark.parametrize(("error", "is_told"), [(BrokenPipeError(), False), (ValueError("a fault"), True)])
+def test_a_client_that_has_gone_is_no_traceback_on_the_terminal(
+    error: Exception, is_told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve_desktop(cast(LocalDesktop, None), "token") as server:
+        try:
+            raise error
+        except type(error):
+            server.handle_error(server.socket, ("127.0.0.1", 1))
+    assert ("Traceback" in capsys.readouterr().err) is is_told

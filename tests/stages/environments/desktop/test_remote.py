@@ -13,25 +13,14 @@ import pytest
 
 from tests.stages.environments.desktop.osworld_server import SECONDS_OF_CLIPBOARD, OsworldMachine, osworld_machine
 from tests.stages.environments.desktop.queries import query_of
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    DragTo,
-    HorizontalScroll,
-    Interact,
-    PressKeys,
-    Scroll,
-    Terminate,
-    TypeText,
-)
+from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment, RemoteDesktops
 
 pytestmark = pytest.mark.slow
 
-SHORT = DesktopTimeouts(lease=0.0, ready=1.0, request=3.0, prepare=5.0)
+SHORT = DesktopTimeouts(lease=0.0, ready=1.0, request=2.0, prepare=5.0)
 
 
 @asynccontextmanager
@@ -69,7 +58,7 @@ async def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
     async with remote_desktop(tmp_path) as (environment, machine):
         seen = await environment.reset(query, 0)
         assert seen.app == "gedit" and seen.elements is not None and seen.elements[1][:2] == ("button", "Save")
-        await environment.step(Terminate(status="success"))
+        await environment.step(act.Terminate(status="success"))
         assert await environment.score() == 1.0
         machine.files.clear()
         assert await environment.score() == 0.0
@@ -79,18 +68,18 @@ async def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
 
 async def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
     nasty = "'); __import__('os').system('touch hit'); (\"$(touch hit)\n"
-    actions: list[Action] = [
-        Click(x=3, y=4, button="right", count=2),
-        TypeText(text=nasty, clear=True, enter=True),
-        TypeText(text="привет"),
-        PressKeys(keys=("ctrl", "S")),
-        PressKeys(keys=("ctrl", "__class__")),
-        Scroll(x=5, y=6, clicks=-3),
-        Drag(x=1, y=2, x2=7, y2=8),
-        DragTo(x=20, y=40),
-        HorizontalScroll(clicks=-900),
-        HorizontalScroll(x=2, y=4, clicks=2),
-        Interact(text="log in"),
+    actions: list[act.Action] = [
+        act.Click(x=3, y=4, button="right", count=2),
+        act.TypeText(text=nasty, clear=True, enter=True),
+        act.TypeText(text="привет"),
+        act.PressKeys(keys=("ctrl", "S")),
+        act.PressKeys(keys=("ctrl", "__class__")),
+        act.Scroll(x=5, y=6, clicks=-3),
+        act.Drag(x=1, y=2, x2=7, y2=8),
+        act.DragTo(x=20, y=40),
+        act.HorizontalScroll(clicks=-900),
+        act.HorizontalScroll(x=2, y=4, clicks=2),
+        act.Interact(text="log in"),
     ]
     # A machine that waited for the tool with the clipboard would not answer in time.
     async with remote_desktop(tmp_path, DesktopTimeouts(request=SECONDS_OF_CLIPBOARD / 2)) as (environment, machine):
@@ -118,17 +107,12 @@ async def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
     assert len({command["command"][2] for command in machine.commands}) == 1
 
 
-async def test_a_machine_that_boots_is_waited_for(tmp_path: Path) -> None:
+async def test_a_machine_that_boots_is_waited_for_and_one_that_never_is_ready_is_given_back(tmp_path: Path) -> None:
     async with osworld_machine(tmp_path) as machine:
         machine.booting = 3
         environment = await RemoteDesktops((machine.url,), tmp_path)()
-        seen = await environment.step(Terminate(status="failure"))
+        assert (await environment.step(act.Terminate(status="failure"))).app == "gedit"
         await environment.close()
-        assert seen.app == "gedit"
-
-
-async def test_a_machine_that_never_is_ready_is_a_setup_failure_and_is_given_back(tmp_path: Path) -> None:
-    async with osworld_machine(tmp_path) as machine:
         machine.booting = 1_000_000
         factory = RemoteDesktops((machine.url,), tmp_path, SHORT)
         for _ in range(2):
@@ -182,27 +166,22 @@ async def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp
     ("fault", "message"),
     [
         ("empty_screenshots", "sent 0 bytes that are no screenshot"),
-        ("hangs", "did not answer within 3 s"),
+        ("hangs", "did not answer within 2 s"),
         ("breaks", "answered 500: the display is gone"),
     ],
 )
-async def test_a_fault_during_an_episode_is_the_environments(tmp_path: Path, fault: str, message: str) -> None:
+async def test_a_fault_is_the_environments_or_of_the_setup(tmp_path: Path, fault: str, message: str) -> None:
     query = query_of(tmp_path / "tasks")
     async with remote_desktop(tmp_path, SHORT) as (environment, machine):
         await environment.reset(query, 0)
         setattr(machine, fault, True)
-        with pytest.raises(EnvironmentFailure, match=message) as failure:
-            await environment.step(Terminate(status="success"))
-    assert failure.value.failure_class is FailureClass.ENVIRONMENT
-
-
-async def test_a_fault_while_preparing_is_a_setup_failure(tmp_path: Path) -> None:
-    query = query_of(tmp_path / "tasks")
-    async with remote_desktop(tmp_path) as (environment, machine):
-        machine.breaks = True
-        with pytest.raises(EnvironmentFailure) as failure:
-            await environment.reset(query, 0)
-    assert failure.value.failure_class is FailureClass.SETUP
+        for call, kind in (
+            (environment.step(act.Terminate(status="success")), FailureClass.ENVIRONMENT),
+            (environment.reset(query, 0), FailureClass.SETUP),
+        ):
+            with pytest.raises(EnvironmentFailure, match=message) as failure:
+                await call
+            assert failure.value.failure_class is kind
 
 
 async def test_a_local_file_outside_the_tasks_folder_is_not_read(tmp_path: Path) -> None:

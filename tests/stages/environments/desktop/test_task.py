@@ -26,6 +26,10 @@ def step(kind: str, **parameters: Any) -> dict[str, Any]:
     return {"type": kind, "parameters": parameters}
 
 
+def evaluator(**parts: Any) -> dict[str, Any]:
+    return {"evaluator": {"func": "exact_match", "result": OUTPUT, **parts}}
+
+
 @pytest.mark.parametrize(
     ("parts", "named"),
     [
@@ -34,21 +38,12 @@ def step(kind: str, **parameters: Any) -> dict[str, Any]:
         ({"config": [step("execute", command=["a"], until={})]}, "config: execute: 'until'"),
         ({"config": [step("upload_file", files=[{"local_path": "https://x.example/a", "path": "/a"}])]}, "local files"),
         ({"config": [step("execute", command="echo {CLIENT_PASSWORD}", shell=True)]}, "placeholder"),
-        ({"evaluator": {"func": "infeasible"}}, "evaluator.func: 'infeasible'"),
-        ({"evaluator": {"func": "compare_docx_files", "result": FILE}}, "evaluator.func: 'compare_docx_files'"),
-        (
-            {"evaluator": {"func": "exact_match", "result": {"type": "enable_do_not_track"}}},
-            "evaluator.result: 'enable_do_not_track'",
-        ),
-        (
-            {"evaluator": {"func": "exact_match", "result": FILE, "expected": {"type": "cloud_file", "path": "u"}}},
-            "evaluator.expected: 'cloud_file'",
-        ),
-        (
-            {"evaluator": {"func": "exact_match", "result": OUTPUT, "postconfig": [step("googledrive")]}},
-            "evaluator.postconfig: 'googledrive'",
-        ),
-        ({"evaluator": {"func": ["exact_match"], "result": [OUTPUT, OUTPUT]}}, "differ in length"),
+        (evaluator(func="infeasible"), "evaluator.func: 'infeasible'"),
+        (evaluator(func="compare_docx_files", result=FILE), "evaluator.func: 'compare_docx_files'"),
+        (evaluator(result={"type": "enable_do_not_track"}), "evaluator.result: 'enable_do_not_track'"),
+        (evaluator(result=FILE, expected={"type": "cloud_file", "path": "u"}), "evaluator.expected: 'cloud_file'"),
+        (evaluator(postconfig=[step("googledrive")]), "evaluator.postconfig: 'googledrive'"),
+        (evaluator(func=["exact_match"], result=[OUTPUT, OUTPUT]), "differ in length"),
         ({"instruction": 7}, "instruction"),
     ],
 )
@@ -59,20 +54,10 @@ def test_what_is_not_done_is_refused_by_name_in_one_line(parts: dict[str, Any], 
     assert str(refusal.value).startswith("tasks/t.json: ") and "\n" not in str(refusal.value)
 
 
-def test_other_files_in_an_osworld_folder_are_ignored() -> None:
-    task = parse_task(
-        said(
-            config=[step("launch", command=["a"]), step("sleep", seconds=1)],
-            evaluator={"func": "exact_match", "result": OUTPUT, "expected": RULE},
-        ),
-        "t.json",
-    )
-    assert [one.type for one in task.config] == ["launch", "sleep"]
-
-
 def test_a_folder_becomes_queries_whatever_its_file_names(tmp_path: Path) -> None:
+    config = [step("launch", command=["a"]), step("sleep", seconds=1)]
     for number in range(10):
-        text = json.dumps(said(id=f"task-{number}", evaluator={"func": "exact_match", "result": OUTPUT}))
+        text = json.dumps(said(id=f"task-{number}", config=config, **evaluator(expected=RULE)))
         (tmp_path / f"{9 - number}.json").write_text(text)
     queries = import_tasks(tmp_path, 0.3, ORIGIN)
     assert [query.task for query in queries] == [f"task-{number}" for number in range(10)]
@@ -81,20 +66,18 @@ def test_a_folder_becomes_queries_whatever_its_file_names(tmp_path: Path) -> Non
     assert len({query.query_id for query in queries}) == 10
 
 
-@pytest.mark.parametrize("content", [None, "no json", '{"id": "t"}'])
-def test_a_folder_without_tasks_gives_one_error_line(tmp_path: Path, content: str | None) -> None:
-    if content is not None:
-        (tmp_path / "t.json").write_text(content)
-    with pytest.raises(BadInputError) as refusal:
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [([], ""), (["no json"], ""), (['{"id": "t"}'], ""), ([json.dumps(said())] * 2, "two tasks have the id 't'")],
+)
+def test_a_folder_without_tasks_or_with_two_of_one_id_gives_one_error_line(
+    tmp_path: Path, contents: list[str], reason: str
+) -> None:
+    for number, content in enumerate(contents):
+        (tmp_path / f"{number}.json").write_text(content)
+    with pytest.raises(BadInputError, match=reason or None) as refusal:
         import_tasks(tmp_path, 0.0, ORIGIN)
     assert str(tmp_path) in str(refusal.value) and "\n" not in str(refusal.value)
-
-
-def test_two_tasks_of_one_id_are_refused(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / f"{name}.json").write_text(json.dumps(said()))
-    with pytest.raises(BadInputError, match="two tasks have the id 't'"):
-        import_tasks(tmp_path, 0.0, ORIGIN)
 
 
 def test_our_own_tasks_are_over_five_programs_and_have_paths_and_checks() -> None:

@@ -15,35 +15,24 @@ from trajmill.stages.environments.devices.environment import DevicesFactory, Dev
 from trajmill.stages.environments.kinds import DevicesTogetherSpec
 
 PRESS = Click(x=5, y=5)
+TO_WEB, TO_DESKTOP = SwitchDevice(device="web"), SwitchDevice(device="desktop")
 
 
-def three() -> dict[Platform, ToyEnvironment]:
-    return {platform: ToyEnvironment(platform=platform) for platform in Platform}
+def across(start_state: str, goal: str = "{}") -> Query:
+    return toy_query().model_copy(update={"start_state": start_state, "goal": goal})
 
 
 async def test_actions_go_to_the_device_in_use_and_all_must_reach_their_goals() -> None:
     async def episode(*actions: Click | SwitchDevice) -> tuple[list[bool], float | None]:
-        devices = three()
+        devices = {platform: ToyEnvironment(platform=platform) for platform in Platform}
         together = DevicesTogether(devices, Platform.PHONE)
         await together.reset(toy_query(), 0)
         for action in actions:
             await together.step(action)
         return [each.pressed for each in devices.values()], await together.score()
 
-    to_desktop, to_web = SwitchDevice(device="desktop"), SwitchDevice(device="web")
-    assert await episode(to_desktop, PRESS) == ([False, True, False], 0.0)
-    assert await episode(PRESS, to_desktop, PRESS, to_web, PRESS) == ([True, True, True], 1.0)
-
-
-async def test_a_device_that_is_not_there_changes_nothing() -> None:
-    together = DevicesTogether({Platform.PHONE: ToyEnvironment()}, Platform.PHONE)
-    await together.reset(toy_query(), 0)
-    await together.step(SwitchDevice(device="web"))
-    assert together.platform is Platform.PHONE
-    elsewhere = DevicesTogether({Platform.WEB: ToyEnvironment()}, Platform.WEB)
-    with pytest.raises(EnvironmentFailure, match="no phone") as caught:
-        await elsewhere.reset(toy_query(), 0)
-    assert caught.value.failure_class is FailureClass.TASK
+    assert await episode(TO_DESKTOP, PRESS) == ([False, True, False], 0.0)
+    assert await episode(PRESS, TO_DESKTOP, PRESS, TO_WEB, PRESS) == ([True, True, True], 1.0)
 
 
 class NeedsStart(ToyEnvironment):
@@ -62,17 +51,16 @@ async def test_a_device_without_a_start_is_not_there_unless_the_query_names_it()
     async def episode(query: Query) -> tuple[Platform, float | None]:
         await together.reset(query, 0)
         await together.step(PRESS)
-        await together.step(SwitchDevice(device="web"))
+        await together.step(TO_WEB)
         return together.platform, await together.score()
 
     assert await episode(across('{"devices": {"web": {"url": "a"}}}')) == (Platform.WEB, 0.0)
     assert await episode(across('{"devices": {}}')) == (Platform.PHONE, 1.0)
     with pytest.raises(EnvironmentFailure, match="url"):
         await episode(across("{}", '{"devices": {"web": {"x": 1}}}'))
-
-
-def across(start_state: str, goal: str = "{}") -> Query:
-    return toy_query().model_copy(update={"start_state": start_state, "goal": goal})
+    with pytest.raises(EnvironmentFailure, match="no phone") as caught:
+        await DevicesTogether({Platform.WEB: ToyEnvironment()}, Platform.WEB).reset(toy_query(), 0)
+    assert caught.value.failure_class is FailureClass.TASK
 
 
 def test_each_device_gets_its_part_of_the_query() -> None:

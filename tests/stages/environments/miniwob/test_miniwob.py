@@ -1,9 +1,10 @@
-"""Plays the wheel's own pages in the real browser."""
+"""Plays the wheel's own pages in the real browser; which there are, which of them work, and which a suite selects."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -11,28 +12,38 @@ from collections.abc import Iterator
 import pytest
 from PIL import Image
 
+pytest.importorskip("miniwob")
+
 from tests.stages.environments.browser.playing import element, press
-from tests.stages.environments.browser.processes import named
+from tests.stages.environments.processes import named
 from tests.stages.environments.shared_factory import SharedFactory
 from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.miniwob.environment import MiniWobEnvironment, MiniWobFactory, import_queries
+from trajmill.stages.environments.miniwob.environment import (
+    MiniWobEnvironment,
+    MiniWobFactory,
+    import_queries,
+    page_fields,
+)
+from trajmill.stages.environments.miniwob.pages import known_pages, page_names, suite_pages
+from trajmill.stages.environments.miniwob.survey import survey
 from trajmill.stages.environments.tasks import ImportedQueries, splits_of_seeds
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-
-
-PAGES = ("enter-text", "choose-list", "click-checkboxes", "simon-says", "copy-paste", "click-test", "no-such-page")
+PLAYED = ("enter-text", "choose-list", "click-checkboxes", "simon-says", "copy-paste", "click-test")
+WITH_FIELDS = ("login-user", "email-inbox-nl-turk")
+SURVEYED = sorted({*page_names()[::25], "chase-circle", "email-inbox-star-reply", "simon-says", "use-autocomplete"})
+"""Some of each kind, and those that were hard to hold still."""
 
 
 @pytest.fixture(scope="module")
 def imported() -> ImportedQueries:
     """The queries of all pages that are played here; one page is not there."""
-    return asyncio.run(import_queries(PAGES, splits_of_seeds(2, 1), 7, ORIGIN))
+    return asyncio.run(import_queries((*PLAYED, *WITH_FIELDS, "no-such-page"), splits_of_seeds(1, 1), 7, ORIGIN))
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +62,32 @@ def pixel(seen: Observation, target: UIElement) -> object:
     return image.getpixel((target.bounds.left + 20, target.bounds.top + 20))
 
 
-def test_queries_are_split_by_seed_and_say_what_the_page_says(imported: ImportedQueries) -> None:
+def test_queries_are_split_by_seed_and_say_what_the_page_says_and_an_unknown_page_fails_alone(
+    imported: ImportedQueries,
+) -> None:
     made = of_page(imported, "enter-text")
-    assert [query.split for query in made] == [Split.TRAIN, Split.TRAIN, Split.HELDOUT_SLOTS]
+    assert [query.split for query in made] == [Split.TRAIN, Split.HELDOUT_SLOTS]
     assert all(query.instruction.startswith("Enter ") for query in made)
-    assert len({query.goal_key() for query in made}) == 3
+    assert len({query.goal_key() for query in made}) == 2
+    assert {query.task for query in imported.queries} == {*PLAYED, *WITH_FIELDS}
+    assert [failure.failure_class for failure in imported.failures] == [FailureClass.SETUP]
+    queries = [of_page(imported, page)[0] for page in WITH_FIELDS]
+    login, mail = ([*json.loads(query.start_state)["fields"]] for query in queries)
+    assert [name for name, _ in login] == ["username", "password"]
+    assert all(value in queries[0].instruction for _, value in login)
+    assert "task" in [name for name, _ in mail]
+
+
+def test_an_instruction_that_the_wheel_cannot_read_has_no_fields() -> None:
+    assert page_fields("login-user", "Something else", None) == ()
+    assert page_fields("no-such-page", "Something", None) == ()
+    assert page_fields("any", "Something", {"task": "reply", "by": 3}) == (("task", "reply"), ("by", "3"))
 
 
 async def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so(
     imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
-    (query, *_) = of_page(imported, "enter-text")
+    (query, _) = of_page(imported, "enter-text")
     wanted = query.instruction.split('"')[1]
     first = await environment.reset(query, 0)
     assert await environment.score() == 0.0
@@ -75,7 +101,7 @@ async def test_typing_and_pressing_solves_a_page_and_its_own_reward_says_so(
 async def test_options_of_a_select_can_be_pressed_by_pixel(
     imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
-    (query, *_) = of_page(imported, "choose-list")
+    (query, _) = of_page(imported, "choose-list")
     wanted = query.instruction.removeprefix("Select ").split(" from ")[0]
     first = await environment.reset(query, 0)
     opened = await environment.step(press(element(first, "combo_box")))
@@ -88,18 +114,18 @@ async def test_options_of_a_select_can_be_pressed_by_pixel(
 async def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle(
     imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment], environment: MiniWobEnvironment
 ) -> None:
-    (query, other, _) = of_page(imported, "click-checkboxes")
+    query, other = of_page(imported, "click-checkboxes")
     fresh = await browser.factory()
     one, same = await environment.reset(query, 0), await fresh.reset(query, 5)
     different = await environment.reset(other, 0)
     assert one.screen.screen_id == same.screen.screen_id != different.screen.screen_id
-    assert Image.open(io.BytesIO(one.screen.encode())).size == (one.screen.size.width, one.screen.size.height)
+    assert Image.open(io.BytesIO(one.screen.encode())).size == one.screen.size
 
 
 async def test_lights_that_come_and_go_can_be_seen_by_waiting(
     imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
-    (query, *_) = of_page(imported, "simon-says")
+    (query, _) = of_page(imported, "simon-says")
     seen = [await environment.reset(query, 0)]
     seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
     buttons = [one for one in seen[0].elements or () if one.role == "button"]
@@ -114,7 +140,7 @@ async def test_lights_that_come_and_go_can_be_seen_by_waiting(
 async def test_text_is_copied_from_one_field_into_another_by_keys(
     imported: ImportedQueries, environment: MiniWobEnvironment
 ) -> None:
-    (query, *_) = of_page(imported, "copy-paste")
+    (query, _) = of_page(imported, "copy-paste")
     seen = await environment.reset(query, 0)
     await environment.step(press(element(seen, "text_field", "to-copy")))
     await environment.step(PressKeys(keys=("ctrl", "a")))
@@ -128,7 +154,7 @@ async def test_text_is_copied_from_one_field_into_another_by_keys(
 async def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works(
     imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment], environment: MiniWobEnvironment
 ) -> None:
-    (query, *_) = of_page(imported, "click-test")
+    (query, _) = of_page(imported, "click-test")
     await environment.reset(query, 0)
     for process in named("chromium"):
         os.kill(process, signal.SIGKILL)
@@ -138,6 +164,15 @@ async def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works
     assert failure.value.failure_class is FailureClass.ENVIRONMENT
 
 
-def test_an_unknown_page_is_a_setup_failure_of_that_page_alone(imported: ImportedQueries) -> None:
-    assert {query.task for query in imported.queries} == {*PAGES} - {"no-such-page"}
-    assert [failure.failure_class for failure in imported.failures] == [FailureClass.SETUP]
+def test_every_page_of_the_wheel_is_in_the_survey_and_suites_hold_working_pages() -> None:
+    known = {report.page: report for report in known_pages()}
+    assert sorted(known) == page_names()
+    assert all(report.works or report.reason for report in known.values())
+    everything = suite_pages("all")
+    assert set(suite_pages("debug")) < set(suite_pages("basic")) < set(everything)
+    assert len(set(suite_pages("basic"))) >= 20
+    assert len(everything) == sum(report.works for report in known.values())
+
+
+def test_a_survey_of_some_pages_finds_what_the_file_says() -> None:
+    assert asyncio.run(survey(SURVEYED)) == [report for report in known_pages() if report.page in SURVEYED]

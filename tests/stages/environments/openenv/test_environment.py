@@ -1,23 +1,29 @@
-"""Episodes in environments that a server runs."""
+"""Episodes in environments that a server runs, and its queries as those of a run."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import json
+import threading
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from tests.stages.online.toy_server import ToySpec, picture, toy_server
+from tests.stages.online.toy_server import ToySpec, picture, toy_queries, toy_server
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.stages.environments.kinds import OpenEnvSpec
 from trajmill.stages.environments.openenv.client import BUSY, ServerBusy, read_answer, session_address
 from trajmill.stages.environments.openenv.environment import ServerSessions, ServerTimeouts
 from trajmill.stages.environments.openenv.wire import WireScreen, to_observation, to_screen
@@ -30,92 +36,65 @@ pytestmark = pytest.mark.slow
 ROOM = ServerTimeouts(connect=5.0, lease=5.0)
 
 
-def roll(
-    urls: list[str],
-    attempts: int = 1,
-    concurrency: int = 1,
-    agent: ToyAgent | None = None,
-    query: str = "press",
-    step_seconds: float = 5.0,
+async def roll(
+    *urls: str, attempts: int = 1, concurrency: int = 1, query: str = "press", step_seconds: float = 5.0
 ) -> list[FinishedAttempt]:
     finished: list[FinishedAttempt] = []
 
     async def record(made: FinishedAttempt) -> None:
         finished.append(made)
 
-    async def run() -> None:
-        factory = ServerSessions(tuple(urls), "", ROOM, Platform.PHONE)
-        planned = [Attempt(toy_query(query), Purpose.TRAIN, number, number) for number in range(attempts)]
-        limits = Limits(environment=EnvironmentLimits(step_seconds=step_seconds))
-        maker = agent or ToyAgent(press_and_finish)
-        await run_attempts(planned, lambda _: maker, factory, limits, ORIGIN, record, concurrency)
-
-    asyncio.run(run())
+    factory = ServerSessions(urls, "", ROOM, Platform.PHONE)
+    planned = [Attempt(toy_query(query), Purpose.TRAIN, number, number) for number in range(attempts)]
+    limits = Limits(environment=EnvironmentLimits(step_seconds=step_seconds))
+    await run_attempts(planned, lambda _: ToyAgent(press_and_finish), factory, limits, ORIGIN, record, concurrency)
     return finished
 
 
-def test_an_episode_is_as_in_the_environment_itself_and_only_the_run_records_it() -> None:
+async def test_an_episode_is_as_in_the_environment_itself_and_only_the_run_records_it() -> None:
     with toy_server() as server:
-        (made,) = roll([server.url])
+        (made,) = await roll(server.url)
+        (unknown,) = await roll(server.url, query="unknown")
     trajectory = made.episode.trajectory
-    assert (trajectory.reward, trajectory.environment, trajectory.stop_reason) == (
-        1.0,
-        "openenv",
-        StopReason.AGENT_DONE,
-    )
+    outcome = (trajectory.reward, trajectory.environment, trajectory.stop_reason)
+    assert outcome == (1.0, "openenv", StopReason.AGENT_DONE)
     steps = [(step.screen_before, step.screen_after, step.target and step.target.text) for step in made.episode.steps]
     assert steps == [("before", "after", "Go"), ("after", "after", None)]
     assert made.screens["after"].screen.size == Size(20, 20)
     assert made.screens["after"].screen.encode() == picture()
     assert server.recorded == []
+    with pytest.raises(EnvironmentFailure, match="a screenshot of 60,000,000 bytes"):
+        to_screen(made.screens["after"], bytes(60_000_000))
+    assert unknown.failure is not None and unknown.failure.failure_class is FailureClass.SETUP
+    assert "no query has the id 'unknown'" in unknown.failure.message
 
 
-@pytest.mark.slow
-def test_a_failed_or_hanging_environment_is_tried_again_in_another_session() -> None:
-    for broken in (ToyEnvironment(crashes=True), ToyEnvironment(hangs=True)):
-        with toy_server(ToySpec.of(broken), step_seconds=2.0) as server:
-            (made,) = roll([server.url], step_seconds=1.0)
-        assert made.episode.trajectory.reward == 1.0
-        assert made.earlier_failure is not None
-        assert made.earlier_failure.failure_class is FailureClass.ENVIRONMENT
+@pytest.mark.parametrize("broken", [ToyEnvironment(crashes=True), ToyEnvironment(hangs=True)])
+async def test_a_failed_or_hanging_environment_is_tried_again_in_another_session(broken: ToyEnvironment) -> None:
+    with toy_server(ToySpec.of(broken), step_seconds=2.0) as server:
+        (made,) = await roll(server.url, step_seconds=1.0)
+    assert made.episode.trajectory.reward == 1.0
+    assert made.earlier_failure is not None and made.earlier_failure.failure_class is FailureClass.ENVIRONMENT
 
 
-def test_a_full_server_is_not_waited_for_while_we_hold_sessions() -> None:
+async def test_a_full_server_is_not_waited_for_while_we_hold_sessions() -> None:
     with toy_server(slots=2) as first, toy_server(slots=1) as second:
-        made = roll([first.url, second.url], attempts=12, concurrency=6)
+        made = await roll(first.url, second.url, attempts=12, concurrency=6)
     assert Counter(each.episode.trajectory.reward for each in made) == {1.0: 12}
 
 
-def test_sessions_spread_over_the_servers() -> None:
-    async def held(urls: tuple[str, ...]) -> list[str]:
-        sessions = ServerSessions(urls, "", ROOM)
+async def test_sessions_spread_over_the_servers_and_servers_that_are_gone_are_a_setup_failure() -> None:
+    with toy_server(slots=2) as first, toy_server(slots=2) as second:
+        sessions = ServerSessions((first.url, second.url), "", ROOM)
         opened = await asyncio.gather(*(sessions.open() for _ in range(4)))
         with pytest.raises(EnvironmentFailure, match=r"is free: .* is full; .* is full"):
             await sessions.open()
         await opened[0].close()
-        again = await sessions.open()
-        for session in [*opened, again]:
+        for session in [*opened, await sessions.open()]:
             await session.close()
-        return [session.url for session in opened]
-
-    with toy_server(slots=2) as first, toy_server(slots=2) as second:
-        counts = Counter(asyncio.run(held((first.url, second.url))))
-    assert counts == {first.url: 2, second.url: 2}
-
-
-def test_a_query_that_the_server_does_not_know_is_a_failure_of_the_setup() -> None:
-    with toy_server() as server:
-        (made,) = roll([server.url], query="unknown")
-    assert made.failure is not None
-    assert made.failure.failure_class is FailureClass.SETUP
-    assert "no query has the id 'unknown'" in made.failure.message
-
-
-async def test_servers_that_are_not_there_are_a_failure_of_the_setup() -> None:
-    with toy_server() as gone:
-        pass
+        assert Counter(session.url for session in opened) == {first.url: 2, second.url: 2}
     with pytest.raises(EnvironmentFailure, match=r"is free: .* cannot be reached: ") as error:
-        await ServerSessions((gone.url,), "", ServerTimeouts(lease=0.0)).open()
+        await ServerSessions((first.url,), "", ServerTimeouts(lease=0.0)).open()
     assert error.value.failure_class is FailureClass.SETUP
 
 
@@ -127,18 +106,14 @@ async def test_servers_that_are_not_there_are_a_failure_of_the_setup() -> None:
         ("[]", "sent a message without data"),
         ('{"type": "observation", "data": {}}', "sent no observation of a GUI: the whole: "),
         ('{"type": "observation", "data": {"observation": {"text": "hi"}}}', "screenshot: Field required"),
-        (
-            '{"type": "observation", "data": {"observation": {"screenshot": ""}, "reward": NaN}}',
-            "sent a reward that is no number",
-        ),
+        ('{"type": "observation", "data": {"observation": {"screenshot": ""}, "reward": NaN}}', "reward that is no"),
         ('{"type": "error", "data": {"message": "out of\\nmemory", "code": "EXECUTION_ERROR"}}', "out of memory"),
     ],
 )
 def test_whatever_a_server_sends_gives_one_error_line(raw: str, line: str) -> None:
     with pytest.raises(EnvironmentFailure) as error:
         read_answer(raw, "http://far")
-    assert line in str(error.value)
-    assert "\n" not in str(error.value)
+    assert line in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_full_server_is_told_from_a_failing_one() -> None:
@@ -146,33 +121,93 @@ def test_a_full_server_is_told_from_a_failing_one() -> None:
         read_answer(json.dumps({"type": "error", "data": {"message": "full", "code": BUSY}}), "http://far")
 
 
-def large_picture() -> bytes:
+def large_picture() -> str:
     png = io.BytesIO()
     Image.new("1", (9000, 9000)).save(png, "PNG")
-    return png.getvalue()
+    return b64encode(png.getvalue()).decode()
 
 
 @pytest.mark.parametrize(
-    ("screen", "line"),
+    ("screenshot", "line"),
     [
-        ({"screenshot": "!"}, "the screenshot is not base64"),
-        ({"screenshot": "aGFsbG8="}, "5 bytes that are no screenshot"),
-        ({"screenshot": b64encode(large_picture()).decode()}, "9000 x 9000"),
+        ("!", "the screenshot is not base64"),
+        ("aGFsbG8=", "5 bytes that are no screenshot"),
+        (large_picture(), "9000 x 9000"),
     ],
 )
-def test_a_screenshot_is_checked_before_it_is_decoded(screen: dict[str, Any], line: str) -> None:
+def test_a_screenshot_is_checked_before_it_is_decoded(screenshot: str, line: str) -> None:
     with pytest.raises(EnvironmentFailure, match=line):
-        to_observation(WireScreen(**screen))
-
-
-def test_a_screenshot_that_is_too_large_is_not_sent() -> None:
-    with toy_server() as server:
-        (made,) = roll([server.url])
-    with pytest.raises(EnvironmentFailure, match="a screenshot of 60,000,000 bytes"):
-        to_screen(made.screens["after"], bytes(60_000_000))
+        to_observation(WireScreen(screenshot=screenshot))
 
 
 @pytest.mark.parametrize("address", ["", "far:8000", "ftp://far"])
 def test_an_invalid_address_gives_one_error_line(address: str) -> None:
     with pytest.raises(BadInputError, match="is no address of an environment server"):
         session_address(address)
+
+
+async def queries_of(*servers: str, token_file: Path | None = None) -> list[Query]:
+    return (await OpenEnvSpec(servers=servers, token_file=token_file).own_queries(0, ORIGIN)).queries
+
+
+@contextmanager
+def foreign_server(*tasks: object) -> Iterator[str]:
+    """A server of somebody else, as far as its task list goes."""
+    splits = [{"name": "train"}]
+    answers: dict[str, Any] = {"/list_environments": ["theirs"], "/theirs/splits": splits}
+    answers["/theirs/tasks"] = {"tasks": tasks}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.dumps(answers[self.path]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+async def test_served_queries_have_what_clients_may_know_and_are_of_the_served_splits(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    with toy_server(token="secret", splits=(Split.TRAIN, Split.HELDOUT_SLOTS)) as server:
+        found = await queries_of("http://127.0.0.1:9", server.url, token_file=tmp_path / "token")
+        with pytest.raises(EnvironmentFailure, match="/list_environments answered 401"):
+            await queries_of(server.url)
+    known = ("query_id", "platform", "apps", "task", "instruction", "difficulty", "max_steps", "split")
+    expected = {query.query_id: [getattr(query, name) for name in known] for query in toy_queries()}
+    assert {query.query_id: [getattr(query, name) for name in known] for query in found} == expected
+    assert {(query.goal, query.path, query.slots, query.pages) for query in found} == {("{}", (), (), ())}
+    assert len({query.goal_key() for query in found}) == len({query.goal_key() for query in toy_queries()})
+
+
+async def test_tasks_of_another_server_need_an_id_and_an_instruction() -> None:
+    with foreign_server({"query_id": "7", "instruction": "Buy milk", "platform": "phone", "reward": 3}) as url:
+        (query,) = await queries_of(url)
+    assert (query.query_id, query.instruction, query.platform) == ("7", "Buy milk", Platform.PHONE)
+    assert (query.split, query.goal, query.max_steps) == (Split.TRAIN, "{}", 20)
+    for task, line in (
+        ("7", "a task that cannot be used"),
+        ({"query_id": "7"}, "instruction: Field required"),
+        ({"query_id": "7", "instruction": "Buy", "platform": "fridge"}, "'fridge' is not a valid Platform"),
+    ):
+        with foreign_server(task) as url, pytest.raises(EnvironmentFailure, match=line) as error:
+            await queries_of(url)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "two words", "x" * 1001, "tab\there"])
+async def test_a_file_without_a_token_gives_one_error_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(BadInputError, match="no token"):
+        await queries_of("http://127.0.0.1:9", token_file=tmp_path / "token")
+    assert [missing.key for missing in OpenEnvSpec().missing(False)] == ["servers"]

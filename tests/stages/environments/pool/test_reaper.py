@@ -1,4 +1,4 @@
-"""Nothing of a worker outlives it."""
+"""Nothing that an environment has started outlives it or its worker."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, episode, play, pool_of
+from tests.stages.environments.processes import children_of, runs, until_gone
+from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.reaper import Reaper, end_processes
 
 pytestmark = pytest.mark.slow
@@ -33,28 +35,39 @@ reaper.watch([program.pid], [Path(sys.argv[1])])
 print(words, flush=True)
 time.sleep(600)
 """
+WORKER = """
+import asyncio, subprocess
+from trajmill.stages.environments.base import Belongings
+from trajmill.stages.environments.pool.pool import EnvironmentPool
+from tests.stages.rollout.toy import ToyEnvironment
+
+class Holding(ToyEnvironment):
+    def belongings(self):
+        return Belongings((self.program.pid,), ())
+
+class Factory:
+    shared = None
+    async def __call__(self):
+        self.shared = self.shared or subprocess.Popen(["sleep", "600"])
+        environment = Holding()
+        environment.program = self.own = subprocess.Popen(["sleep", "600"])
+        return environment
+    def belongings(self):
+        return Belongings((self.shared.pid,), ()) if self.shared else Belongings()
+
+async def main():
+    factory = Factory()
+    async with EnvironmentPool(factory, 1).lease():
+        print(factory.shared.pid, factory.own.pid, flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
 
 
-def runs(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def children_of(process: int) -> set[int]:
-    return {int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()}
-
-
-def until_gone(processes: list[int], *folders: Path) -> None:
-    deadline = time.monotonic() + 200
-    while any(map(runs, processes)) or any(folder.exists() for folder in folders):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def stubborn() -> tuple[subprocess.Popen[str], list[int]]:
-    program = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True)
+def started(code: str, *arguments: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """A program, and the processes that it names on its first line."""
+    program = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
     assert program.stdout is not None
     return program, [int(word) for word in program.stdout.readline().split()]
 
@@ -62,19 +75,43 @@ def stubborn() -> tuple[subprocess.Popen[str], list[int]]:
 def test_a_killed_owner_leaves_no_process_no_folder_and_no_reaper(tmp_path: Path) -> None:
     folder = tmp_path / "a folder\nwith a name"
     (folder / "deep").mkdir(parents=True)
-    command = [sys.executable, "-c", OWNER, str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        named = {int(word) for word in owner.stdout.readline().split()}
-        left = [*named | children_of(owner.pid)]
-        assert len(left) == len(named) + 1, "the reaper is one more"
-        assert all(map(runs, left))
-        owner.kill()
+    owner, named = started(OWNER, str(folder))
+    left = {*named} | children_of(owner.pid)
+    assert len(left) == len(named) + 1, "the reaper is one more"
+    assert all(map(runs, left))
+    owner.kill()
+    owner.communicate()
     until_gone(left, folder)
 
 
+def test_a_killed_worker_leaves_nothing_of_its_environments() -> None:
+    worker, left = started(WORKER)
+    assert len(left) == 2 and all(map(runs, left))
+    worker.kill()
+    worker.communicate()
+    until_gone(left)
+
+
+async def test_an_instance_whose_closing_hangs_is_ended_with_its_processes_and_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    folder.mkdir()
+    program = subprocess.Popen(["sleep", "600"])
+
+    class Holding(Faulty):
+        def belongings(self) -> Belongings:
+            return Belongings((program.pid,), (folder,))
+
+    factory = CountingFactory([Holding(hanging="close")])
+    async with pool_of(factory, 1, SHORT_LIMITS._replace(recycle_after=1)) as pool:
+        await episode(pool)
+        async with pool.lease() as environment:
+            await play(environment)
+            assert not runs(program.pid) and not folder.exists()
+    program.wait()
+
+
 def test_closing_ends_what_is_left_and_spares_what_was_not_named(tmp_path: Path) -> None:
-    (program, family), (other, others) = stubborn(), stubborn()
+    (program, family), (other, others) = started(STUBBORN), started(STUBBORN)
     reaper = Reaper()
     reaper.watch([], [])
     reaper.watch([program.pid, program.pid], [tmp_path / "not there"])
@@ -100,8 +137,8 @@ def test_a_process_that_leaves_by_itself_may_clean_up_first(tmp_path: Path) -> N
     assert program.wait() == 0 and note.exists()
 
 
-def test_a_reaper_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    program, family = stubborn()
+def test_a_reaper_that_was_killed_is_replaced() -> None:
+    program, family = started(STUBBORN)
     before = children_of(os.getpid())
     reaper = Reaper()
     reaper.watch([program.pid], [])

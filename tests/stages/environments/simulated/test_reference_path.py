@@ -1,24 +1,28 @@
+"""The annotated path of a query and the walk along it; a distance to the goal falls by one with each of its steps."""
+
+from __future__ import annotations
+
 import random
+from itertools import pairwise
 
 import pytest
 
+from tests.stages.environments.simulated.scripted import SeenTrees, annotated_query, scripted_episode
 from tests.stages.environments.simulated.worlds import (
     NO_FAULTS,
     everything,
-    garden,
     paths_of,
     query_of,
-    some_values,
     task_of,
     task_query,
     walk,
-    world_of,
 )
 from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.kinds import FaultRates
+from trajmill.schemas.tables.query import PathStep, Platform, Query
+from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
+from trajmill.stages.environments.simulated.distance import GoalDistance, SimulatedDistances
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.reference_path import (
     Position,
@@ -28,34 +32,21 @@ from trajmill.stages.environments.simulated.reference_path import (
     resolve_slots,
     start_state_json,
 )
-from trajmill.stages.environments.simulated.world import TaskGraph
-
-GARDEN = task_of(world_of(garden()), "garden.water")
-
+from trajmill.stages.environments.simulated.world import TaskGraph, shared_world
 
 WORLD = everything()
+GARDEN = task_of(WORLD, "garden.water")
+TO_BASIL = task_query(GARDEN, next(paths_of(GARDEN)), {"plant": "Basil"})
 
 
-@pytest.mark.parametrize("task", WORLD.tasks(), ids=lambda task: task.name)
-def test_every_path_of_every_task_reaches_its_goal(task: TaskGraph) -> None:
-    reached = 0
-    for number, pages in enumerate(list(paths_of(task)) * 3):
-        query = task_query(task, pages, some_values(task, random.Random(number)))
-        env = SimulatedEnvironment(WORLD, task.platform, FaultRates(popup=0.3))
-        env.reset_now(query, number)
-        if env.score_now() == 1.0:  # asks for what is already so: the writer of queries drops it
-            continue
-        actions = walk(env, query, number)
-        assert actions[-1] == Terminate(status="success"), (query.path, actions)
-        assert env.score_now() == 1.0, (query.goal, query.path)
-        reached += 1
-    assert reached
+def environment(platform: Platform = Platform.PHONE, faults: FaultRates = NO_FAULTS) -> SimulatedEnvironment:
+    return SimulatedEnvironment(WORLD, platform, faults)
 
 
 def test_the_annotated_path() -> None:
-    steps = reference_path(
-        GARDEN, ("garden.home", "garden.plant", "garden.watered"), {"plant": "Basil", "amount": 3, "feed": True}
-    )
+    pages = ("garden.home", "garden.plant", "garden.watered")
+    values: dict[str, Scalar] = {"plant": "Basil", "amount": 3, "feed": True}
+    steps = reference_path(GARDEN, pages, values)
     assert [(step.operation, step.target) for step in steps] == [
         ("open", "Garden"),
         ("tap", "garden.home/plants/Basil"),
@@ -88,23 +79,14 @@ def test_wrong_slots_are_bad_input(values: dict[str, Scalar], message: str) -> N
 
 
 def test_a_walk_scrolls_types_and_uses_the_menu() -> None:
-    shelf = task_of(WORLD, "shelf.lend")
+    shelf, paper = task_of(WORLD, "shelf.lend"), task_of(WORLD, "paper.save")
     query = task_query(shelf, next(paths_of(shelf)), {"book": "Book 29"})
-    actions = walk(SimulatedEnvironment(WORLD, Platform.PHONE, NO_FAULTS), query, 0)
-    assert any(isinstance(action, Swipe) for action in actions)
-    paper = task_of(WORLD, "paper.save")
+    assert any(isinstance(action, Swipe) for action in walk(environment(), query, 0).actions)
     query = task_query(paper, next(paths_of(paper)), {"line": "Hello", "font": "Sans"})
-    assert [step.target.rpartition("/")[2] for step in query.path] == [
-        "Paper",
-        "line",
-        "file",
-        "save",
-        "Sans",
-        "ok",
-        "",
-    ]
+    targets = [step.target.rpartition("/")[2] for step in query.path]
+    assert targets == ["Paper", "line", "file", "save", "Sans", "ok", ""]
     assert query.path[-1].page == "paper.main", "OK leads back there"
-    actions = walk(SimulatedEnvironment(WORLD, Platform.DESKTOP, NO_FAULTS), query, 0)
+    actions = walk(environment(Platform.DESKTOP), query, 0).actions
     assert TypeText(text="Hello") in actions
     assert next(action.count for action in actions if isinstance(action, Click)) == 2
 
@@ -113,33 +95,20 @@ def test_a_walk_scrolls_types_and_uses_the_menu() -> None:
 def test_a_walk_survives_slow_pages_and_popups(faults: FaultRates) -> None:
     for seed in range(12):
         query = task_query(GARDEN, next(paths_of(GARDEN)), {"plant": "Basil", "amount": 2})
-        env = SimulatedEnvironment(WORLD, Platform.PHONE, faults)
-        assert walk(env, query, seed)[-1] == Terminate(status="success")
+        env = environment(faults=faults)
+        assert walk(env, query, seed).actions[-1] == Terminate(status="success")
         assert env.score_now() == 1.0
 
 
-def test_a_lost_press_on_the_way_is_done_again() -> None:
-    query = task_query(GARDEN, next(paths_of(GARDEN)), {"plant": "Basil"})
-    env = SimulatedEnvironment(WORLD, Platform.PHONE, NO_FAULTS)
-    seen, position, walker = env.reset_now(query, 0), Position(), Walker(query.path, Platform.PHONE)
-    for lost in (False, True, False, False, False, False):
+@pytest.mark.parametrize("instead", [None, SystemButton(button="Home")])
+def test_a_press_that_is_lost_or_leads_elsewhere_is_done_again(instead: SystemButton | None) -> None:
+    env, walker, position = environment(), Walker(TO_BASIL.path, Platform.PHONE), Position()
+    seen = env.reset_now(TO_BASIL, 0)
+    for number in range(7):
         action, position = walker.next_action(seen, position)
-        if not lost and not isinstance(action, Terminate):
-            seen = env.step_now(action)
-    assert env.score_now() == 1.0
-
-
-def test_a_walk_comes_back_from_elsewhere() -> None:
-    query = task_query(GARDEN, next(paths_of(GARDEN)), {"plant": "Basil"})
-    env = SimulatedEnvironment(WORLD, Platform.PHONE, NO_FAULTS)
-    walker, position = Walker(query.path, Platform.PHONE), Position()
-    seen = env.reset_now(query, 0)
-    action, position = walker.next_action(seen, position)
-    env.step_now(action)
-    seen = env.step_now(SystemButton(button="Home"))
-    for _ in range(4):
-        action, position = walker.next_action(seen, position)
-        if not isinstance(action, Terminate):
+        if number == 1:
+            seen = env.step_now(instead) if instead else seen
+        elif not isinstance(action, Terminate):
             seen = env.step_now(action)
     assert env.score_now() == 1.0
 
@@ -149,6 +118,77 @@ def test_a_target_that_does_not_exist_ends_in_failure() -> None:
         PathStep(page="launcher", operation="open", target="Shelf"),
         PathStep(page="shelf.home", operation="tap", target="shelf.home/books/Book 99"),
     )
-    env = SimulatedEnvironment(WORLD, Platform.PHONE, NO_FAULTS)
-    query = query_of(path=path)
-    assert walk(env, query, 0)[-1] == Terminate(status="failure")
+    assert walk(environment(), query_of(path=path), 0).actions[-1] == Terminate(status="failure")
+
+
+BUILTIN = shared_world(())
+FOLDERS = ("files.home", "files.folder", "files.file", "files.delete", "files.deleted")
+ROOF = annotated_query(task_of(BUILTIN, "files.delete"), FOLDERS, {"file": "roof.odt"}, "delete the file roof.odt")
+
+
+def distances(query: Query, *script: str) -> list[int | None]:
+    found = SimulatedDistances(BUILTIN, NO_FAULTS, DevicesSpec())(scripted_episode(BUILTIN, query, script, SeenTrees()))
+    assert found is not None
+    return [*found]
+
+
+@pytest.mark.parametrize("task", BUILTIN.tasks()[::7], ids=lambda task: task.name)
+def test_no_step_of_an_annotated_path_leads_away_from_the_goal(task: TaskGraph) -> None:
+    chance = random.Random(task.name)
+    values = {slot.spec.name: chance.choice(slot.values) for slot in task.slots if slot.values}
+    query = annotated_query(task, next(paths_of(task)), values, task.spec.description)
+    measure, device = GoalDistance(BUILTIN, query), SimulatedEnvironment(BUILTIN, task.platform, NO_FAULTS)
+    observation, position = device.reset_now(query, 3), Position()
+    unread = measure.unread(device.device())
+    found = [measure.measure(device.device(), unread)]
+    for _ in range(80):
+        action, position = Walker(query.path, task.platform).next_action(observation, position)
+        if action.kind == "terminate":
+            break
+        observation = device.step_now(action)
+        unread = measure.unread(device.device(), unread)
+        found.append(measure.measure(device.device(), unread))
+    known = [each for each in found if each is not None]
+    assert len(known) == len(found), found
+    assert known[0] > 0 and known[-1] == 0
+    assert all(before - after in (0, 1) for before, after in pairwise(known)), known
+
+
+def test_a_wrong_folder_is_one_action_away_and_the_way_back_undoes_it() -> None:
+    script = ["launcher/files", "files.home/folders/Documents", "back", "files.home/folders/Projects"]
+    script += ["files.folder/files/roof.odt", "files.file/edit", "files.file/delete", "files.delete/delete", "finish"]
+    assert distances(ROOF, *script) == [6, 5, 6, 5, 4, 3, 2, 1, 0, 0]
+    first, *others = distances(ROOF, "launcher/files", "home", "launcher/files", "home", "finish")
+    assert first is not None and others == [first - 1, first, first - 1, first, first]
+
+
+def test_after_the_wrong_file_is_deleted_no_action_leads_to_the_goal() -> None:
+    script = ["launcher/files", "files.home/folders/Documents", "files.folder/files/cv.odt", "files.file/edit"]
+    found = distances(ROOF, *script, "files.file/delete", "files.delete/delete", "files.deleted/done", "finish")
+    assert found[-3:] == [None, None, None] and None not in found[:-3]
+
+
+def test_every_way_to_the_goal_counts_not_only_the_annotated_one() -> None:
+    pages = ("tunes.home", "tunes.search", "tunes.song", "tunes.playing")
+    query = annotated_query(task_of(BUILTIN, "tunes.play"), pages, {"song": "Old Fence"}, "play Old Fence")
+    by_artist = ["tunes.home/artists/Amber Lane", "tunes.artist/songs/Old Fence"]
+    assert distances(query, "launcher/tunes", *by_artist, "tunes.song/play", "finish") == [4, 3, 2, 1, 0, 0]
+
+
+def test_a_value_must_be_read_in_the_other_app_first() -> None:
+    pages = ("mail.inbox", "mail.mail", "wallet.home", "wallet.voucher", "wallet.redeemed")
+    values: dict[str, Scalar] = {"mail": "Welcome gift", "code": "FJORD7"}
+    instruction = "redeem the code from the mail Welcome gift in Wallet"
+    query = annotated_query(task_of(BUILTIN, "from_mail.redeem"), pages, values, instruction)
+    reading = ["launcher/mail", "down", "down", "mail.inbox/mails/Welcome gift"]
+    assert distances(query, *reading, "home", "launcher/wallet", "finish") == [8, 7, 7, 7, 6, 5, 4, 4]
+    assert distances(query, "launcher/wallet", "home", *reading, "finish") == [8, 7, 8, 7, 7, 7, 6, 6]
+
+
+def test_an_episode_of_other_devices_is_not_measured() -> None:
+    episode = scripted_episode(BUILTIN, ROOF, ["launcher/files", "home", "finish"], SeenTrees())
+    measure = SimulatedDistances(BUILTIN, NO_FAULTS, DevicesSpec())
+    assert measure(episode) is not None
+    moved = episode.trajectory.model_copy(update={"seed": episode.trajectory.seed + 1})
+    assert measure(episode.model_copy(update={"trajectory": moved})) is None
+    assert measure(episode.model_copy(update={"query": query_of(episode.query.platform)})) is None

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import networkx as nx
 
@@ -198,17 +199,23 @@ def paths_of(task: TaskGraph) -> Iterator[tuple[str, ...]]:
             yield from [(end,)] if end == task.start else (tuple(path) for path in found)
 
 
-def walk(env: SimulatedEnvironment, query: Query, seed: int, limit: int = 80) -> list[Action]:
-    """Walk the path of a query; returns the actions, of which the last is the `Terminate`."""
-    observation = env.reset_now(query, seed)
-    walker, position, actions = Walker(query.path, query.platform), Position(), list[Action]()
-    while len(actions) < limit:
-        action, position = walker.next_action(observation, position)
-        actions.append(action)
+class Walked(NamedTuple):
+    """The actions of a walk, of which the last is the `Terminate`, and what was seen before each."""
+
+    actions: list[Action]
+    seen: list[Observation]
+
+
+def walk(env: SimulatedEnvironment, query: Query, seed: int, limit: int = 80) -> Walked:
+    """Walk the path of a query."""
+    walker, position, walked = Walker(query.path, query.platform), Position(), Walked([], [env.reset_now(query, seed)])
+    while len(walked.actions) < limit:
+        action, position = walker.next_action(walked.seen[-1], position)
+        walked.actions.append(action)
         if isinstance(action, Terminate):
-            return actions
-        observation = env.step_now(action)
-    raise AssertionError(f"the walk of {query.task} does not end: {actions[-3:]}")
+            return walked
+        walked.seen.append(env.step_now(action))
+    raise AssertionError(f"the walk of {query.task} does not end: {walked.actions[-3:]}")
 
 
 class ScreenOperator:
@@ -223,22 +230,28 @@ class ScreenOperator:
         return self.seen
 
     def find(self, text: str) -> UIElement | None:
-        assert self.seen.elements
-        found = [element for element in self.seen.elements if element.text == text]
+        found = [element for element in self.seen.elements or () if element.text == text]
         return next((element for element in found if element.clickable), found[0] if found else None)
 
-    def press(self, text: str, count: int = 1) -> Observation:
-        element = self.find(text)
-        assert element is not None, f"no {text!r} among {self.texts()}"
-        x, y = element.bounds.center
-        return self.do(Click(x=x, y=y, count=count))
+    def value(self, text: str) -> str:
+        found = self.find(text)
+        assert found is not None, f"no {text!r} among {self.texts()}"
+        return found.value
+
+    def press(self, *texts: str, count: int = 1) -> Observation:
+        for text in texts:
+            element = self.find(text)
+            assert element is not None, f"no {text!r} among {self.texts()}"
+            self.do(Click(x=element.bounds.center.x, y=element.bounds.center.y, count=count))
+        return self.seen
 
     def texts(self) -> list[str]:
-        assert self.seen.elements
-        return [element.text for element in self.seen.elements]
+        return [element.text for element in self.seen.elements or ()]
+
+    def roles(self) -> list[str]:
+        return [element.role for element in self.seen.elements or ()]
 
     @property
     def title(self) -> str:
-        assert self.seen.elements
-        assert self.seen.elements[0].states == ("title",)
+        assert self.seen.elements and self.seen.elements[0].states == ("title",)
         return self.seen.elements[0].text

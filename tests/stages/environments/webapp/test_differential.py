@@ -3,94 +3,107 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
+from tests.stages.environments.shared_factory import SharedFactory
 from tests.stages.environments.simulated.worlds import everything, paths_of, query_of, some_values, task_query
-from tests.stages.environments.webapp.conftest import Browser
-from tests.stages.environments.webapp.twins import Twins
+from tests.stages.environments.webapp.twins import POPUP, Twins
 from trajmill.schemas.actions import Action, OpenApp, PressKeys, Scroll, Swipe, SystemButton, TypeText
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.world import TaskGraph
+from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 
-pytestmark = pytest.mark.browser
-_APPS = sorted({task.name.partition(".")[0] for task in everything().tasks()})
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("browser")]
+_WORLD = everything()
+_APPS = sorted({task.name.partition(".")[0] for task in _WORLD.tasks()})
 _STEPS = 40
 
 
+class OnePerPlatform:
+    """A factory that makes one environment of each platform."""
+
+    def __init__(self) -> None:
+        self._factories = {each: WebAppFactory(_WORLD, each, POPUP) for each in (Platform.PHONE, Platform.DESKTOP)}
+        self._made: dict[Platform, WebAppEnvironment] = {}
+
+    async def __call__(self, platform: Platform = Platform.PHONE) -> WebAppEnvironment:
+        if platform not in self._made:
+            self._made[platform] = await self._factories[platform]()
+        return self._made[platform]
+
+    async def close(self) -> None:
+        for factory in self._factories.values():
+            await factory.close()
+
+
+@pytest.fixture(scope="module")
+def web_on() -> OnePerPlatform:
+    return OnePerPlatform()
+
+
+@pytest.fixture(scope="module")
+def browser(web_on: OnePerPlatform) -> Iterator[SharedFactory[WebAppEnvironment]]:
+    shared = SharedFactory(web_on)
+    yield shared
+    shared.close()
+
+
 @pytest.mark.parametrize("app", _APPS)
-def test_every_path_of_each_task_is_the_same_in_both_worlds(browser: Browser, app: str) -> None:
-    walks = [(task, path) for task in browser.world.tasks() for path in paths_of(task)]
+async def test_every_path_of_each_task_is_the_same_in_both_worlds(web_on: OnePerPlatform, app: str) -> None:
+    walks = [(task, path) for task in _WORLD.tasks() for path in paths_of(task)]
     # The remainder of the number by eight decides the look of the device: the paths of an app are walked on several.
     for number, (task, path) in enumerate(walks):
-        if task.name.startswith(f"{app}."):
-            _walk(browser, task, path, number)
+        if not task.name.startswith(f"{app}."):
+            continue
+        query = task_query(task, path, some_values(task, random.Random(number)))
+        web = await web_on(task.platform)
+        twins = Twins(_WORLD, web, query, number)
+        await twins.start()
+        if await web.score() != 1.0:  # else it asks for what is already so: the writer of queries drops it
+            assert await twins.walk()
+        assert (twins.sim.score_now(), await web.score()) == (1.0, 1.0), query.path
 
 
 @pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
 @pytest.mark.parametrize("seed", range(3))
-def test_walks_at_random_are_the_same_in_both_worlds(browser: Browser, platform: Platform, seed: int) -> None:
-    _wander(browser, platform, seed)
-
-
-def _walk(browser: Browser, task: TaskGraph, path: tuple[str, ...], number: int) -> None:
-    query = task_query(task, path, some_values(task, random.Random(number)))
-    web = browser.on(task.platform)
-
-    async def both() -> tuple[float | None, float | None]:
-        twins = Twins(browser.world, web, query, number)
-        await twins.start()
-        if await web.score() == 1.0:  # asks for what is already so: the writer of queries drops it
-            return 1.0, 1.0
-        assert await twins.walk()
-        return twins.sim.score_now(), await web.score()
-
-    assert browser.loop.run_until_complete(both()) == (1.0, 1.0), query.path
-
-
-def _wander(browser: Browser, platform: Platform, seed: int) -> None:
+async def test_walks_at_random_are_the_same_in_both_worlds(
+    web_on: OnePerPlatform, platform: Platform, seed: int
+) -> None:
     rng = random.Random(seed)
-    web = browser.on(platform)
-    names = [app.name for app in browser.world.apps_on(platform)]
-
-    async def both() -> None:
-        twins = Twins(browser.world, web, query_of(platform), seed)
-        await twins.start()
-        for _ in range(_STEPS):
-            shown = twins.sim_seen.elements or ()
-            # Inputs are few, and most of what can be done to them comes after one another.
-            inputs = [each for each in shown if "editable" in each.states]
-            focused = any("focused" in each.states for each in inputs)
-            if focused and rng.random() < 0.6:
-                await twins.do(_typing(rng))
-            elif rng.random() < 0.75:
-                choices = [each for each in (inputs if inputs and rng.random() < 0.4 else shown) if each.clickable]
-                await twins.press(rng.choice(choices).element_id)
-            else:
-                await twins.do(_blind(rng, platform, names))
-
-    browser.loop.run_until_complete(both())
+    names = [app.name for app in _WORLD.apps_on(platform)]
+    twins = Twins(_WORLD, await web_on(platform), query_of(platform), seed)
+    await twins.start()
+    for _ in range(_STEPS):
+        shown = twins.sim_seen.elements or ()
+        # Inputs are few, and most of what can be done to them comes after one another.
+        inputs = [each for each in shown if "editable" in each.states]
+        focused = any("focused" in each.states for each in inputs)
+        if focused and rng.random() < 0.6:
+            await twins.do(_typing(rng))
+        elif rng.random() < 0.75:
+            choices = [each for each in (inputs if inputs and rng.random() < 0.4 else shown) if each.clickable]
+            await twins.press(rng.choice(choices).element_id)
+        else:
+            await twins.do(_blind(rng, platform, names))
 
 
 def _blind(rng: random.Random, platform: Platform, names: list[str]) -> Action:
     """An action that means something wherever one is."""
-    keys: list[Action] = [
-        PressKeys(keys=keys)
-        for keys in [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("shift",), ("tab",)]
-    ]
+    combinations = [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("shift",), ("tab",)]
+    own: list[Action] = [Scroll(x=640, y=400, clicks=rng.choice([-5, 5]))]
     if platform is Platform.PHONE:
-        own: list[Action] = [SystemButton(button=rng.choice(["Back", "Home", "Enter", "Menu"])), _swipe(rng)]
-    else:
-        own = [Scroll(x=640, y=400, clicks=rng.choice([-5, 5]))]
-    return rng.choice([_typing(rng), rng.choice(keys), *own, OpenApp(app=rng.choice(names))])
+        places = rng.choice([(900, 500), (500, 900)])
+        own = [
+            SystemButton(button=rng.choice(["Back", "Home", "Enter", "Menu"])),
+            Swipe(x=360, y=places[0], x2=360, y2=places[1]),
+        ]
+    keys = PressKeys(keys=rng.choice(combinations))
+    return rng.choice([_typing(rng), keys, *own, OpenApp(app=rng.choice(names))])
 
 
 def _typing(rng: random.Random) -> Action:
     texts = ["Ann", "Über 9 Äpfel", "a" * 210, "<b>no</b> & $name {x}", "two\nlines", "雨 ☂"]
-    typed = TypeText(text=rng.choice(texts), clear=rng.random() < 0.2, enter=rng.random() < 0.2)
-    choices: list[Action] = [typed, typed, typed, PressKeys(keys=("backspace",))]
-    return rng.choice(choices)
-
-
-def _swipe(rng: random.Random) -> Swipe:
-    return rng.choice([Swipe(x=360, y=900, x2=360, y2=500), Swipe(x=360, y=500, x2=360, y2=900)])
+    if rng.random() < 0.25:
+        return PressKeys(keys=("backspace",))
+    return TypeText(text=rng.choice(texts), clear=rng.random() < 0.2, enter=rng.random() < 0.2)

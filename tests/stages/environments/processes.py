@@ -1,0 +1,46 @@
+"""Processes of this machine: which there are, whose descendants they are, and waiting for their end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from trajmill.stages.environments.pool.reaper import with_descendants
+
+
+def descendants(process: int) -> set[int]:
+    return with_descendants([process]) - {process}
+
+
+def children_of(process: int) -> set[int]:
+    return {int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()}
+
+
+def runs(process: int) -> bool:
+    """Whether a process is there and no zombie that its parent has yet to notice."""
+    return process in with_descendants([process])
+
+
+def named(command: str, process: int | None = None) -> list[int]:
+    """The descendants of a process, by default this one, whose command line holds `command`."""
+    found = []
+    for each in descendants(process or os.getpid()):
+        with suppress(OSError):
+            if command in Path("/proc", str(each), "cmdline").read_text():
+                found.append(each)
+    return found
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 200
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def until_gone(processes: Iterable[int], *folders: Path) -> None:
+    left = list(processes)
+    eventually(lambda: not with_descendants(left) and not any(folder.exists() for folder in folders))
