@@ -18,8 +18,8 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import (
     BASELINE,
     PROMOTE,
+    Policy,
     PolicyInForce,
-    PolicyRow,
     acting_round,
     choice_stage,
     stale_versions,
@@ -34,7 +34,6 @@ from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.episode import AttemptRows
-from trajmill.schemas.tables.policy_version import StageCount
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.staging import Journal
@@ -43,10 +42,6 @@ SECONDS = 60.0
 """Time limit for threads that meet."""
 
 Event = tuple[str, str, int]
-
-
-def report(stage: str, waiting: str = "") -> StageReport:
-    return StageReport(StageCount(stage=stage, rows_in=0, rows_out=0, seconds=0.0, cost=0.0), {}, waiting)
 
 
 class Script:
@@ -62,7 +57,7 @@ class Script:
         if (stage.name, context.round) in ((TRAIN, 1), (ROLLOUT, 2)):
             self._meeting.wait(SECONDS)
         self.events.append(("end", stage.name, context.round))
-        return report(stage.name, self._awaited if stage.name == TRAIN else "")
+        return StageReport.without_work(stage.name, self._awaited if stage.name == TRAIN else "")
 
     def position(self, *event: str | int) -> int:
         return self.events.index(event)  # type: ignore[arg-type]
@@ -135,8 +130,7 @@ def test_after_ctrl_c_nothing_is_waited_for() -> None:
 
 def decide(context: RoundContext, stage: str, version: str) -> None:
     """Let a stage of the round put a version in force."""
-    row = PolicyRow(model_version=version, kind="embedded", folder=None, adapter=None)
-    decided = PolicyInForce(policy_row=row, updates=0, success=())
+    decided = PolicyInForce(policy_row=Policy(model_version=version, kind="embedded"), updates=0, success=())
     run_once(context, stage, lambda at: StageOutcome(1, 1, result=decided.as_json()))
 
 

@@ -10,7 +10,7 @@ from trajmill.flows.round import COMMANDS, STAGES, stages_of
 def test_a_command_needs_only_stages_that_come_before_its_own() -> None:
     names = [stage.name for stage in STAGES]
     for place, stage in enumerate(STAGES):
-        assert set(COMMANDS[stage.command].needs) <= set(names[:place])
+        assert set(COMMANDS[stage.command]) <= set(names[:place])
 
 
 def test_every_command_is_on_the_command_line() -> None:

@@ -9,18 +9,17 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from operator import itemgetter
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.flows.configuration.config import Config, model_of
+from trajmill.flows.configuration.config import Config, model_or_none
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies.policy import acting, policy_before
 from trajmill.flows.serving.models_ready import models_ready, working_on
-from trajmill.flows.stage import Batches, RoundContext, StageOutcome, run_once, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, do_batches, run_once, tuples
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.derive import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import WrittenFiles, divide
@@ -68,8 +67,7 @@ class KindOfRun:
 
     def endpoint(self, config: Config, role: str) -> Endpoint | None:
         """The model of a role; None if the kind does not use it, or if it is embedded."""
-        name = self.models.get(role, EMBEDDED)
-        return None if name == EMBEDDED else model_of(config, name)
+        return model_or_none(config, self.models.get(role, EMBEDDED))
 
 
 def kind_named(config: Config, name: str) -> KindOfRun:
@@ -133,8 +131,7 @@ def derive_in_round(context: RoundContext, name: str) -> DerivedData:
 
 
 def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) -> DerivedData:
-    config, spec, refused = run.config, kind.spec, Counter[str]()
-    counts = Counter[str]()
+    config, spec, refused, counts = run.config, kind.spec, Counter[str](), Counter[str]()
 
     def derive_round(context: RoundContext) -> None:
         def remaining(finished: Sequence[Mapping[str, Any]]) -> list[DerivedFrom]:
@@ -143,11 +140,9 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 return tasks_of_round(context, done, spec)
             return sources_of_round(context, done, spec.once_per_screen)
 
-        def work(at: StageRun, batch: Sequence[Sequence[Any]]) -> WrittenFiles:
+        def work(at: StageRun, batch: Sequence[tuple[Any, ...]]) -> WrittenFiles:
             job = DeriveKind(
-                context.warehouse,
-                at,
-                context.origin,
+                *(context.warehouse, at, context.origin),
                 Maker(spec.name, kind.made_by, context.origin),
                 spec,
                 rounds=(context.round,),
@@ -157,7 +152,10 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 curate=config.curate,
                 concurrency=config.derive.concurrency,
             )
-            sources = [_source(*values) for values in batch]
+            sources = [
+                DerivedFrom(name, steps and tuple(steps), tuple(others), lift and GuidanceLift(*lift))
+                for name, steps, others, lift in batch
+            ]
             made = context.fan_out(job, divide(sources, config.rollout.workers, _MOST_IN_SHARD))
             if isinstance(spec, PlanningSpec) and spec.trials:
                 made = with_tried_manuals(context, at, made, spec.trials)
@@ -167,20 +165,15 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
             return WrittenFiles({**made.files, "screens": crops})
 
         stage = f"derive-{kind.made_by.partition('.')[2].replace('/', '-')}"
-        Batches(context, stage, kind.made_by, f"derive {spec.name}").do(
-            remaining, work, lambda batch: {"trajectories": [trajectory_id for trajectory_id, *_ in batch]}
+        named = f"derive {spec.name}"
+        do_batches(
+            *(context, stage, kind.made_by, named, remaining, work),
+            result=lambda batch: {"trajectories": [trajectory_id for trajectory_id, *_ in batch]},
         )
 
     for number in rounds:
         derive_round(run.in_round(number))
     return DerivedData(counts["trajectories"], counts["examples"], counts["failures"], dict(refused))
-
-
-def _source(
-    name: str, steps: list[int] | None, others: Sequence[str] = (), lift: tuple[float, float] | None = None
-) -> DerivedFrom:
-    compared = None if lift is None else GuidanceLift(*lift)
-    return DerivedFrom(name, None if steps is None else tuple(steps), tuple(others), compared)
 
 
 class Attempted(NamedTuple):
@@ -216,15 +209,14 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
             failed.setdefault(task, one)
     if spec.distil:
         found.update({task: [one] for task, one in failed.items() if task not in found})
-    lifts = lifts_by_task(attempts, tasks)
-    sources = []
+    lifts, sources = lifts_by_task(attempts, tasks), []
     for task, made in found.items():
         # Each query comes once before any comes again.
-        turns, before = [], Counter[str]()
+        before, turns = Counter[str](), dict[str, int]()
         for one in made:
-            turns.append((before[one.query_id], one.trajectory_id))
+            turns[one.trajectory_id] = before[one.query_id]
             before[one.query_id] += 1
-        first, *others = (name for _, name in sorted(turns, key=itemgetter(0))[: spec.successes])
+        first, *others = sorted(turns, key=turns.__getitem__)[: spec.successes]
         sources.append(DerivedFrom(first, None, tuple(others), lifts.get(task)))
     return sorted(sources)
 
@@ -297,8 +289,7 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
         made: the shards of the batch, not yet committed.
         most: queries at which a manual is tried.
     """
-    examples, schema = made.files.get("examples", ()), arrow_schema("examples").names
-    tables = read_shards(context.warehouse, "examples", examples, schema)
+    tables = read_shards(context.warehouse, "examples", made.files.get("examples", ()), arrow_schema("examples").names)
     manuals = [row for table in tables for row in rows_from_arrow(Example, table)]
     if not manuals:
         return made
@@ -306,12 +297,10 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
     for query in sorted(context.all_queries.values(), key=lambda query: query.query_id):
         if query.split is Split.TRAIN:
             by_task.setdefault(_task_of(query), []).append(query)
-    guided = {
-        manual.example_id: guidance_by(
-            manual, by_task[_task_of(context.all_queries[manual.query_id])], most, context.origin
-        )
-        for manual in manuals
-    }
+    guided = {}
+    for manual in manuals:
+        queries = by_task[_task_of(context.all_queries[manual.query_id])]
+        guided[manual.example_id] = guidance_by(manual, queries, most, context.origin)
     pairs = [pair for of_manual in guided.values() for pair in of_manual]
 
     def work(trial: StageRun) -> StageOutcome:
@@ -325,10 +314,8 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
         columns = ["query_id", "guidance_id", "status", "reward"]
         for table in read_shards(context.warehouse, "trajectories", outcome.files["trajectories"], columns):
             for query_id, guidance_id, status, reward in tuples(table.select(columns)):
-                if status == "finished" and guidance_id is None:
-                    rewards["without"][query_id] = reward
-                elif status == "finished":
-                    rewards["guided"][guidance_id] = reward
+                if status == "finished":
+                    rewards["guided" if guidance_id else "without"][guidance_id or query_id] = reward
         return StageOutcome(outcome.rows_in, outcome.rows_out, {**outcome.files, **guidance}, rewards)
 
     rewards = run_once(context, f"try-{at.stage}-{at.attempt}", work).result

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +18,10 @@ import pyarrow as pa
 from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.judges import NamedJudge, judge_named
 from trajmill.flows.serving.models_ready import working_on
-from trajmill.flows.stage import Batches, RoundContext, tuples
-from trajmill.pipelines.fan_out import WrittenFiles, divide
-from trajmill.pipelines.judge import AGAIN, JudgeTrajectories
+from trajmill.flows.stage import RoundContext, do_batches, tuples
+from trajmill.flows.tasks.judge import CALIBRATE, judge_shards
+from trajmill.pipelines.fan_out import WrittenFiles
+from trajmill.pipelines.judge import AGAIN
 from trajmill.pipelines.reading.verdicts import read_verdicts
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
@@ -41,10 +43,7 @@ from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
 
-STAGE = "calibrate"
-"""Stage name on failures; the name of the judge follows it."""
-CALIBRATION = "calibration"
-_PURPOSES = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
+_MEASURING = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """Purposes of trajectories that measure a judge; walks along an annotated path are left out."""
 _MOST_NAMED = 5
 
@@ -59,9 +58,67 @@ class RejudgeReport(NamedTuple):
     """Trajectories that it could not judge."""
 
 
-class StoredTrajectory(NamedTuple):
-    round: int
-    trajectory_id: str
+def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
+    """Judge all finished trajectories of the run, or of one round, again, by the run's own judge if `name` is None.
+
+    Raises BadInputError (no such judge, or nothing to judge), RunInUseError (another process works on the run).
+    """
+    judge, context = judge_named(config, name or OWN_JUDGE), RoundContext.of(config, 0)
+    stored = _finished(context, None if round_number is None else [round_number])
+    if not stored:
+        where = "" if round_number is None else f" in round {round_number}"
+        raise BadInputError(
+            f"run {context.run_id} in {context.warehouse.address} has no finished trajectory{where}; "
+            "run `trajmill rollout` first"
+        )
+    with working_on(context, judge.endpoints):
+        return _judge_stored(context, judge, stored)
+
+
+def _finished(context: RoundContext, rounds: Collection[int] | None = None) -> dict[str, int]:
+    """The round of each finished trajectory, in order of round and id."""
+    rows = tuples(context.read("trajectories", ["round", "trajectory_id", "status"], rounds))
+    return {name: number for number, name, status in sorted(rows) if status == "finished"}
+
+
+def _judge_stored(context: RoundContext, judge: NamedJudge, stored: Mapping[str, int]) -> RejudgeReport:
+    """Judge the trajectories, given with their rounds, that this judge has not judged; a second call adds nothing."""
+
+    def judged() -> set[str]:
+        return set(_of_judge(context, judge, "judgements", ["trajectory_id"])["trajectory_id"].to_pylist())
+
+    def remaining(trajectories: Sequence[str], finished: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+        """By trajectory, how often judging it has failed."""
+        failed_tries = Counter(trajectory_id for batch in finished for trajectory_id in batch["unjudged"])
+        return still_to_judge(trajectories, failed_tries, judged())
+
+    before, name = judged().intersection(stored), f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
+    for number in sorted(set(stored.values())):
+        within = context.in_round(number)
+        of_round = [trajectory_id for trajectory_id, made_in in stored.items() if made_in == number]
+
+        def work(at: StageRun, batch: Mapping[str, int], within: RoundContext = within) -> WrittenFiles:
+            tried = {trajectory_id: tries for trajectory_id, tries in batch.items() if tries}
+            return judge_shards(within, at, judge, list(batch), [within.round], tried, judge.identity)
+
+        do_batches(
+            within,
+            name,
+            name,
+            f"{AGAIN} {judge.name}",
+            partial(remaining, of_round),
+            work,
+            lambda batch: {"unjudged": sorted(set(batch) - judged())},
+        )
+    after = judged().intersection(stored)
+    return RejudgeReport(len(stored), len(before), len(after) - len(before), len(stored) - len(after))
+
+
+def _of_judge(
+    context: RoundContext, judge: NamedJudge, table: str, columns: Sequence[str], rounds: Collection[int] | None = None
+) -> pa.Table:
+    judge_id = judge.identity.judge_id
+    return read_verdicts(context.warehouse, table, columns, run_id=context.run_id, rounds=rounds, judge_id=judge_id)
 
 
 class Evaluated(NamedTuple):
@@ -92,77 +149,6 @@ class Calibrated(NamedTuple):
     evaluated: Evaluated
 
 
-def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
-    """Judge all finished trajectories of the run, or of one round, again, by the run's own judge if `name` is None.
-
-    Raises BadInputError (no such judge, or nothing to judge), RunInUseError (another process works on the run).
-    """
-    judge, context = judge_named(config, name or OWN_JUDGE), RoundContext.of(config, 0)
-    stored = _finished(context, None if round_number is None else [round_number])
-    if not stored:
-        where = "" if round_number is None else f" in round {round_number}"
-        raise BadInputError(
-            f"run {context.run_id} in {context.warehouse.address} has no finished trajectory{where}; "
-            "run `trajmill rollout` first"
-        )
-    with working_on(context, judge.endpoints):
-        return judge_stored(context, judge, stored)
-
-
-def _finished(context: RoundContext, rounds: Collection[int] | None = None) -> list[StoredTrajectory]:
-    rows = tuples(context.read("trajectories", ["round", "trajectory_id", "status"], rounds))
-    return sorted(StoredTrajectory(number, name) for number, name, status in rows if status == "finished")
-
-
-def judge_stored(context: RoundContext, judge: NamedJudge, stored: Sequence[StoredTrajectory]) -> RejudgeReport:
-    """Judge the trajectories that this judge has not judged yet; a second call adds nothing."""
-    names = {trajectory.trajectory_id for trajectory in stored}
-    before = _judged(context, judge) & names
-    by_round: dict[int, list[str]] = defaultdict(list)
-    for trajectory in stored:
-        by_round[trajectory.round].append(trajectory.trajectory_id)
-    for number, trajectory_ids in sorted(by_round.items()):
-        _judge_round(context.in_round(number), judge, trajectory_ids)
-    judged = _judged(context, judge) & names
-    return RejudgeReport(len(stored), len(before), len(judged) - len(before), len(stored) - len(judged))
-
-
-def _judge_round(context: RoundContext, judge: NamedJudge, trajectory_ids: Sequence[str]) -> None:
-    def remaining(finished: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-        """By trajectory, how often judging it has failed."""
-        failed_tries = Counter(trajectory_id for batch in finished for trajectory_id in batch["unjudged"])
-        return still_to_judge(trajectory_ids, failed_tries, _judged(context, judge))
-
-    def work(at: StageRun, batch: Mapping[str, int]) -> WrittenFiles:
-        job = JudgeTrajectories(
-            context.warehouse,
-            at,
-            context.origin,
-            judge.spec,
-            judge.critics,
-            rounds=(context.round,),
-            tried={trajectory_id: tried for trajectory_id, tried in batch.items() if tried},
-            rejudge=judge.identity,
-        )
-        return context.fan_out(job, divide(list(batch), context.config.rollout.workers))
-
-    stage = f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
-    Batches(context, stage, stage, f"{AGAIN} {judge.name}").do(
-        remaining, work, lambda batch: {"unjudged": sorted(set(batch) - _judged(context, judge))}
-    )
-
-
-def _judged(context: RoundContext, judge: NamedJudge) -> set[str]:
-    return set(_of_judge(context, judge, "judgements", ["trajectory_id"])["trajectory_id"].to_pylist())
-
-
-def _of_judge(
-    context: RoundContext, judge: NamedJudge, table: str, columns: Sequence[str], rounds: Collection[int] | None = None
-) -> pa.Table:
-    judge_id = judge.identity.judge_id
-    return read_verdicts(context.warehouse, table, columns, run_id=context.run_id, rounds=rounds, judge_id=judge_id)
-
-
 def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) -> list[Calibrated]:
     """Let judges give every vote once, and write the quality of each ingredient to table `calibrations`.
 
@@ -185,7 +171,7 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
         rewards = {
             trajectory_id: reward >= PASSED
             for trajectory_id, reward, status, purpose in rows
-            if reward is not None and status == "finished" and purpose in _PURPOSES
+            if reward is not None and status == "finished" and purpose in _MEASURING
         }
         if not rewards:
             raise BadInputError(
@@ -196,20 +182,20 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
     with working_on(context, sorted({endpoint for judge in judges for endpoint in judge.endpoints})):
         for judge in judges:
             if labels is None:
-                evaluated = _judge_stored(context, judge, rewards)
+                evaluated = _votes_on_stored(context, judge, rewards)
             else:
-                evaluated = _judge_labelled_set(context, judge, labels)
+                evaluated = _votes_on_labelled(context, judge, labels)
             done.append(_record(context, judge, evaluated, None if labels is None else labels.resolve().name))
     return done
 
 
-def _judge_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str, bool]) -> Evaluated:
+def _votes_on_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str, bool]) -> Evaluated:
     """Let the judge judge each stored trajectory that has a programmatic reward, and return its votes."""
-    stored = [one for one in _finished(context) if one.trajectory_id in rewards]
-    report = judge_stored(context, judge, stored)
+    stored = {name: number for name, number in _finished(context).items() if name in rewards}
+    report = _judge_stored(context, judge, stored)
     evidence: list[LabelledVotes] = []
     versions: dict[str, None] = {}
-    for number in sorted({one.round for one in stored}):
+    for number in sorted(set(stored.values())):
 
         def rows(table: str, *columns: str, of_round: int = number) -> list[dict[str, Any]]:
             columns = ("trajectory_id", "made_by", *columns)
@@ -224,26 +210,22 @@ def _judge_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str
         calls: dict[str, list[CallCost]] = defaultdict(list)
         for row in rows("model_calls", *COST_COLUMNS, "draw", "draws"):
             calls[row["trajectory_id"]].append(CallCost.of(row))
-        names = [one.trajectory_id for one in stored if one.round == number and one.trajectory_id in judged]
+        names = [name for name, made_in in stored.items() if made_in == number and name in judged]
         evidence += [LabelledVotes(rewards[name], votes[name], calls[name]) for name in names]
     attempts = tuples(context.read("trajectories", ["status", "purpose"]))
-    counts = Counter(status == "finished" for status, purpose in attempts if purpose in _PURPOSES)
+    counts = Counter(status == "finished" for status, purpose in attempts if purpose in _MEASURING)
+    unlabelled = counts[True] - report.trajectories
     return Evaluated(
-        evidence,
-        "|".join(versions),
-        report.trajectories,
-        report.unjudged,
-        void=counts[False],
-        unlabelled=counts[True] - report.trajectories,
+        evidence, "|".join(versions), report.trajectories, report.unjudged, void=counts[False], unlabelled=unlabelled
     )
 
 
-def _judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
+def _votes_on_labelled(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
     """Judge every labelled trajectory whose file exists; model calls and failures are rows to commit.
 
     Raises BadInputError: the labels cannot be read, or no trajectory file exists.
     """
-    labels, stage = read_labels(folder), f"{STAGE}:{judge.name}"
+    labels, stage = read_labels(folder), f"{CALIBRATE}:{judge.name}"
     made = asyncio.run(judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage))
     present = len(labels) - made.absent - made.unsure
     if not present:
@@ -255,10 +237,7 @@ def _judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) 
     named = [f"{failure.input_id}: {failure.message}" for failure in made.failures[:_MOST_NAMED]]
     if (more := len(made.failures) - len(named)) > 0:
         named.append(f"and {more} more")
-    rows: dict[str, Sequence[Row]] = {
-        "model_calls": [judge.identity.stamped(call) for call in made.calls],
-        "failures": made.failures,
-    }
+    rows: dict[str, Sequence[Row]] = {"model_calls": [judge.identity.stamped(call) for call in made.calls]}
     return Evaluated(
         made.evidence,
         "|".join(sorted(made.versions)),
@@ -268,7 +247,7 @@ def _judge_labelled_set(context: RoundContext, judge: NamedJudge, folder: Path) 
         unlabelled=made.unsure,
         absent=made.absent,
         why_unjudged="; ".join(named) or "all of them are void",
-        further_rows={table: found for table, found in rows.items() if found},
+        further_rows={**rows, "failures": made.failures},
     )
 
 
@@ -279,18 +258,18 @@ def _record(context: RoundContext, judge: NamedJudge, evaluated: Evaluated, labe
     number = 1 + max((row.number for row in read_rows(context.warehouse, Calibration)), default=0)
 
     def row(each: IngredientTally) -> Calibration:
-        found, ingredient, n = agreement(each.quality), each.ingredient, each.trajectories
+        found, n = agreement(each.quality), each.trajectories
         return Calibration(
             number=number,
             judge=judge.name,
             judge_id=judge.identity.judge_id,
             labels=labels,
-            ingredient=ingredient.kind,
-            channel=ingredient.channel,
-            resolution=ingredient.resolution,
+            ingredient=each.ingredient.kind,
+            channel=each.ingredient.channel,
+            resolution=each.ingredient.resolution,
             models="+".join(each.models),
             rule=str(judge.rule),
-            votes=ingredient.votes,
+            votes=each.ingredient.votes,
             trajectories=evaluated.trajectories,
             unjudged=evaluated.unjudged,
             undecided=each.undecided,
@@ -311,7 +290,7 @@ def _record(context: RoundContext, judge: NamedJudge, evaluated: Evaluated, labe
         )
 
     rows = tuple(map(row, tally(judge.rule, evaluated.evidence)))
-    at = StageRun(context.run_id, context.round, f"{CALIBRATION}-{number:06d}")
+    at = StageRun(context.run_id, context.round, f"calibration-{number:06d}")
     written = write_tables(context.warehouse, at, {**evaluated.further_rows, "calibrations": rows})
     commit_stage(context.warehouse, at, written)
     return Calibrated(judge.name, labels, rows, evaluated)

@@ -50,9 +50,10 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
                 f"({named if changed else 'its configuration was another'} since then): "
                 "say --new-run to begin it, change the configuration back, or give it another run.name"
             )
-    file = _file(warehouse, run_id, IDENTITY_FILE)
-    if warehouse.store.size(file) is None:
-        warehouse.store.put(file, json.dumps(identity, indent=1, sort_keys=True).encode())
+    # Who came first has stored the identity.
+    warehouse.store.create(
+        _file(warehouse, run_id, IDENTITY_FILE), json.dumps(identity, indent=1, sort_keys=True).encode()
+    )
     # Addresses of endpoints and notifications may hold keys, and nothing that reads the file needs them.
     kept = config.model_dump_json(serialize_as_any=True, exclude={"endpoints", "notify"})
     warehouse.store.put(_file(warehouse, run_id, _CONFIG_FILE), kept.encode())
@@ -97,11 +98,9 @@ def run_resource(warehouse: Warehouse, run_id: str) -> str:
     Two runs of the same configuration in two warehouses have different ids.
     """
     file = _file(warehouse, run_id, _RESOURCE_FILE)
-    stored = warehouse.store.get(file)
-    if stored is None:
+    if warehouse.store.size(file) is None:
         warehouse.store.create(file, f"trajmill.run.{run_id}.{uuid.uuid4().hex[:8]}".encode())
-        stored = warehouse.store.get(file)
-    return (stored or b"").decode()
+    return (warehouse.store.get(file) or b"").decode()
 
 
 def flat_keys(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

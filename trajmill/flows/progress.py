@@ -43,7 +43,7 @@ class Unwatched:
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
-        """Watch one stage; `total` is the number of rows, or of another unit, that it will do; None if unknown."""
+        """Watch one stage; `total` is the number of rows, or of another unit, or None if unknown."""
         yield lambda more, *, total=None: None
 
     def show(self, content: RenderableType) -> None:
@@ -57,7 +57,7 @@ class ConsoleWatcher(Unwatched):
     """
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self._console, self._shown, self._showing = console, 0, threading.Lock()
         self._bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:<24}"),
@@ -70,8 +70,6 @@ class ConsoleWatcher(Unwatched):
             transient=True,
             disable=not console.is_terminal,
         )
-        self._shown = 0
-        self._showing = threading.Lock()
 
     @contextmanager
     def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
@@ -97,9 +95,8 @@ class ConsoleWatcher(Unwatched):
                     self._bars.stop()
             self._bars.remove_task(task)
         if not self._console.is_terminal:
-            seconds = time.monotonic() - started
             count = f"{done:>7,} {unit}" if done else " " * 12
-            line = f"round {round_number}  {stage:<14} {count}  {seconds:6.1f} s"
+            line = f"round {round_number}  {stage:<14} {count}  {time.monotonic() - started:6.1f} s"
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, content: RenderableType) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from itertools import groupby
 from threading import Thread
-from typing import NamedTuple
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
@@ -18,7 +17,6 @@ from trajmill.flows.policies.policy import (
     PROMOTE,
     PolicyInForce,
     policy_before,
-    policy_in,
     policy_in_force,
     release_unused,
 )
@@ -66,7 +64,7 @@ def promote(context: RoundContext, at: StageRun) -> StageOutcome:
         updates = in_force.updates + trained.updates
         if promotion.promoted:
             after = PolicyInForce(policy_row=new, updates=updates, success=evaluated.success)
-        release_unused(context, before if promotion.promoted else policy_in(context.warehouse, new))
+        release_unused(context, before if promotion.promoted else new)
         origins = trained.model_dump(include={"parent", "release", "recipe", "metrics"})
         rows["models"] = [version_row(context, new, evaluated, promotion, PROMOTE, updates=updates, **origins)]
     reports = (report_of(context, each.name) for each in STAGES)
@@ -110,23 +108,19 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-class Command(NamedTuple):
-    needs: tuple[str, ...]
-    """The stages of other commands that must be finished before it, in their order."""
-    acts: bool = True
-    """Whether its stages call models of `[models]`, whose servers must run; the others may overlap the next rollout."""
-
-
-COMMANDS = {
-    "generate": Command(()),
-    "rollout": Command((GENERATE, BASELINE)),
-    "judge": Command((ROLLOUT,)),
-    "guide": Command((JUDGE,)),
-    "derive": Command((JUDGE,), acts=False),
-    "release": Command((DERIVE, DERIVE_RL), acts=False),
-    "train": Command((RELEASE,), acts=False),
-    "evaluate": Command((TRAIN,)),
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "generate": (),
+    "rollout": (GENERATE, BASELINE),
+    "judge": (ROLLOUT,),
+    "guide": (JUDGE,),
+    "derive": (JUDGE,),
+    "release": (DERIVE, DERIVE_RL),
+    "train": (RELEASE,),
+    "evaluate": (TRAIN,),
 }
+"""By command, the stages of other commands that must be finished before it, in their order."""
+LEARNING = frozenset({"derive", "release", "train"})
+"""The commands whose stages call no model of `[models]`: they need no servers, and may overlap the next rollout."""
 
 
 def stages_of(config: Config) -> tuple[Stage, ...]:
@@ -173,9 +167,9 @@ def do_stages(
 
     The round `ahead` is rolled out at the same time as the stages that may overlap.
     """
-    for acts, stages in groupby(stages_of(context.config), lambda each: COMMANDS[each.command].acts):
+    for learn, stages in groupby(stages_of(context.config), lambda each: each.command in LEARNING):
         overlap: AbstractContextManager[None] = nullcontext()
-        if not acts and ahead is not None:
+        if learn and ahead is not None:
             # The stages before the rollout, which add queries, are done first.
             *first, last = (each for each in stages_of(ahead.config) if each.command == "rollout")
             for each in first:
@@ -183,9 +177,8 @@ def do_stages(
             overlap = concurrently(partial(do, last, ahead))
         with overlap:
             for each in stages:
-                report = do(each, context)
-                if report.waiting:
-                    return report.waiting
+                if waiting := do(each, context).waiting:
+                    return waiting
     return ""
 
 
@@ -205,8 +198,7 @@ def rolled_out_ahead(context: RoundContext) -> RoundContext | None:
 def do_stage(stage: Stage, context: RoundContext) -> StageReport:
     """Do one stage and show its progress; a stage that is done already, or not wanted, only returns its report."""
     within = stage.in_its_round(context)
-    done = report_of(within, stage.name)
-    if done is not None:
+    if (done := report_of(within, stage.name)) is not None:
         return done
     if not stage.is_wanted(context.config):
         return StageReport.without_work(stage.name)
@@ -238,7 +230,7 @@ def run_stage(name: str, config: Config) -> StageReport:
     """
     if name not in COMMANDS:
         raise BadInputError(f"there is no stage {name!r}; {instead_of(name, list(COMMANDS))}")
-    with working_on(RoundContext.of(config), models=None if COMMANDS[name].acts else ()):
+    with working_on(RoundContext.of(config), models=() if name in LEARNING else None):
         return run_command(name, current_round(config))
 
 
@@ -248,7 +240,7 @@ def run_command(name: str, context: RoundContext) -> StageReport:
     Raises BadInputError: a stage that it needs is not finished.
     """
     for needed in STAGES:
-        if needed.name in COMMANDS[name].needs and report_of(needed.in_its_round(context), needed.name) is None:
+        if needed.name in COMMANDS[name] and report_of(needed.in_its_round(context), needed.name) is None:
             raise BadInputError(
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"

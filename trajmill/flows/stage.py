@@ -43,7 +43,7 @@ class RoundContext:
     warehouse: Warehouse
     round: int
     run_id: str = ""
-    """Id of the run. If empty, it is computed once from the configuration, which reads the user's files."""
+    """Id of the run; if empty, it is computed from the configuration, which reads the user's files."""
 
     def __post_init__(self) -> None:
         if not self.run_id:
@@ -178,19 +178,18 @@ def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], Stage
 
     A stage that raises `AwaitedError` gets no marker: the next call tries it again.
     """
-    at, marked = context.at(stage), _marked(context, stage)
-    folder = at.staging(context.warehouse)
-    if marked is None:
-        with disk_full_as_error(context.warehouse.root):
+    warehouse, at = context.warehouse, context.at(stage)
+    if report_of(context, stage) is None:
+        with disk_full_as_error(warehouse.root):
             start = perf_counter()
             try:
                 outcome = work(at)
             except AwaitedError as error:
                 return StageReport.without_work(stage, str(error))
             commit_start = perf_counter()
-            commit_stage(context.warehouse, at, outcome.files)
+            commit_stage(warehouse, at, outcome.files)
             end = perf_counter()
-            calls = read_shards(context.warehouse, "model_calls", outcome.files.get("model_calls", ()), ["price"])
+            calls = read_shards(warehouse, "model_calls", outcome.files.get("model_calls", ()), ["price"])
             marked = {
                 "rows_in": outcome.rows_in,
                 "rows_out": outcome.rows_out,
@@ -199,15 +198,19 @@ def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], Stage
                 "cost": float(sum(pc.sum(table.column(0)).as_py() or 0.0 for table in calls)),
                 "result": dict(outcome.result),
             }
-        mark_done(context.warehouse, folder, stage_key(stage, context.run_id, context.round), marked)
-    sweep(context.warehouse, folder)
-    return _report(stage, marked)
+        mark_done(warehouse, at.staging(warehouse), stage_key(stage, context.run_id, context.round), marked)
+    sweep(warehouse, at.staging(warehouse))
+    return finished(context, stage)
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
     """Return the report of a stage of this round; None if the stage is not finished."""
-    marked = _marked(context, stage)
-    return None if marked is None else _report(stage, marked)
+    folder = context.at(stage).staging(context.warehouse)
+    marked = read_marker(context.warehouse, folder, stage_key(stage, context.run_id, context.round))
+    if marked is None:
+        return None
+    counts = {name: marked[name] for name in ("rows_in", "rows_out", "seconds", "cost")}
+    return StageReport(StageCount(stage=stage, **counts), marked["result"])
 
 
 def has_begun(context: RoundContext, stage: str) -> bool:
@@ -225,62 +228,45 @@ def finished(context: RoundContext, stage: str) -> StageReport:
     return report
 
 
-def _marked(context: RoundContext, stage: str) -> dict[str, Any] | None:
-    folder = context.at(stage).staging(context.warehouse)
-    return read_marker(context.warehouse, folder, stage_key(stage, context.run_id, context.round))
-
-
-def _report(stage: str, marked: Mapping[str, Any]) -> StageReport:
-    counts = {name: marked[name] for name in ("rows_in", "rows_out", "seconds", "cost")}
-    return StageReport(StageCount(stage=stage, **counts), marked["result"])
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Does work on stored trajectories in batches, each once; a later call does only what is new.
+def do_batches(
+    context: RoundContext,
+    stage: str,
+    identity: str,
+    shown_as: str,
+    remaining: Callable[[Sequence[Mapping[str, Any]]], Any],
+    work: Callable[[StageRun, Any], WrittenFiles],
+    result: Callable[[Any], Mapping[str, Any]],
+) -> None:
+    """Do work on stored trajectories in batches, each once; a later call does only what is new.
 
     A batch has its list stored before its work starts, and its marker after its commit: a killed batch is finished by
-    the next call, with the same list.
+    the next call, with the same list. Then the remaining work is done.
+
+    Args:
+        context: the round of the rows.
+        stage: the stage of the rows; its attempts are the batches.
+        identity: identifies the work in the keys of its markers.
+        shown_as: name of the work in the progress display.
+        remaining: returns the items that remain, as JSON values, given the results of the finished batches.
+        work: does the items of a batch and writes its files; they are committed afterwards.
+        result: returns the result of a batch after its commit, for its marker.
     """
-
-    context: RoundContext
-    stage: str
-    identity: str
-    """Identifies the work in the keys of its markers."""
-    shown_as: str
-    """Name of the work in the progress display."""
-
-    def do(
-        self,
-        remaining: Callable[[Sequence[Mapping[str, Any]]], Any],
-        work: Callable[[StageRun, Any], WrittenFiles],
-        result: Callable[[Any], Mapping[str, Any]],
-    ) -> None:
-        """Finish a batch that was begun before, if there is one, then do the remaining work.
-
-        Args:
-            remaining: returns the items that remain, as JSON values, given the results of the finished batches.
-            work: does the items of a batch and writes its files; they are committed afterwards.
-            result: returns the result of a batch after its commit, for its marker.
-        """
-        warehouse, run_id, number = self.context.warehouse, self.context.run_id, self.context.round
-        results = list[Mapping[str, Any]]()
-        stored: bytes | None = None
-        while True:
-            at = StageRun(run_id, number, self.stage, len(results))
-            folder, key = at.staging(warehouse), stage_key(self.identity, run_id, [number, len(results)])
-            if (marked := read_marker(warehouse, folder, key)) is not None:
-                results.append(marked)
-                continue
-            begun = warehouse.store.get(warehouse.name(folder / _BATCH))
-            if begun is None:
-                if stored is not None or not (items := remaining(results)):
-                    return
-                begun = stored = json.dumps(items).encode()
-                warehouse.store.put(warehouse.name(folder / _BATCH), stored)
-            items = json.loads(begun)
-            with disk_full_as_error(warehouse.root), watched_work(warehouse, at, self.shown_as):
-                commit_stage(warehouse, at, work(at, items).files)
-            results.append(result(items))
-            mark_done(warehouse, folder, key, results[-1])
-            sweep(warehouse, folder)
+    warehouse, results, is_new = context.warehouse, list[Mapping[str, Any]](), False
+    while True:
+        at = StageRun(context.run_id, context.round, stage, len(results))
+        folder, key = at.staging(warehouse), stage_key(identity, context.run_id, [context.round, len(results)])
+        if (marked := read_marker(warehouse, folder, key)) is not None:
+            results.append(marked)
+            continue
+        begun = warehouse.store.get(warehouse.name(folder / _BATCH))
+        if begun is None:
+            if is_new or not (items := remaining(results)):
+                return
+            is_new, begun = True, json.dumps(items).encode()
+            warehouse.store.put(warehouse.name(folder / _BATCH), begun)
+        items = json.loads(begun)
+        with disk_full_as_error(warehouse.root), watched_work(warehouse, at, shown_as):
+            commit_stage(warehouse, at, work(at, items).files)
+        results.append(result(items))
+        mark_done(warehouse, folder, key, results[-1])
+        sweep(warehouse, folder)

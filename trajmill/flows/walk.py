@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.table import Table
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.policies.policy import endpoint_of
+from trajmill.flows.policies.policy import endpoint_of, untrained_policy
 from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import watched
@@ -23,7 +23,6 @@ from trajmill.flows.tasks.generate import (
     pathways,
     programs_of,
     queries_of,
-    untrained_policy,
 )
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.models import ActingAgent

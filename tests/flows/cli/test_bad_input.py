@@ -19,7 +19,6 @@ from tests.flows.test_kill import contents
 from tests.flows.tiny_run import tiny_config
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
-from trajmill.flows.policies.policy import policy_in
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.evaluate import measure
 from trajmill.flows.tasks.generate import Generated, generate
@@ -78,8 +77,7 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
     queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, validation=0)
     nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
     unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
-    untrained = Generated.of(generate(unmeasured)).first_policy
-    policy = policy_in(context.warehouse, untrained)
+    policy = Generated.of(generate(unmeasured)).first_policy
     _, measured = measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True)
     assert measured.success == ()
 

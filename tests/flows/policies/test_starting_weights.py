@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,11 @@ def test_only_the_untrained_policy_explores(tmp_path: Path, policy: str, agent: 
     weights = EmbeddedSpec(model=network_folder(tmp_path / "weights", seed=3))
     update = {"models": ModelsSection(policy=policy), "endpoints": {"mine": weights}}
     config = tiny_config(tmp_path / "root", 1).model_copy(update=update)
-    start = configured_policy(config.model_copy(update={"models": ModelsSection(policy="mine")}))
-    assert (start.version, start.kind, start.folder) == (weights.version, "embedded", weights.model)
     context = RoundContext.of(config)
+    mine = config.model_copy(update={"models": ModelsSection(policy="mine")})
+    start = configured_policy(replace(context, config=mine))
+    assert (start.version, start.kind) == (weights.version, "embedded")
+    assert start.paths(context.warehouse) == (weights.model, None)
     acts = acting(context, start, temperature=1.0, untrained=True)
     assert type(acts.spec) is agent
     assert acts.endpoint is not None and acts.endpoint.spec == weights

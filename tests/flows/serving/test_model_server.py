@@ -16,7 +16,6 @@ import pytest
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.stand_in_vllm import stand_in
 from trajmill.flows.serving.model_server import (
-    LogSilence,
     ModelServer,
     ServerAnswer,
     ask_server,
@@ -127,17 +126,6 @@ def test_a_server_that_falls_silent_before_it_is_ready(tmp_path: Path, port: int
     message = r"hung while starting: silent for 3 s \(serve.ready_seconds\): .*; all of it is in .*critic.log$"
     with pytest.raises(TrajmillError, match=message), served([critic], tmp_path):
         pass
-
-
-def test_silence_begins_anew_whenever_the_log_grows(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("of an earlier start\n")
-    silence = LogSilence(log, now=100.0)
-    assert silence.seconds(now=160.0) == 60.0
-    with log.open("a") as file:
-        file.write("loading weights\n")
-    assert silence.seconds(now=170.0) == 0.0
-    assert silence.seconds(now=171.0) == 1.0
 
 
 def test_arguments_that_rename_the_action(tmp_path: Path, port: int) -> None:

@@ -10,7 +10,7 @@ from tests.flows.serving.stand_in_vllm import stand_in
 from tests.flows.serving.test_lora import adapter
 from tests.flows.serving.test_model_server import free_port
 from trajmill.flows.serving.model_server import served_models, unload_adapter
-from trajmill.flows.serving.policy_servers import RefusedPolicyError, policy_server, serve_policy
+from trajmill.flows.serving.models_ready import RefusedPolicyError, policy_server, serve_policy
 from trajmill.flows.stage import AwaitedError
 from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

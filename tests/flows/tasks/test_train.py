@@ -12,15 +12,7 @@ import pytest
 
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.policies.policy import (
-    BASELINE,
-    PROMOTE,
-    Policy,
-    policy_before,
-    policy_in,
-    policy_in_force,
-    policy_row,
-)
+from trajmill.flows.policies.policy import BASELINE, PROMOTE, Policy, policy_before, policy_in_force
 from trajmill.flows.round import STAGES, current_round, do_stage, summary_of
 from trajmill.flows.stage import RoundContext, StageReport, finished, report_of
 from trajmill.flows.tasks.release import RELEASE, derived_from, release_again
@@ -250,17 +242,16 @@ def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(waiting_run: Wa
 
 def test_the_embedded_policy_is_waited_for_with_another_line(tmp_path: Path) -> None:
     context = start(tiny_config(tmp_path).model_copy(update={"train": FailingRecipe(trains_this=False)}))
-    line = awaited_policy(context, Policy("embedded-1", "embedded"))
+    line = awaited_policy(context, Policy(model_version="embedded-1", kind="embedded"))
     assert "policy add" not in line and "; map models.policy to an [endpoints.NAME]" in line
 
 
 def test_folders_in_the_warehouse_stay_valid_when_it_is_moved(tmp_path: Path) -> None:
     here, there = create_warehouse(tmp_path / "here"), create_warehouse(tmp_path / "there")
-    policy = Policy("v2", "openai_api", Path("/weights/owl"), here.model("v2"))
-    row = policy_row(here, policy)
-    assert row.adapter == "models/v2"
-    assert policy_in(here, row) == policy
-    assert policy_in(there, row) == policy._replace(adapter=there.model("v2"))
+    policy = Policy.stored_in(here, "v2", "openai_api", Path("/weights/owl"), here.model("v2"))
+    assert policy.adapter == "models/v2"
+    assert policy.paths(here) == (Path("/weights/owl"), here.model("v2"))
+    assert policy.paths(there) == (Path("/weights/owl"), there.model("v2"))
 
 
 def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
@@ -284,7 +275,7 @@ def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
         marked = {"rows_in": 1, "rows_out": 1, "seconds": 1.0, "cost": 0.0, "result": result}
         folder = at.at(stage).staging(at.warehouse)
         mark_done(at.warehouse, folder, stage_key(stage, at.run_id, at.round), marked)
-    assert policy_before(context) == Policy("v0", "openai_api", context.warehouse.model("v0"))
+    assert policy_before(context) == Policy(model_version="v0", kind="openai_api", folder="models/v0")
     assert [split.successes for split in policy_in_force(context).success] == [1]
     training = Training.of(finished(context, TRAIN))
     assert training.new_policy is not None and training.new_policy.model_version == "v1" and training.updates == 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -300,9 +300,9 @@ def model_of(config: Config, name: str) -> Endpoint:
     return Endpoint(config.endpoints[name], local_folder(config.run.root) / REQUEST_CACHE)
 
 
-def models_of(config: Config, names: Iterable[str]) -> tuple[Endpoint, ...]:
-    """The models of some endpoints, without the embedded one."""
-    return tuple(model_of(config, name) for name in names if name != EMBEDDED)
+def model_or_none(config: Config, name: str) -> Endpoint | None:
+    """The model of an endpoint; None for the embedded one."""
+    return None if name == EMBEDDED else model_of(config, name)
 
 
 def policy_family(config: Config) -> Family:

@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,7 +27,6 @@ from trajmill.stages.queries.proposals.starts import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""
-_GRAPHS = ("graphs", "files")
 _LARGEST = 2**63 - 1
 S = TypeVar("S", bound=Spec)
 
@@ -41,11 +40,9 @@ def load_config(path: Path | str | None = None, before_exploring: bool = False) 
         before_exploring: whether the graphs that it names need not exist yet. Raises BadInputError: the file cannot be
             read or has mistakes; one line for each mistake.
     """
-    if path is None:
-        if not DEFAULT_FILE.exists():
-            return Config()
-        path = DEFAULT_FILE
-    path = Path(path)
+    if path is None and not DEFAULT_FILE.exists():
+        return Config()
+    path = Path(DEFAULT_FILE if path is None else path)
     try:
         text = path.read_text(encoding="utf-8")
         written = _WrittenFile(path, text, tomllib.loads(text))
@@ -64,8 +61,9 @@ def load_config(path: Path | str | None = None, before_exploring: bool = False) 
         config = Config.model_validate_json(json.dumps(written.tables, default=str), strict=True)
     except ValidationError as error:
         raise BadInputError("\n".join(written.mistakes(error.errors()))) from None
-    missing = missing_in(config, path.parent)
-    written.refuse(each for each in missing if not (before_exploring and each[0] == _GRAPHS))
+    parts = (_files(path.parent, config), _endpoints(config), _queries(config), _training(config), _runner(config))
+    missing = ((tuple(place.split(".")), f"{place}{problem}") for place, problem in chain(*parts))
+    written.refuse(each for each in missing if not (before_exploring and each[0] == ("graphs", "files")))
     config = _with_paths_in(config, path.parent)
     if config.queries.example_tasks is not None:
         read_human_tasks(config.queries.example_tasks)
@@ -181,14 +179,8 @@ def _with_paths_in(spec: S, folder: Path) -> S:
     return spec.model_copy(update={name: moved(getattr(spec, name)) for name in type(spec).model_fields})
 
 
-def missing_in(config: Config, folder: Path) -> Iterator[tuple[KeyPath, str]]:
-    """Find every missing file, endpoint and key; paths are relative to the folder of the configuration file."""
-    for find in (partial(_files, folder), _endpoints, _queries, _training, _runner):
-        for place, problem in find(config):
-            yield tuple(place.split(".")), f"{place}{problem}"
-
-
 def _files(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
+    """Find the files that do not exist; like the next functions, yield what is wrong after its dotted key."""
     for keys, spec in tables_in(config, only_decisive=True):
         for name in decisive_fields(type(spec)):
             value = getattr(spec, name)
@@ -222,17 +214,18 @@ def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _queries(config: Config) -> Iterator[tuple[str, str]]:
-    for key in ("curriculum", "screenshot"):
-        if getattr(config.queries, key):
-            for reason in _against_proposals(config):
-                yield f"queries.{key}", f": {reason}"
-    if config.queries.try_proposals and not config.queries.curriculum + config.queries.screenshot:
+    environment, queries = config.environment, config.queries
+    proposals = [key for key in ("curriculum", "screenshot") if getattr(queries, key)]
+    for key in proposals:
+        for reason in _against_proposals(config):
+            yield f"queries.{key}", f": {reason}"
+    if queries.try_proposals and not proposals:
         yield "queries.try_proposals", ": nothing is proposed; set queries.curriculum or queries.screenshot"
-    kind, has_graphs = config.environment.kind, config.graphs.any_wanted or config.causal.any_wanted
-    if config.queries.fresh and not isinstance(config.environment, AppFilesSpec) and not has_graphs:
-        yield "queries.fresh", f": environment.kind = {kind!r} has no navigation graphs"
-    if config.atomic.wanted and not isinstance(config.environment, DesktopSpec):
-        yield "atomic", f': its programs are those of environment.kind = "desktop", not {kind}'
+    has_graphs = isinstance(environment, AppFilesSpec) or config.graphs.any_wanted or config.causal.any_wanted
+    if queries.fresh and not has_graphs:
+        yield "queries.fresh", f": environment.kind = {environment.kind!r} has no navigation graphs"
+    if config.atomic.wanted and not isinstance(environment, DesktopSpec):
+        yield "atomic", f': its programs are those of environment.kind = "desktop", not {environment.kind}'
     if config.graphs.any_wanted and not config.graphs.files:
         yield "graphs.files", " is missing: the files of the apps' graphs (see graphs.md)"
     for section, count in (("atomic", config.atomic.written), ("pathways", config.pathways.written)):
@@ -258,8 +251,8 @@ def _against_proposals(config: Config) -> Iterator[str]:
 def _training(config: Config) -> Iterator[tuple[str, str]]:
     size, unguided = config.rollout.group_size, config.unguided_episodes
     if size > max(1, unguided):
-        problem = f": a round makes {unguided} attempts without hints, fewer than a group of {size}"
-        yield "rollout.group_size", problem
+        attempts = f"a round makes {unguided} attempts without hints, fewer than a group of {size}"
+        yield "rollout.group_size", f": {attempts}"
     if size == 1 and config.train.learns_from == "rl_steps":
         yield "rollout.group_size", ": the recipe of [train] compares attempts at one query; set 2 or more"
     kind = config.train.learns_kind
@@ -273,15 +266,13 @@ def _training(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _runner(config: Config) -> Iterator[tuple[str, str]]:
-    beam, usual = config.beam, BeamSettings()
-    if (beam.runner, beam.options) == (usual.runner, usual.options):
-        return
-    from trajmill.pipelines.executors.beam import options_mistake, runner_mistake
+    if (config.beam.runner, config.beam.options) != (BeamSettings().runner, BeamSettings().options):
+        from trajmill.pipelines.executors.beam import options_mistake, runner_mistake
 
-    if mistake := runner_mistake(beam.runner):
-        yield "beam.runner", f": {mistake}"
-    elif mistake := options_mistake(beam):
-        yield "beam.options", f": {mistake}"
+        if mistake := runner_mistake(config.beam.runner):
+            yield "beam.runner", f": {mistake}"
+        elif mistake := options_mistake(config.beam):
+            yield "beam.options", f": {mistake}"
 
 
 def tasks_unknown_to_judge(config: Config) -> str | None:
@@ -289,20 +280,17 @@ def tasks_unknown_to_judge(config: Config) -> str | None:
 
     Their annotations are those of simulated apps. In other environments they judge nothing, so nothing is learned.
     """
-    if isinstance(config.environment, AppFilesSpec):
-        return None
     embedded = [
-        channel
+        f"models.critic.{channel}"
         for channel in config.judge.channels
         if channel != "programmatic"
         and EMBEDDED in getattr(config.models.critic, channel)
         and getattr(config.judge, f"{channel}_critic").startswith("annotated_")
     ]
-    if not embedded:
+    if isinstance(config.environment, AppFilesSpec) or not embedded:
         return None
-    roles = " and ".join(f"models.critic.{channel}" for channel in embedded)
     return (
         f"the embedded critics know no task of environment {config.environment.kind!r}: trajectories stay unjudged and "
-        f'teach nothing; map {roles} to a model, set judge.channels = ["programmatic"], or judge by graphs of the apps '
-        '(judge.text_critic = "graph_way", judge.multimodal_critic = "graph_end")'
+        f'teach nothing; map {" and ".join(embedded)} to a model, set judge.channels = ["programmatic"], or judge by '
+        'graphs of the apps (judge.text_critic = "graph_way", judge.multimodal_critic = "graph_end")'
     )

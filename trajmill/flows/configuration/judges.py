@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trajmill.flows.configuration.config import OWN_JUDGE, Config, models_of
-from trajmill.flows.configuration.sections import CriticRoles
+from trajmill.flows.configuration.config import OWN_JUDGE, Config, model_of, model_or_none
+from trajmill.flows.configuration.sections import EMBEDDED, CriticRoles
 from trajmill.pipelines.judge import RejudgeIdentity
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
@@ -97,27 +96,19 @@ def judge_named(config: Config, name: str) -> NamedJudge:
     if name not in config.judges:
         advice = instead_of(name, [*config.judges, OWN_JUDGE])
         raise BadInputError(f"there is no [judges.{name}] in the configuration; {advice}")
-    section, roles = config.judges[name], config.models.critic
-    voting = CriticRoles(
-        step=section.step or roles.step,
-        text=section.text or roles.text,
-        multimodal=section.multimodal or roles.multimodal,
-    )
-    return _judge(config, name, section, voting)
+    section = config.judges[name]
+    own = {key: named for key in CriticRoles.model_fields if (named := getattr(section, key))}
+    return _judge(config, name, section, config.models.critic.model_copy(update=own))
 
 
 def _judge(config: Config, name: str, section: JudgeSpec, roles: CriticRoles) -> NamedJudge:
     spec = section.model_copy(update={"graphs": section.graphs or config.graphs.files})
     describer, prompts = config.models.describer, prompts_of(config).critics
-
-    def one(endpoint: str) -> Endpoint | None:
-        return next(iter(models_of(config, [endpoint])), None)
-
     critics = CriticModels(
-        step=one(roles.step),
-        text=models_of(config, roles.text),
-        multimodal=models_of(config, roles.multimodal),
-        describer=one(describer),
+        step=model_or_none(config, roles.step),
+        text=tuple(model_of(config, each) for each in roles.text if each != EMBEDDED),
+        multimodal=tuple(model_of(config, each) for each in roles.multimodal if each != EMBEDDED),
+        describer=model_or_none(config, describer),
         prompts=prompts,
         seed=config.run.seed,
     )

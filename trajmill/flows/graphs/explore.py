@@ -38,7 +38,7 @@ from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration, Explored
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.explore.walker import Budget
-from trajmill.stages.graphs.file import GraphFile, parse_graph, read_graph, write_graph
+from trajmill.stages.graphs.file import parse_graph, read_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.plain_does import with_plain_does
@@ -83,7 +83,20 @@ def explore_app(
     app = config.explore.app(name, config.environment.kind)
     files = GraphFiles(out or config.explore.file(name))
     old = read_graph(files.graph) if files.graph.exists() else None
-    explored = asyncio.run(_explore(config, app, files, progress))
+
+    def keep(seen: Observation) -> None:
+        picture = files.picture(seen.screen.screen_id)
+        if not picture.exists():
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            picture.write_bytes(seen.screen.encode())
+
+    async def explore() -> Explored:
+        journal = ExploreJournal(files.journal, app)
+        async with _pool(config, app.platform) as pool:
+            exploration = Exploration(pool, app, config.explore, packaged_deny_list(), journal, keep)
+            return await exploration.run(config.explore.instances, progress)
+
+    explored = asyncio.run(explore())
     builder = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list())
     pictures = {page.first.screen_id: files.picture(page.first.screen_id) for page in explored.book.pages}
     folder = files.graph.parent
@@ -93,19 +106,6 @@ def explore_app(
     graph = with_plain_does(graph)
     write_graph(graph, files.graph)
     return ExploreReport(files.graph, graph, explored)
-
-
-async def _explore(config: Config, app: AppGraph, files: GraphFiles, progress: Callable[[int, int], None]) -> Explored:
-    def keep(seen: Observation) -> None:
-        picture = files.picture(seen.screen.screen_id)
-        if not picture.exists():
-            picture.parent.mkdir(parents=True, exist_ok=True)
-            picture.write_bytes(seen.screen.encode())
-
-    journal = ExploreJournal(files.journal, app)
-    async with _pool(config, app.platform) as pool:
-        exploration = Exploration(pool, app, config.explore, packaged_deny_list(), journal, keep)
-        return await exploration.run(config.explore.instances, progress)
 
 
 @asynccontextmanager
@@ -152,22 +152,21 @@ def verify_app(config: Config, path: Path, progress: Callable[[VerifiedEdge], No
     reading = parse_graph(path)
     if reading.file is None:
         raise BadInputError("\n".join(map(str, reading.mistakes)))
-    edges = asyncio.run(_verify(config, reading.file, progress))
-    notes = []
+    file, settings = reading.file, config.explore
+
+    async def verify() -> list[VerifiedEdge]:
+        async with _pool(config, file.graph.platform) as pool:
+            budget = Budget(settings.actions, settings.seconds)
+            return await verify_graph(file.graph, pool, budget, settings.instances, progress)
+
+    edges, notes = asyncio.run(verify()), []
     for edge in edges:
         if edge.state is not EdgeState.HOLDS:
-            transition = reading.file.graph.pages[edge.page].transitions[edge.number]
+            transition = file.graph.pages[edge.page].transitions[edge.number]
             what = f"{edge.page}: {transition.by or transition.keys} -> {transition.to}"
             place = ("pages", edge.page, "transitions", edge.number)
-            notes.append(reading.file.source.mistake(place, f"{edge.state}: {what}: {edge.reason}"))
+            notes.append(file.source.mistake(place, f"{edge.state}: {what}: {edge.reason}"))
     return VerifyReport(edges, notes)
-
-
-async def _verify(config: Config, file: GraphFile, progress: Callable[[VerifiedEdge], None]) -> list[VerifiedEdge]:
-    settings = config.explore
-    async with _pool(config, file.graph.platform) as pool:
-        budget = Budget(settings.actions, settings.seconds)
-        return await verify_graph(file.graph, pool, budget, settings.instances, progress)
 
 
 class AnnotateReport(NamedTuple):

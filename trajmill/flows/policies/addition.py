@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies.policy import (
     BASELINE,
     Policy,
-    PolicyInForce,
     choice_stage,
     choices,
     endpoint_of,
     is_embedded,
     policy_before,
     policy_in_force,
-    policy_row,
     policy_versions,
     release_unused,
 )
@@ -30,7 +29,7 @@ from trajmill.flows.round import current_round, run_command
 from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, has_begun, report_of, run_once
-from trajmill.flows.tasks.evaluate import chosen, compared, measure, version_row
+from trajmill.flows.tasks.evaluate import Evaluation, chosen, compared, measure_and_decide
 from trajmill.flows.tasks.guide import GUIDED
 from trajmill.flows.tasks.judge import judge_precision
 from trajmill.flows.tasks.release import RELEASE
@@ -46,10 +45,10 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version, model_folder
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED, admit
+from trajmill.stages.training.promotion import Promotion
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.releases import read_release
-from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.weights import publish_weights, seal_folder
 
 
@@ -91,10 +90,10 @@ def promote_policy(config: Config, version: str) -> StageReport:
     """
     context = _measured_run(config)
     with working_on(context):
-        in_force, known = policy_before(context).version, _known(context, version)
+        known = _known(context, version)
         if known.reason.startswith(NOT_ADMITTED):
             raise BadInputError(f"{version} is {known.reason}")
-        return _choose(context, known, f"promoted by hand in place of {in_force}")
+        return _choose(context, known, f"promoted by hand in place of {policy_before(context).version}")
 
 
 def roll_back_policy(config: Config) -> StageReport:
@@ -145,8 +144,7 @@ def _measured_run(config: Config) -> RoundContext:
 def add_and_evaluate(config: Config, added: Addition) -> StageReport:
     """Add a version to the round that waits for one, or between two rounds; measure it and decide on its promotion.
 
-    Returns:
-        That decision, or what its evaluation waits for.
+    Returns that decision, or what its evaluation waits for.
 
     Raises BadInputError (the policy is the embedded one; not exactly one version is named; a round is under way; the
     model, the adapter or the release does not exist; or the version has been measured before), RunInUseError (another
@@ -166,19 +164,11 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
             line = f"a model of kind {kind.kind!r} takes no adapter; add a folder of merged weights (--model)"
             raise BadInputError(line)
     with working_on(context, models=None):
-        if report_of(context, RELEASE) is not None and report_of(context, TRAIN) is None:
-            _add_to_round(context, added)
-            return run_command("evaluate", context)
-        return _add_between_rounds(context, added)
-
-
-def _add_to_round(context: RoundContext, added: Addition) -> None:
-    """Record a version as the result of the round's training; the policy in force ends the round without a new one."""
-    release = added.release or str(finished(context, RELEASE).result["release"])
-    policy, in_force = _candidate(context, added, release), policy_before(context)
-    is_new = policy.version != in_force.version
-
-    def work(at: StageRun) -> StageOutcome:
+        if report_of(context, RELEASE) is None or report_of(context, TRAIN) is not None:
+            return _add_between_rounds(context, added)
+        release = added.release or str(finished(context, RELEASE).result["release"])
+        policy, in_force = _candidate(context, added, release), policy_before(context)
+        is_new = policy.version != in_force.version
         trained = Training(
             trained=is_new,
             reason="" if is_new else f"{policy.version} stays: no other policy was added",
@@ -186,12 +176,11 @@ def _add_to_round(context: RoundContext, added: Addition) -> None:
             parent=in_force.version,
             release=release,
             recipe="{}",
-            policy_row=policy_row(context.warehouse, policy),
+            policy_row=policy,
             metrics=None,
         )
-        return StageOutcome(1, int(is_new), result=trained.as_json())
-
-    run_once(context, TRAIN, work)
+        run_once(context, TRAIN, lambda at: StageOutcome(1, int(is_new), result=trained.as_json()))
+        return run_command("evaluate", context)
 
 
 def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
@@ -207,25 +196,17 @@ def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
         raise BadInputError(f"{policy.version} is in force already")
 
     def work(at: StageRun) -> StageOutcome:
-        outcome, measured = measure(context, at, policy, untrained=False)
-        decided = compared(context, before, measured.validation)
-        columns, updates = policy_row(context.warehouse, policy), in_force.updates
-        row = version_row(
-            context,
-            columns,
-            measured,
-            decided,
-            at.stage,
-            parent=before.version,
-            release=added.release,
-            updates=updates,
-        )
-        release_unused(context, before if decided.promoted else policy)
-        acts = in_force
-        if decided.promoted:
-            acts = PolicyInForce(policy_row=columns, updates=updates, success=measured.success)
-        files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
-        return StageOutcome(1, int(decided.promoted), files, acts.model_copy(update=decided._asdict()).as_json())
+        def decide(measured: Evaluation) -> Promotion:
+            return compared(context, before, measured.validation)
+
+        lineage = {"parent": before.version, "release": added.release}
+        outcome = measure_and_decide(context, at, policy, decide, updates=in_force.updates, lineage=lineage)
+        if outcome.result["promoted"]:
+            release_unused(context, before)
+            return outcome
+        release_unused(context, policy)
+        kept = in_force.model_copy(update={"promoted": False, "reason": outcome.result["reason"]})
+        return replace(outcome, result=kept.as_json())
 
     return run_once(context, choice_stage(len(choices(context))), work)
 
@@ -233,20 +214,20 @@ def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
 def _candidate(context: RoundContext, added: Addition, release: str | None) -> Policy:
     """The version to add. If its server refuses it, this fails before anything is recorded."""
     spec, in_force = context.config.endpoints[context.config.models.policy], policy_before(context)
+    folder, adapter, acts = None, None, in_force.paths(context.warehouse).folder
     if added.adapter is not None:
-        admit(added.adapter, in_force.folder)
+        admit(added.adapter, acts)
         version = folder_version(added.adapter)
-        policy = Policy(version, spec.kind, in_force.folder, _stored(context.warehouse, added.adapter, version))
-    elif not Path(str(added.model)).is_dir():
-        policy = Policy(str(added.model), spec.kind)
-    else:
-        folder = model_folder(Path(str(added.model)).absolute())
+        folder, adapter = acts, _stored(context.warehouse, added.adapter, version)
+    elif Path(version := str(added.model)).is_dir():
+        folder = model_folder(Path(version).absolute())
         # Its trajectories have the version that the model itself reports.
         version = EmbeddedSpec(model=folder).version if spec.kind == EMBEDDED else folder_version(folder)
         # The folder in force may be named again: then nothing is added.
-        admit(folder, None if version == in_force.version else in_force.folder)
-        is_local = context.warehouse.store.is_local
-        policy = Policy(version, spec.kind, folder if is_local else _stored(context.warehouse, folder, version))
+        admit(folder, None if version == in_force.version else acts)
+        if not context.warehouse.store.is_local:
+            folder = _stored(context.warehouse, folder, version)
+    policy = Policy.stored_in(context.warehouse, version, spec.kind, folder, adapter)
     if release is not None:
         read_release(context.warehouse, release)
     endpoint_of(context, policy)
@@ -285,15 +266,14 @@ def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolic
     Raises BadInputError: the policy is not a model of the family `read-aloud` whose folder is named, or its environment
     has no app files.
     """
-    match config.endpoints.get(config.models.policy):
+    policy, folder = config.models.policy, cast("Path | None", None)
+    match config.endpoints.get(policy):
         case TransformersSpec(family="read-aloud", model=folder) | OpenAiSpec(family="read-aloud", weights=folder):
             pass
-        case _:
-            folder = None
     if folder is None:
-        policy = "is embedded" if config.models.policy == EMBEDDED else f"is {config.models.policy!r}"
         raise BadInputError(
-            f"models.policy {policy}; name an endpoint with family = 'read-aloud' and a folder of weights"
+            f"models.policy {'is embedded' if policy == EMBEDDED else f'is {policy!r}'}; name an endpoint with "
+            "family = 'read-aloud' and a folder of weights"
         )
     if not isinstance(config.environment, AppFilesSpec):
         raise BadInputError("the words of an untrained model come from app files; use environment.kind = 'simulated'")

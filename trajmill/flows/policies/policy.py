@@ -9,14 +9,15 @@ from contextlib import suppress
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 from PIL import Image
+from pydantic import BeforeValidator
 
 from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
-from trajmill.flows.serving.policy_servers import RefusedPolicyError, api_key, serve_policy
+from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
 from trajmill.flows.stage import RoundContext, StageResult, finished, report_of
 from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.schemas.dialects.user_text import compose
@@ -30,9 +31,9 @@ from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.weights import checked_weights
+from trajmill.warehouse.weights import checked_weights, keep_weights
 
 PROMOTE = "promote"
 """The stage that decides which policy the next round starts with."""
@@ -43,32 +44,50 @@ CHOICE = "policy_"
 _SCREEN = Size(112, 112)
 
 
-class Policy(NamedTuple):
-    """A policy version: the embedded network, a model in this process, or a model at a server."""
+class Policy(Record):
+    """A policy version: the embedded network, a model in this process, or a model at a server.
 
-    version: str
-    """The version in its rows, and the model name at its server."""
-    kind: str
-    """The kind of its model, e.g. `embedded` or `openai_api`."""
-    folder: Path | None = None
-    """Folder of its weights; None if only its server has them."""
-    adapter: Path | None = None
-    """Folder of the LoRA adapter for these weights; None if it has none."""
-
-
-class PolicyRow(Record):
-    """The columns of a policy in table `models`; paths in the warehouse are relative: a warehouse can be moved."""
+    Its fields are columns of table `models`; paths in the warehouse are relative: a warehouse can be moved.
+    """
 
     model_version: str
-    kind: str | None
-    folder: str | None
-    adapter: str | None
+    """The version in its rows, and the model name at its server."""
+    kind: Annotated[str, BeforeValidator(lambda kind: kind or EMBEDDED)]
+    """The kind of its model, e.g. `embedded` or `openai_api`."""
+    folder: str | None = None
+    """Folder of its weights; None if only its server has them."""
+    adapter: str | None = None
+    """Folder of the LoRA adapter for these weights; None if it has none."""
+
+    @classmethod
+    def stored_in(
+        cls, warehouse: Warehouse, version: str, kind: str, folder: Path | None = None, adapter: Path | None = None
+    ) -> Self:
+        def text(path: Path | None) -> str | None:
+            if path is None:
+                return None
+            path, root = path.absolute(), warehouse.root.absolute()
+            return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+        return cls(model_version=version, kind=kind, folder=text(folder), adapter=text(adapter))
+
+    @property
+    def version(self) -> str:
+        return self.model_version
+
+    def paths(self, warehouse: Warehouse) -> PolicyPaths:
+        return PolicyPaths(*(None if text is None else warehouse.root / text for text in (self.folder, self.adapter)))
+
+
+class PolicyPaths(NamedTuple):
+    folder: Path | None
+    adapter: Path | None
 
 
 class PolicyInForce(StageResult):
     """The result of a stage that decides about the policy: the baseline, a promotion or a choice."""
 
-    policy_row: PolicyRow
+    policy_row: Policy
     updates: int
     """Optimiser updates of that policy since the untrained one."""
     success: tuple[SplitSuccess, ...]
@@ -78,26 +97,9 @@ class PolicyInForce(StageResult):
     """Why it has or has not; empty for the baseline and for choices, which have it in their rows."""
 
 
-def policy_row(warehouse: Warehouse, policy: Policy) -> PolicyRow:
-    def text(folder: Path | None) -> str | None:
-        if folder is None:
-            return None
-        path, root = folder.absolute(), warehouse.root.absolute()
-        return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-
-    return PolicyRow(
-        model_version=policy.version, kind=policy.kind, folder=text(policy.folder), adapter=text(policy.adapter)
-    )
-
-
-def policy_in(warehouse: Warehouse, row: PolicyRow) -> Policy:
-    folder, adapter = (None if text is None else warehouse.root / text for text in (row.folder, row.adapter))
-    return Policy(row.model_version, row.kind or EMBEDDED, folder, adapter)
-
-
 def policy_before(context: RoundContext) -> Policy:
     """Return the policy in force in a round. Raises TrajmillError if the previous round is not finished."""
-    return policy_in(context.warehouse, policy_in_force(context).policy_row)
+    return policy_in_force(context).policy_row
 
 
 def acting_round(context: RoundContext) -> RoundContext:
@@ -112,25 +114,20 @@ def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: 
     The policies of these rounds and of the round before them count.
     """
     first = max(1, min([*rounds, context.round]) - 1)
-    decided = [
-        each
-        for number in range(first, context.round + 1)
-        for each in (_starting_policy(context.in_round(number)), *choices(context.in_round(number)))
-    ]
-    in_force = [version for version, _ in groupby(each.policy_row.model_version for each in decided)]
+    decided = [one for number in range(first, context.round + 1) for one in _decisions(context.in_round(number))]
+    in_force = [version for version, _ in groupby(one.policy_row.version for one in decided)]
     return frozenset(in_force) - frozenset(in_force[-max_staleness - 1 :])
 
 
 def policy_in_force(context: RoundContext) -> PolicyInForce:
-    """Return the last decision about the round's policy: the last choice in it, else that with which it starts."""
-    chosen = choices(context)
-    return chosen[-1] if chosen else _starting_policy(context)
+    """Return the last decision about the round's policy."""
+    return _decisions(context)[-1]
 
 
-def _starting_policy(context: RoundContext) -> PolicyInForce:
-    """The decision with which the round starts, before any choice in it."""
+def _decisions(context: RoundContext) -> list[PolicyInForce]:
+    """The decision with which the round starts, and the choices in it."""
     last = context.in_round(context.round - 1)
-    return PolicyInForce.of(finished(last, PROMOTE if last.round else BASELINE))
+    return [PolicyInForce.of(finished(last, PROMOTE if last.round else BASELINE)), *choices(context)]
 
 
 def choices(context: RoundContext) -> list[PolicyInForce]:
@@ -154,10 +151,22 @@ def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
     return {row.model_version: row for row in ordered}
 
 
-def configured_policy(config: Config) -> Policy:
+def configured_policy(context: RoundContext) -> Policy:
     """Return the configured policy, if it is not the embedded one. Raises BadInputError if its folder has no model."""
-    spec = config.endpoints[config.models.policy]
-    return Policy(spec.version, spec.kind, spec.weights_folder, spec.adapter_folder)
+    spec = context.config.endpoints[context.config.models.policy]
+    return Policy.stored_in(context.warehouse, spec.version, spec.kind, spec.weights_folder, spec.adapter_folder)
+
+
+def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
+    """Return the embedded policy before any training; its folder is made if it does not exist."""
+    # Imports torch, which a server of environments does not need.
+    from trajmill.stages.models.embedded.model import save_network, untrained_network
+
+    fresh_folder = at.staging(context.warehouse) / "untrained"
+    version = save_network(untrained_network(context.config.run.seed), fresh_folder)
+    folder = context.warehouse.model(version)
+    keep_weights(context.warehouse, fresh_folder, folder)
+    return Policy.stored_in(context.warehouse, version, EMBEDDED, folder)
 
 
 def acting(
@@ -176,7 +185,7 @@ def acting(
 
 def check_weights(warehouse: Warehouse, policy: Policy) -> None:
     """Check the files of a policy in the warehouse. Raises BadInputError if one is missing or changed."""
-    for folder in (policy.folder, policy.adapter):
+    for folder in policy.paths(warehouse):
         if folder is not None and folder.is_relative_to(warehouse.root):
             checked_weights(warehouse, folder)
 
@@ -189,17 +198,17 @@ def endpoint_of(context: RoundContext, policy: Policy) -> Endpoint:
     TrajmillError (a server does not answer).
     """
     check_weights(context.warehouse, policy)
+    folder, adapter = policy.paths(context.warehouse)
     if policy.kind == EMBEDDED:
-        assert policy.folder is not None
-        return Endpoint(EmbeddedSpec(model=policy.folder))
+        assert folder is not None
+        return Endpoint(EmbeddedSpec(model=folder))
     configured = model_of(context.config, context.config.models.policy)
     spec = configured.spec
-    if policy.adapter is not None and not spec.takes_adapters:
+    if adapter is not None and not spec.takes_adapters:
         raise RefusedPolicyError(f"a model of kind {spec.kind!r} takes no adapter; let [train] train whole weights")
     if isinstance(spec, OpenAiSpec):
-        serve_policy(spec, policy.version, policy.folder, policy.adapter)
-    exchanged = spec.with_version(policy.version, policy.folder, policy.adapter)
-    return Endpoint(exchanged, configured.request_cache, policy.version)
+        serve_policy(spec, policy.version, folder, adapter)
+    return Endpoint(spec.with_version(policy.version, folder, adapter), configured.request_cache, policy.version)
 
 
 def release_unused(context: RoundContext, unused: Policy) -> None:
@@ -218,22 +227,17 @@ def score_prompt(endpoint: Endpoint) -> None:
 
     Raises RefusedPolicyError: it gives no answer, or log probabilities that are no numbers.
     """
-    if isinstance(endpoint.spec, EmbeddedSpec | OpenAiSpec):
-        try:
-            asyncio.run(_score(endpoint))
-        except ModelFailure as error:
-            raise RefusedPolicyError(f"{NOT_ADMITTED}a prompt cannot be scored: {error}") from error
-
-
-async def _score(endpoint: Endpoint) -> None:
+    if not isinstance(endpoint.spec, EmbeddedSpec | OpenAiSpec):
+        return
     file = BytesIO()
     Image.new("RGB", _SCREEN, "white").save(file, "PNG")
     handle = ScreenHandle("admission", _SCREEN, file.getvalue)
     screen = Observation(handle, (UIElement("button", "Go", Box(8, 8, 48, 32)),), "")
     system = ChatMessage("system", ("You use a phone.",))
     messages = (system, ChatMessage("user", (compose("Press Go", None, []), screen)))
-    model = Endpoint(endpoint.spec, None, endpoint.version).connect()
-    try:
+
+    async def score() -> None:
+        model = Endpoint(endpoint.spec, None, endpoint.version).connect()
         try:
             await model.complete(ChatRequest("policy", messages, max_tokens=1, top_logprobs=1))
         except ModelFailure as error:
@@ -241,8 +245,13 @@ async def _score(endpoint: Endpoint) -> None:
                 raise
             # Some servers give no log probabilities, and refuse requests for them.
             await model.complete(ChatRequest("policy", messages, max_tokens=1))
-    finally:
-        await model.close()
+        finally:
+            await model.close()
+
+    try:
+        asyncio.run(score())
+    except ModelFailure as error:
+        raise RefusedPolicyError(f"{NOT_ADMITTED}a prompt cannot be scored: {error}") from error
 
 
 def is_embedded(config: Config) -> bool:

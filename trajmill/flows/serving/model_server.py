@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -66,8 +66,7 @@ class ModelServer(NamedTuple):
 def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int]]:
     """Start the servers that do not run yet, all at the same time, and stop these at the end.
 
-    Each writes to `logs`/ENDPOINT.log. Yields the process ids of their keepers, which lead their process groups, by
-    endpoint.
+    Each writes to `logs`/ENDPOINT.log. Yields the process groups of their keepers by endpoint.
 
     Raises BadInputError (a port is asked for twice or taken by something else, or there is no such Python),
     TrajmillError (a server ended while starting, or hung; the message quotes its log).
@@ -79,8 +78,7 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int
             raise BadInputError(
                 f"endpoints.{server.endpoint}.serve.port is {port}, which endpoints.{other} has already"
             )
-    missing = [server for server in servers if not _is_running(server)]
-    started: list[_Started] = []
+    missing, started = [server for server in servers if not _is_running(server)], list[_Started]()
     try:
         for server in missing:
             started.append(_Started(server, logs))
@@ -97,10 +95,9 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int
 
 
 def _is_running(server: ModelServer) -> bool:
-    health = ask_server(server.health)
+    health, where = ask_server(server.health), f"endpoints.{server.endpoint}.serve.port {server.section.port}"
     if health.status == 0 and is_free(server.section.port):
         return False
-    where = f"endpoints.{server.endpoint}.serve.port {server.section.port}"
     if health.status != 200:
         raise BadInputError(
             f"{where} is taken by something that is not a healthy model server ({health.status_text}); "
@@ -151,10 +148,12 @@ class _Started:
 
     def await_ready(self) -> None:
         """Wait as long as the server lives and its log grows: loading time has no bound on a busy machine."""
-        server, silence = self.server, LogSilence(self.log, time.monotonic())
+        server, size, since = self.server, 0, time.monotonic()
         name = f"the model server of endpoints.{server.endpoint}"
         while (code := self.keeper.poll()) is None and ask_server(server.health).status != 200:
-            if silence.seconds(time.monotonic()) >= server.section.ready_seconds:
+            if (written := self.log.stat().st_size) != size:
+                size, since = written, time.monotonic()
+            elif time.monotonic() - since >= server.section.ready_seconds:
                 seconds = f"silent for {server.section.ready_seconds:g} s (serve.ready_seconds)"
                 raise TrajmillError(f"{name} hung while starting: {seconds}: {self._log_excerpt()}")
             time.sleep(_POLL_SECONDS)
@@ -184,19 +183,6 @@ class _Started:
 
     def _log_excerpt(self) -> str:
         return f"{error_in_log(self.log, self.log_start)}; all of it is in {self.log}"
-
-
-class LogSilence:
-    """Seconds in which a log has not grown."""
-
-    def __init__(self, log: Path, now: float) -> None:
-        self._log, self._size, self._since = log, log.stat().st_size, now
-
-    def seconds(self, now: float) -> float:
-        size = self._log.stat().st_size
-        if size != self._size:
-            self._size, self._since = size, now
-        return now - self._since
 
 
 def error_in_log(log: Path, start: int = 0) -> str:
@@ -280,7 +266,7 @@ def load_adapter(address: str, name: str, folder: Path, api_key: str = "") -> No
     if not (folder / ADAPTER_FILE).is_file():
         raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_FILE}")
     body = {"lora_name": name, "lora_path": str(folder.absolute()), "load_inplace": True}
-    _post(f"load the LoRA adapter {name}", address, "load_lora_adapter", body, api_key, _LOAD_SECONDS)
+    _ask_about_adapter("load", address, body, api_key, _LOAD_SECONDS)
 
 
 def unload_adapter(address: str, name: str, api_key: str = "") -> None:
@@ -290,17 +276,18 @@ def unload_adapter(address: str, name: str, api_key: str = "") -> None:
     """
     models = served_models(address, api_key)
     if isinstance(models, ServerAnswer) or name in models:
-        _post(f"unload the LoRA adapter {name}", address, "unload_lora_adapter", {"lora_name": name}, api_key, 10.0)
+        _ask_about_adapter("unload", address, {"lora_name": name}, api_key, 10.0)
 
 
-def _post(what: str, address: str, path: str, body: object, api_key: str, seconds: float) -> None:
-    answer = ask_server(f"{address}/{path}", body, api_key, seconds)
+def _ask_about_adapter(verb: str, address: str, body: Mapping[str, object], api_key: str, seconds: float) -> None:
+    answer = ask_server(f"{address}/{verb}_lora_adapter", body, api_key, seconds)
+    what = f"the LoRA adapter {body['lora_name']}"
     if answer.status == 0:
         raise TrajmillError(f"the model server {address} does not answer ({answer.reason})")
     if answer.status in (404, 405) and "does not exist" not in answer.text:
         raise BadInputError(
-            f"the model server {address} cannot {what}: start it with --enable-lora and "
+            f"the model server {address} cannot {verb} {what}: start it with --enable-lora and "
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
         )
     if answer.status != 200:
-        raise BadInputError(f"the model server {address} did not {what}: {answer.reason}")
+        raise BadInputError(f"the model server {address} did not {verb} {what}: {answer.reason}")

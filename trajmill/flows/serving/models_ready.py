@@ -1,20 +1,21 @@
-"""Makes sure that the models of a run answer before its first stage calls them."""
+"""Makes sure that the models of a run answer before its first stage calls them, and serves the version that acts."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.serving.model_server import ModelServer, load_adapter, served
-from trajmill.flows.serving.policy_servers import api_key, policy_server
-from trajmill.flows.stage import RoundContext
+from trajmill.flows.serving.model_server import ModelServer, ServerAnswer, load_adapter, served, served_models
+from trajmill.flows.stage import AwaitedError, RoundContext
 from trajmill.pipelines.models import check_agent
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.lock import sole_worker
@@ -77,3 +78,98 @@ def working_on(context: RoundContext, models: Collection[str] | None = ()) -> It
             stack.enter_context(models_ready(context.config, warehouse.run(context.run_id), models))
         yield
     refresh_views(warehouse)
+
+
+class RefusedPolicyError(BadInputError):
+    """A policy version cannot act, because its server refuses it or does not serve it; the message says why."""
+
+
+class PolicyServer:
+    """The server that trajmill starts for the policy; it serves one set of weights at a time."""
+
+    def __init__(self, endpoint: str, logs: Path) -> None:
+        self._endpoint, self._logs, self._weights = endpoint, logs, ""
+        self._running = ExitStack()
+
+    def serve(self, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
+        """Serve the weights of a version, in place of others; the configured weights keep their configured name.
+
+        Raises RefusedPolicyError (the server does not get ready with weights that are not the configured ones),
+        TrajmillError (the port is taken, there is no such Python, or the server does not get ready).
+        """
+        assert spec.serve is not None
+        known = spec.weights_folder
+        weights = spec.serve.model or (str(known) if known is not None else spec.model)
+        is_configured = folder is None or (known is not None and folder.resolve() == known.resolve())
+        name = weights if spec.adapter is not None else spec.model
+        if not is_configured:
+            weights = str(folder)
+            name = version if adapter is None else Path(weights).name
+        if weights == self._weights:
+            return
+        self.close()
+        section = spec.serve.model_copy(update={"model": weights})
+        try:
+            self._running.enter_context(served([ModelServer(self._endpoint, name, section, api_key(spec))], self._logs))
+        except TrajmillError as error:
+            if is_configured:
+                raise
+            raise RefusedPolicyError(str(error)) from error
+        self._weights = weights
+
+    def close(self) -> None:
+        self._weights = ""
+        self._running.close()
+
+
+_POLICY_SERVER: ContextVar[PolicyServer] = ContextVar("trajmill_policy_server")
+
+
+@contextmanager
+def policy_server(endpoint: str, logs: Path) -> Iterator[None]:
+    """Let `serve_policy` start and replace the server of the policy's endpoint inside; stop it at the end."""
+    with closing(PolicyServer(endpoint, logs)) as server:
+        token = _POLICY_SERVER.set(server)
+        try:
+            yield
+        finally:
+            _POLICY_SERVER.reset(token)
+
+
+def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
+    """Make sure that all servers of the policy's endpoint serve a version, which is its model name in requests.
+
+    An adapter is loaded into the running servers. For whole weights, a server that trajmill started is restarted.
+    `folder` has the weights, if not only the server has them.
+
+    Raises RefusedPolicyError (a server refuses the adapter or the weights, or nobody has the weights of the version),
+    AwaitedError (somebody has to load the weights into a server that trajmill did not start), TrajmillError (a server
+    does not answer).
+    """
+    own = _POLICY_SERVER.get(None) if spec.serve is not None else None
+    if own is not None:
+        own.serve(spec, version, folder, adapter)
+    for address in spec.addresses:
+        models = served_models(address, api_key(spec))
+        if isinstance(models, ServerAnswer):
+            raise TrajmillError(f"the model server {address} does not answer ({models.reason})")
+        if version in models:
+            continue
+        if adapter is not None:
+            try:
+                load_adapter(address, version, adapter, api_key(spec))
+            except BadInputError as error:
+                raise RefusedPolicyError(str(error)) from error
+            continue
+        missing = f"the model server {address} does not serve {version}, but {', '.join(sorted(models)) or 'none'}"
+        if folder is None:
+            raise RefusedPolicyError(missing)
+        raise AwaitedError(
+            f"awaiting a policy: {missing}; load {folder} into it under this name (vLLM: `vllm serve {folder} "
+            f"--served-model-name {version}`), then run the same command again"
+        )
+
+
+def api_key(spec: OpenAiSpec) -> str:
+    """Return the key for the endpoint's servers; empty if there is none."""
+    return os.environ.get(spec.api_key_variable, "")

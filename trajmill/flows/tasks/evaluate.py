@@ -5,25 +5,24 @@ Some training queries are measured as well, for comparison.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies.policy import (
     BASELINE,
     Policy,
     PolicyInForce,
-    PolicyRow,
     acting,
     choice_stage,
     choices,
     configured_policy,
     is_embedded,
     policy_before,
-    policy_in,
-    policy_row,
     policy_versions,
     score_prompt,
+    untrained_policy,
 )
 from trajmill.flows.stage import (
     RoundContext,
@@ -36,7 +35,7 @@ from trajmill.flows.stage import (
     stage,
     tuples,
 )
-from trajmill.flows.tasks.generate import GENERATE, Generated, untrained_policy
+from trajmill.flows.tasks.generate import GENERATE, Generated
 from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.errors import BadInputError
@@ -68,11 +67,8 @@ def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
     """Measure the policy that the run starts with, as round 0."""
     first = Generated.of(finished(context.in_round(1), GENERATE)).first_policy
     how = "untrained" if is_embedded(context.config) else "configured"
-    outcome, measured = measure(context, at, policy_in(context.warehouse, first), untrained=True)
-    row = version_row(context, first, measured, Promotion(True, f"{how}: the start of the loop"), how)
-    files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
-    in_force = PolicyInForce(policy_row=first, updates=0, success=measured.success)
-    return replace(outcome, files=files, result=in_force.as_json())
+    decided = Promotion(True, f"{how}: the start of the loop")
+    return measure_and_decide(context, at, first, lambda _: decided, made_by=how, untrained=True)
 
 
 @stage(EVALUATE, "evaluate")
@@ -84,14 +80,16 @@ def evaluate(context: RoundContext, at: StageRun) -> StageOutcome:
     new, refused = Training.of(finished(context, TRAIN)).new_policy, ""
     if new is not None:
         try:
-            outcome, measured = measure(context, at, policy_in(context.warehouse, new), untrained=False)
+            outcome, measured = measure(context, at, new)
             return replace(outcome, result=measured.as_json())
         except BadInputError as error:
             refused = str(error)
     return StageOutcome(0, 0, result=Evaluation(success=(), validation=(), refused=refused).as_json())
 
 
-def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool) -> tuple[StageOutcome, Evaluation]:
+def measure(
+    context: RoundContext, at: StageRun, policy: Policy, untrained: bool = False
+) -> tuple[StageOutcome, Evaluation]:
     """Let a policy act greedily, once on each query of the measured sample; attempts without a reward do not count.
 
     Raises RefusedPolicyError: it is refused, or scores no prompt.
@@ -114,32 +112,42 @@ def measure(context: RoundContext, at: StageRun, policy: Policy, untrained: bool
     return outcome, Evaluation(success=success, validation=validation, refused="")
 
 
-def version_row(
+def measure_and_decide(
     context: RoundContext,
-    policy: PolicyRow,
-    measured: Evaluation,
-    decided: Promotion,
-    made_by: str,
+    at: StageRun,
+    policy: Policy,
+    decide: Callable[[Evaluation], Promotion],
     *,
-    parent: str | None = None,
-    release: str | None = None,
-    recipe: str = "{}",
+    made_by: str = "",
+    untrained: bool = False,
     updates: int = 0,
-    metrics: str | None = None,
+    lineage: Mapping[str, str | None] | None = None,
+) -> StageOutcome:
+    """Measure a version outside the training of a round, decide about it, and write its row with its `lineage`.
+
+    Raises RefusedPolicyError: it is refused, or scores no prompt.
+    """
+    outcome, measured = measure(context, at, policy, untrained)
+    decided = decide(measured)
+    row = version_row(context, policy, measured, decided, made_by or at.stage, updates=updates, **(lineage or {}))
+    files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
+    in_force = PolicyInForce(policy_row=policy, updates=updates, success=measured.success, **decided._asdict())
+    return replace(outcome, files=files, result=in_force.as_json())
+
+
+def version_row(
+    context: RoundContext, policy: Policy, measured: Evaluation, decided: Promotion, made_by: str, **columns: Any
 ) -> PolicyVersion:
-    """Return the row of a measured version with the decision about it."""
-    return PolicyVersion(
-        **policy.model_dump(),
-        parent=parent,
-        release=release,
-        recipe=recipe,
-        updates=updates,
-        success=measured.success,
-        promoted=decided.promoted,
-        reason=decided.reason,
-        metrics=metrics,
-        validation=measured.validation,
-        **context.origin.common(made_by=made_by),
+    """Return the row of a measured version with the decision about it; `columns` are those of its training."""
+    return PolicyVersion.model_validate(
+        {
+            **{"parent": None, "release": None, "recipe": "{}", "updates": 0, **columns},
+            **policy.model_dump(),
+            **decided._asdict(),
+            **context.origin.common(made_by=made_by),
+            "success": measured.success,
+            "validation": measured.validation,
+        }
     )
 
 
@@ -191,18 +199,15 @@ def adopt_configured(context: RoundContext) -> None:
     """
     if not names_another_policy(context) or has_begun(context, ROLLOUT):
         return
-    configured = None if is_embedded(context.config) else configured_policy(context.config)
+    configured = None if is_embedded(context.config) else configured_policy(context)
 
     def work(at: StageRun) -> StageOutcome:
         policy = configured or untrained_policy(context, at)
         known = policy_versions(context).get(policy.version)
         if known is not None:
             return chosen(context, at, known, "the configuration names it again")
-        outcome, measured = measure(context, at, policy, untrained=configured is None)
         decided = Promotion(True, "the configuration names it")
-        row = version_row(context, policy_row(context.warehouse, policy), measured, decided, at.stage)
-        choice = chosen(context, at, row, decided.reason)
-        return replace(choice, files={**outcome.files, **choice.files})
+        return measure_and_decide(context, at, policy, lambda _: decided, untrained=configured is None)
 
     run_once(context, choice_stage(len(choices(context))), work)
 
@@ -217,7 +222,7 @@ def names_another_policy(context: RoundContext) -> bool:
     in_force, config = policy_before(context), context.config
     if is_embedded(config):
         return in_force.kind != EMBEDDED
-    configured = configured_policy(config)
+    configured = configured_policy(context)
     return configured.version not in policy_versions(context) or configured.kind != in_force.kind
 
 
@@ -225,8 +230,8 @@ def chosen(
     context: RoundContext, at: StageRun, row: PolicyVersion, reason: str, replaced: Sequence[PolicyVersion] = ()
 ) -> StageOutcome:
     """Put a version in force; the rows of replaced versions already have their decision."""
-    columns = PolicyRow.model_validate(row, from_attributes=True)
-    choice = PolicyInForce(policy_row=columns, updates=row.updates, success=row.success)
+    policy = Policy.model_validate(row, from_attributes=True)
+    choice = PolicyInForce(policy_row=policy, updates=row.updates, success=row.success)
     common = context.origin.common(made_by=at.stage)
     decided = row.model_copy(update={"promoted": True, "reason": reason, **common})
     rows = [*(each.model_copy(update=common) for each in replaced), decided]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from trajmill.flows.configuration.config import Config, model_of
@@ -12,13 +12,12 @@ from trajmill.flows.configuration.judges import own_judge, prompts_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies.policy import (
     Policy,
-    PolicyRow,
     acting,
     acting_round,
     configured_policy,
     is_embedded,
     policy_before,
-    policy_row,
+    untrained_policy,
 )
 from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, finished, report_of, stage
 from trajmill.flows.tasks.rollout import attempts_of
@@ -27,7 +26,7 @@ from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposal
 from trajmill.pipelines.reading.verdicts import read_history
 from trajmill.pipelines.rollout import AttemptJudge
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.record import Row, content_id
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.registry import rows_from_arrow
@@ -61,7 +60,6 @@ from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, read_shards
 from trajmill.warehouse.shards import DataFile, file_schema, write_tables
 from trajmill.warehouse.staging import forget
-from trajmill.warehouse.weights import keep_weights
 
 GENERATE = "generate"
 FRESH = "fresh"
@@ -69,7 +67,7 @@ PATHWAYS = PATHWAY_STAGE
 
 
 class Generated(StageResult):
-    first_policy: PolicyRow
+    first_policy: Policy
 
 
 @stage(GENERATE, "generate", fixed_round=1)
@@ -82,27 +80,10 @@ def generate(context: RoundContext, at: StageRun) -> StageOutcome:
         if first is not None:
             why = f": {count} failures, the first of {first.input_id}: {' '.join(first.message.split())}"
         raise TrajmillError(f"no query to learn on could be made{why}")
-    rows: dict[str, Sequence[Row]] = {
-        "queries": made.queries,
-        "failures": made.failures,
-        "model_calls": made.model_calls,
-    }
-    files = write_tables(context.warehouse, at, rows)
-    policy = untrained_policy(context, at) if is_embedded(context.config) else configured_policy(context.config)
-    generated = Generated(first_policy=policy_row(context.warehouse, policy))
-    return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files, generated.as_json())
-
-
-def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
-    """Return the embedded policy before any training; its folder is made if it does not exist."""
-    # Imports torch, which a server of environments does not need.
-    from trajmill.stages.models.embedded.model import save_network, untrained_network
-
-    fresh_folder = at.staging(context.warehouse) / "untrained"
-    version = save_network(untrained_network(context.config.run.seed), fresh_folder)
-    folder = context.warehouse.model(version)
-    keep_weights(context.warehouse, fresh_folder, folder)
-    return Policy(version, EMBEDDED, folder)
+    files = write_tables(context.warehouse, at, made._asdict())
+    policy = untrained_policy(context, at) if is_embedded(context.config) else configured_policy(context)
+    result = Generated(first_policy=policy).as_json()
+    return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files, result)
 
 
 @stage(FRESH, "rollout", is_wanted=lambda config: config.queries.fresh > 0)
@@ -112,35 +93,33 @@ def fresh(context: RoundContext, at: StageRun) -> StageOutcome:
         return StageOutcome(0, 0)
     queries, config = context.queries, context.config
     history = read_history(context.warehouse, context.run_id, context.round)
-    tried = history.shares()
-    trained = [query for query in queries.values() if query.split is Split.TRAIN and query.query_id in tried]
-    averages = history.averages([query.query_id for query in trained])
+    tried = [queries[name] for name in history.shares() if queries[name].split is Split.TRAIN]
+    averages = history.averages([query.query_id for query in tried])
     by_level: dict[int, list[float]] = defaultdict(list)
-    for query in trained:
+    for query in tried:
         by_level[query.difficulty].append(averages[query.query_id])
     success = {level: sum(found) / len(found) for level, found in by_level.items()}
     level = level_within_reach(success, config.queries.harder_above)
     request = FreshRequest(config.queries.fresh, level, int(content_id("fresh", config.run.seed, context.round), 16))
     sources = graph_sources(context)
     made = asyncio.run(fresh_queries(sources, source_context(context), request, list(queries.values())))
-    return StageOutcome(
-        request.wanted, len(made), write_tables(context.warehouse, at, {"queries": made}), {"level": level}
-    )
+    files = write_tables(context.warehouse, at, {"queries": made})
+    return StageOutcome(request.wanted, len(made), files, {"level": level})
 
 
 def new_queries(context: RoundContext) -> NewQueries:
     """Make the queries of all splits.
 
-    Raises:
-        BadInputError: there is no source, or a file of tasks, programs or graphs, an app or a page is wrong or missing.
+    Raises BadInputError: there is no source, or a file of tasks, programs or graphs, an app or a page is wrong or
+    missing.
     """
-    config = context.config
+    config, made = context.config, NewQueries(())
     sources = [*graph_sources(context), *_other_sources(context)]
-    own = NewQueries(())
     if not isinstance(context.environment, AppFilesSpec):
         instances = config.rollout.concurrency
-        own = asyncio.run(own_queries(context.environment, config.run.seed, instances, context.origin))
-    made = own.with_more(queries_of(context, sources)) if sources else own
+        made = asyncio.run(own_queries(context.environment, config.run.seed, instances, context.origin))
+    if sources:
+        made = made.with_more(queries_of(context, sources))
     if not (made.queries or made.failures):
         raise BadInputError(
             f"there are no queries: the environment {context.environment.kind!r} brings none; "
@@ -150,10 +129,9 @@ def new_queries(context: RoundContext) -> NewQueries:
     return made
 
 
-def queries_of(context: RoundContext, sources: list[QuerySource]) -> NewQueries:
+def queries_of(context: RoundContext, sources: Sequence[QuerySource]) -> NewQueries:
     """Make the queries of some sources, worded by `models.writer`, or by the grammar if that is embedded."""
-    config, endpoint = context.config, context.config.models.writer
-    writer = None
+    config, endpoint, writer = context.config, context.config.models.writer, None
     if endpoint != EMBEDDED:
         in_flight = config.endpoints[endpoint].max_in_flight
         writer = WriterModel(model_of(config, endpoint), prompts_of(config).writer, in_flight)
@@ -163,13 +141,8 @@ def queries_of(context: RoundContext, sources: list[QuerySource]) -> NewQueries:
 def source_context(context: RoundContext) -> SourceContext:
     """The environment, held-out apps and seed that sources draw their candidates for."""
     config, queries = context.config, context.config.queries
-    return SourceContext(
-        environment=context.environment,
-        unseen=UnseenApps(queries.heldout_app_names, queries.validation_app_names if queries.validation else ()),
-        seed=config.run.seed,
-        origin=context.origin,
-        instances=config.rollout.concurrency,
-    )
+    unseen = UnseenApps(queries.heldout_app_names, queries.validation_app_names if queries.validation else ())
+    return SourceContext(context.environment, unseen, config.run.seed, context.origin, config.rollout.concurrency)
 
 
 def graph_sources(context: RoundContext) -> list[QuerySource]:
@@ -185,31 +158,30 @@ def graph_sources(context: RoundContext) -> list[QuerySource]:
     return [*sources, *(spec.open() for spec in config.sources.values())]
 
 
-def pathway_source(context: RoundContext) -> PathwaySource:
-    """The pathways of the round; the programs are walked first if they were not."""
-    settings = PathwaySettings(most=context.config.pathways.queries)
-    return PathwaySource(found_pathways(context), programs_of(context.config), settings)
-
-
-def _other_sources(context: RoundContext) -> list[QuerySource]:
-    config, sources = context.config, list[QuerySource]()
+def _other_sources(context: RoundContext) -> Iterator[QuerySource]:
+    config = context.config
 
     def commands(places: Sequence[CommandPlace], wanted: int) -> CommandSource:
         seen = [place for place in places if place.app not in config.queries.unseen_app_names]
         return CommandSource(seen, wanted, model_of(config, config.models.writer), prompts_of(config).commands)
 
     if config.pathways.queries:
-        sources.append(pathway_source(context))
+        yield pathway_source(context)
     if config.pathways.written:
         found, programs = found_pathways(context), programs_of(config)
-        sources.append(commands(pathway_places(programs, found, packaged_deny_list()), config.pathways.written))
+        yield commands(pathway_places(programs, found, packaged_deny_list()), config.pathways.written)
     if config.atomic.drawn:
         wanted = {split: getattr(config.atomic, split.value, 0) for split in Split}
-        sources.append(AtomicSource(wanted, config.atomic.programs or get_args(AtomicApp)))
+        yield AtomicSource(wanted, config.atomic.programs or get_args(AtomicApp))
     if config.atomic.written:
         documents = [document_place(kind, config.run.seed) for kind in config.atomic.documents]
-        sources.append(commands(documents, config.atomic.written))
-    return sources
+        yield commands(documents, config.atomic.written)
+
+
+def pathway_source(context: RoundContext) -> PathwaySource:
+    """The pathways of the round; the programs are walked first if they were not."""
+    settings = PathwaySettings(most=context.config.pathways.queries)
+    return PathwaySource(found_pathways(context), programs_of(context.config), settings)
 
 
 def programs_of(config: Config) -> tuple[PathwayProgram, ...]:
@@ -290,9 +262,9 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
     )
     starts = curriculum_starting_points(read_human_tasks(settings.example_tasks), task_successes(context))
     made = fan_out(job, [starts], config.beam, screens_by=config.environment.kind)
-    files, result = made.files, {}
+    files, result = dict(made.files), {}
     if settings.try_proposals:
-        files = {table: shards for table, shards in files.items() if table != "queries"}
+        files.pop("queries", None)
         result = _as_result(_written_queries(context, made.files))
     return StageOutcome(sum(job.wanted), made.rows("queries"), files, result)
 
@@ -317,11 +289,11 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
     """
     proposals = (*_still_undecided(context), *_undecided_in(context, PROPOSE))
     attempts = plan_once(proposals, Purpose.TRIAL, context.config.run.seed, context.round)
-    acts = acting_round(context)
+    acts, judge = acting_round(context), own_judge(context.config)
     agent = acting(context, policy_before(acts), temperature=0.0, untrained=acts.round == 1)
-    judge, workers = own_judge(context.config), context.config.rollout.workers
     job = TryProposals(**vars(attempts_of(context, at, agent)), judge=AttemptJudge(judge.spec, judge.critics))
-    made = fan_out(job, divide(attempts, workers), context.config.beam, screens_by=context.environment.kind)
+    payloads = divide(attempts, context.config.rollout.workers)
+    made = fan_out(job, payloads, context.config.beam, screens_by=context.environment.kind)
     decided = {query.query_id for query in _written_queries(context, made.files)}
     result = _as_result([query for query in proposals if query.query_id not in decided])
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files, result)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import pyarrow.compute as pc
 
-from trajmill.flows.configuration.config import models_of
+from trajmill.flows.configuration.config import model_or_none
 from trajmill.flows.configuration.judges import prompts_of
-from trajmill.flows.policies.policy import endpoint_of
+from trajmill.flows.policies.policy import endpoint_of, untrained_policy
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
-from trajmill.flows.tasks.generate import untrained_policy
 from trajmill.flows.tasks.rollout import attempt_all, exploring_agent, training_queries
 from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
@@ -55,18 +55,12 @@ def guide(context: RoundContext, at: StageRun) -> StageOutcome:
     written = {row.source_trajectory for row in _guidance(context, range(context.round))}
     sources = choose_sources(hard, walks.by_query, written)
     unwritten = sources.unwritten
-    spec = GuideSpec(
-        describer=next(iter(models_of(config, [config.models.describer])), None),
-        writer=next(iter(models_of(config, [config.models.writer])), None),
-        prompts=prompts_of(config).guide,
-    )
+    describer, writer = (model_or_none(config, name) for name in (config.models.describer, config.models.writer))
     job = WriteGuidance(
-        context.warehouse,
-        at,
-        context.origin,
+        *(context.warehouse, at, context.origin),
         frozenset(walks.rounds_of).intersection(unwritten),
         history.rounds_of(unwritten) | walks.rounds_of,
-        spec,
+        GuideSpec(describer, writer, prompts_of(config).guide),
         config.judge.concurrency,
     )
     made = context.fan_out(job, divide(unwritten, config.rollout.workers))
@@ -127,10 +121,9 @@ def _reference_walks(context: RoundContext, rounds: range) -> _Walks:
     """The walks of reference paths in some rounds that did not fail; of several of a query, the last by id."""
     rows = context.read("trajectories", ["trajectory_id", "query_id", "purpose", "reward", "round"], rounds)
     walks = _Walks({}, {})
-    for trajectory_id, query_id, purpose, reward, number in sorted(tuples(rows), key=lambda row: str(row[0])):
+    for trajectory_id, query_id, purpose, reward, number in sorted(tuples(rows), key=itemgetter(0)):
         if purpose == Purpose.REFERENCE and reward != 0.0:
-            walks.by_query[query_id] = trajectory_id
-            walks.rounds_of[trajectory_id] = number
+            walks.by_query[query_id], walks.rounds_of[trajectory_id] = trajectory_id, number
     return walks
 
 

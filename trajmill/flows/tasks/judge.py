@@ -7,13 +7,13 @@ again has the same work.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from trajmill.flows.configuration.judges import own_judge
+from trajmill.flows.configuration.judges import NamedJudge, own_judge
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
-from trajmill.pipelines.fan_out import divide
-from trajmill.pipelines.judge import JudgeTrajectories
+from trajmill.pipelines.fan_out import WrittenFiles, divide
+from trajmill.pipelines.judge import JudgeTrajectories, RejudgeIdentity
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
@@ -54,19 +54,29 @@ def judge_all(
     context: RoundContext, at: StageRun, trajectory_ids: Sequence[str], late: Sequence[Unjudged] = ()
 ) -> StageOutcome:
     """Judge trajectories of this round, and some of earlier rounds."""
-    own = own_judge(context.config)
     trajectories = [*(one.trajectory_id for one in late), *trajectory_ids]
-    job = JudgeTrajectories(
-        context.warehouse,
-        at,
-        context.origin,
-        own.spec,
-        own.critics,
-        rounds=tuple(sorted({context.round, *(one.round for one in late)})),
-        tried={one.trajectory_id: one.tried for one in late},
-    )
-    made = context.fan_out(job, divide(trajectories, context.config.rollout.workers))
+    rounds = {context.round, *(one.round for one in late)}
+    tried = {one.trajectory_id: one.tried for one in late}
+    made = judge_shards(context, at, own_judge(context.config), trajectories, rounds, tried)
     return StageOutcome(len(trajectories), made.rows("judgements"), made.files)
+
+
+def judge_shards(
+    context: RoundContext,
+    at: StageRun,
+    judge: NamedJudge,
+    trajectories: Sequence[str],
+    rounds: Collection[int],
+    tried: Mapping[str, int],
+    again: RejudgeIdentity | None = None,
+) -> WrittenFiles:
+    job = JudgeTrajectories(
+        *(context.warehouse, at, context.origin, judge.spec, judge.critics),
+        rounds=tuple(sorted(rounds)),
+        tried=tried,
+        rejudge=again,
+    )
+    return context.fan_out(job, divide(trajectories, context.config.rollout.workers))
 
 
 def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> list[Unjudged]:
@@ -89,26 +99,23 @@ def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> lis
 def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
     """Count how often the judge and the programmatic check agree, per level."""
     trajectories = trajectories_of_round(context, Purpose.TRAIN, Purpose.GUIDED)
-    environment = context.environment
+    environment, rounds = context.environment, [context.round]
     distances = environment.goal_distances() if isinstance(environment, MeasuresDistance) else None
     # Read a range at a time: the episodes of a round do not fit into memory.
     episodes = (
         episode
         for part in divide(sorted(trajectories), workers=1)
-        for episode in read_episodes(
-            context.warehouse, context.run_id, part, rounds=[context.round], with_verdicts=True
-        )
+        for episode in read_episodes(context.warehouse, context.run_id, part, rounds=rounds, with_verdicts=True)
     )
     quality = calibrate(episodes, WarehouseScreens(context.warehouse), distances)
-    judged = context.read_judgements("trajectory_id", rounds=[context.round])["trajectory_id"].to_pylist()
+    judged = context.read_judgements("trajectory_id", rounds=rounds)["trajectory_id"].to_pylist()
     count = len(set(trajectories).intersection(judged))
     return StageOutcome(len(trajectories), count, result={"judge": [level.model_dump() for level in quality]})
 
 
 def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
     """The counts of the round's judge, per level."""
-    found = finished(context, CALIBRATE).result["judge"]
-    return tuple(JudgeQuality.model_validate(level) for level in found)
+    return tuple(map(JudgeQuality.model_validate, finished(context, CALIBRATE).result["judge"]))
 
 
 def judge_precision(context: RoundContext) -> Precision:
@@ -122,10 +129,8 @@ def judge_precision(context: RoundContext) -> Precision:
     if measured is not Precision.UNKNOWN:
         return measured
     judged = tuples(context.read_judgements("made_by", "rule", rounds=[context.round]))
-    newest: dict[tuple[str, str], Calibration] = {}
-    for row in sorted(read_rows(context.warehouse, Calibration), key=lambda row: row.number):
-        if row.channel is None:
-            newest[row.made_by, row.rule] = row
+    calibrations = sorted(read_rows(context.warehouse, Calibration), key=lambda row: row.number)
+    newest = {(row.made_by, row.rule): row for row in calibrations if row.channel is None}
     names = {"true_positive", "false_positive", "true_negative", "false_negative"}
     counts = (
         JudgeQuality(level=_DECISION, **newest[version].model_dump(include=names))

@@ -147,15 +147,10 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
     config, spec = context.config, context.config.rl
     own = trajectories_of_round(context, Purpose.TRAIN)
     late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) if spec.carry_over else []
-    columns = ["round", "query_id", "purpose", "trajectory_id"]
+    columns, waited = ["round", "query_id", "purpose", "trajectory_id"], {one.trajectory_id for one in late}
     attempts = list(tuples(context.read("trajectories", columns, {one.round for one in late})))
-    waited = {one.trajectory_id for one in late}
     groups = {(number, query_id) for number, query_id, _, name in attempts if name in waited}
-    late_groups = [
-        name
-        for number, query_id, purpose, name in attempts
-        if (number, query_id) in groups and purpose == Purpose.TRAIN
-    ]
+    late_groups = [name for *group, purpose, name in attempts if tuple(group) in groups and purpose == Purpose.TRAIN]
     trajectories = sorted({*own, *late_groups})
     tried_again = [one.trajectory_id for one in late if one.tried + 1 < TRIED_AT_MOST]
     history = read_history(context.warehouse, context.run_id, context.round)
@@ -197,10 +192,7 @@ def derive_for_training(context: RoundContext, at: StageRun) -> StageOutcome:
 
 def left_out(context: RoundContext) -> dict[str, int]:
     """By reason, how much gave no supervised example in the rounds so far."""
-    total: Counter[str] = Counter()
-    for report in _derived_so_far(context):
-        total.update(report.result["dropped"])
-    return dict(total)
+    return dict(sum((Counter(report.result["dropped"]) for report in _derived_so_far(context)), Counter[str]()))
 
 
 def derived_from(context: RoundContext) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trajmill.flows.configuration.config import policy_family
-from trajmill.flows.policies.policy import Policy, PolicyRow, check_weights, is_embedded, policy_before, policy_row
+from trajmill.flows.policies.policy import Policy, check_weights, is_embedded, policy_before
 from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.stage import (
     AwaitedError,
@@ -47,7 +47,7 @@ class Training(StageResult):
     reason: str
     """Why there is no new version; empty if there is one."""
     judge_precision: Precision
-    policy_row: PolicyRow | None = None
+    policy_row: Policy | None = None
     """The version that was trained or added; the policy in force itself if that was added again."""
     parent: str | None = None
     release: str | None = None
@@ -58,7 +58,7 @@ class Training(StageResult):
     updates: int = 0
 
     @property
-    def new_policy(self) -> PolicyRow | None:
+    def new_policy(self) -> Policy | None:
         return self.policy_row if self.trained else None
 
 
@@ -89,7 +89,8 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     if reason:
         return _untrained(rows, reason, precision)
     parent = policy_before(context)
-    if parent.folder is None or not recipe.trains(parent.folder):
+    folder, adapter = parent.paths(context.warehouse)
+    if folder is None or not recipe.trains(folder):
         raise AwaitedError(awaited_policy(context, parent))
     # Damage ends the run: unlike after a training that fails, the round must not go on without a new version.
     verify_release(context.warehouse, release_to_train_on(context))
@@ -97,8 +98,9 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     # An interrupted training continues from the files in this folder.
     weights = at.staging(context.warehouse) / "weights"
     try:
-        report = _train(context, at, parent, weights)
-        admit(weights, parent.folder)
+        frozen = {role: config.endpoints[name] for role, name in recipe.roles().items()}
+        report = _train(context, at, ParentPolicy(folder, adapter, policy_family(config), frozen), weights)
+        admit(weights, folder)
     except (TrainingFailedError, BadInputError) as error:
         message = str(error)
         if (log := weights / LOG_FILE).is_file():
@@ -118,12 +120,10 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
         files = write_tables(context.warehouse, at, {"failures": [failure]})
         return replace(_untrained(rows, f"training failed: {message}", precision), files=files)
     # New weights, or a new adapter for the parent's weights.
-    folder = context.warehouse.model(report.version)
-    keep_weights(context.warehouse, weights, folder)
+    made = context.warehouse.model(report.version)
+    keep_weights(context.warehouse, weights, made)
     shutil.rmtree(weights, ignore_errors=True)
-    policy = Policy(report.version, parent.kind, folder)
-    if (folder / ADAPTER_FILE).is_file():
-        policy = policy._replace(folder=parent.folder, adapter=folder)
+    folders = (folder, made) if (made / ADAPTER_FILE).is_file() else (made, None)
     trained = Training(
         trained=True,
         reason="",
@@ -131,7 +131,7 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
         parent=parent.version,
         release=released["release"],
         recipe=recipe.model_dump_json(),
-        policy_row=policy_row(context.warehouse, policy),
+        policy_row=Policy.stored_in(context.warehouse, report.version, parent.kind, *folders),
         metrics=json.dumps(report._asdict()),
         updates=report.updates,
     )
@@ -140,12 +140,8 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
 
 def leave_untrained(context: RoundContext, reason: str) -> StageReport:
     """End the training stage of a round without a training, for a reason that the round's figures show."""
-
-    def work(at: StageRun) -> StageOutcome:
-        rows = finished(context, RELEASE).result[context.config.train.learns_from]
-        return _untrained(rows, reason, judge_precision(context))
-
-    return run_once(context, TRAIN, work)
+    rows = finished(context, RELEASE).result[context.config.train.learns_from]
+    return run_once(context, TRAIN, lambda at: _untrained(rows, reason, judge_precision(context)))
 
 
 def awaited_policy(context: RoundContext, policy: Policy) -> str:
@@ -162,18 +158,17 @@ def _untrained(rows: int, reason: str, precision: Precision) -> StageOutcome:
     return StageOutcome(rows, 0, result=untrained.as_json())
 
 
-def _train(context: RoundContext, at: StageRun, parent: Policy, weights: Path) -> TrainingReport:
+def _train(context: RoundContext, at: StageRun, parent: ParentPolicy, weights: Path) -> TrainingReport:
     """Train into a folder; the updates are counted where `trajmill status` and the terminal look."""
-    assert parent.folder is not None
     config, recipe, staging = context.config, context.config.train, at.staging(context.warehouse)
-    family, name = policy_family(config), str(finished(context, RELEASE).result["release"])
+    name = str(finished(context, RELEASE).result["release"])
     if recipe.takes is None:
         training_set = release_folder(context.warehouse, name)
     else:
         training_set = staging / "release"
         # An interrupted stage may have written a part of the export; writing it again gives the same files.
         shutil.rmtree(training_set, ignore_errors=True)
-        request = ExportRequest(name, recipe.takes, family, training_set, recipe.learns_kind)
+        request = ExportRequest(name, recipe.takes, parent.family, training_set, recipe.learns_kind)
         export_release_to(context.warehouse, request)
     progress, counted = ShardProgress(staging, "updates"), 0
 
@@ -184,9 +179,8 @@ def _train(context: RoundContext, at: StageRun, parent: Policy, weights: Path) -
         progress.add(done - counted)
         counted = done
 
-    frozen = {role: config.endpoints[name] for role, name in recipe.roles().items()}
     return recipe.train(
-        parent=ParentPolicy(parent.folder, parent.adapter, family, frozen),
+        parent=parent,
         release=training_set,
         seed=int(content_id("train", config.run.seed, context.round)[:12], 16),
         folder=weights,
