@@ -65,7 +65,8 @@ def _learned_in_start(root: Path, seed: int) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         run_one(_START, seed, partial, 0)
         partial.rename(root)
-    learned = policy_before(RoundContext(config, open_warehouse(root), 2)).folder
+    context = RoundContext(config, open_warehouse(root), 2)
+    learned = policy_before(context).paths(context.warehouse).folder
     assert learned is not None
     return learned
 

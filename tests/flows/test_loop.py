@@ -132,8 +132,9 @@ def test_flipped_weights_are_named_before_they_act_or_are_trained(small_run: War
     shutil.copytree(small_run.root, tmp_path / "copy")
     context = RoundContext(small_config(tmp_path / "copy"), open_warehouse(tmp_path / "copy"), 1)
     policy = policy_before(context)
-    assert policy.folder is not None
-    weights = policy.folder / "model.safetensors"
+    folder = policy.paths(context.warehouse).folder
+    assert folder is not None
+    weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     shutil.rmtree(context.at(TRAIN).staging(context.warehouse))
     uses: list[Callable[[], object]] = [lambda: endpoint_of(context, policy), lambda: train(context)]

@@ -85,8 +85,8 @@ def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, 
     rows = {row.model_version: row for row in read_rows(context.warehouse, PolicyVersion)}
     row = rows[last.version]
     assert row.release == release_name(context.in_round(row.round)) and row.parent in rows
-    assert last.adapter is not None and (last.adapter / "adapter_config.json").is_file()
-    assert last.folder == server.weights
+    weights, adapter = last.paths(context.warehouse)
+    assert adapter is not None and (adapter / "adapter_config.json").is_file() and weights == server.weights
     assert served_models(server.address) == frozenset({MODEL, last.version}), "what acts no longer is unloaded"
     for number in rounds:
         assert acted(context, number) == {summary_of(context.in_round(number)).policy_before}
