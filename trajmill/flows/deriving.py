@@ -71,10 +71,7 @@ class KindOfRun:
 
 
 def kind_named(config: Config, name: str) -> KindOfRun:
-    """Return a kind as the configuration describes it.
-
-    Raises BadInputError: there is no such kind, an endpoint is not defined, or a model is missing that it needs.
-    """
+    """Return a kind as configured. Raises BadInputError: there is none, or an endpoint or a needed model is missing."""
     spec = config.derive.kind(name)
     usual = {"writer": config.models.writer, "describer": config.models.describer}
     models = {role: getattr(config.derive, role) or usual[role] for role in spec.roles}
@@ -105,8 +102,7 @@ def kinds_in_force(config: Config) -> frozenset[str]:
 def derive_kind(config: Config, name: str) -> DerivedData:
     """Derive a kind from all judged training trajectories of the run that it was not derived from yet.
 
-    Raises BadInputError (there is no such kind, a model is missing, or the run has no judged trajectory), RunInUseError
-    (another process works on the run).
+    Raises BadInputError (there is no such kind, a model is missing, or nothing is judged), RunInUseError.
     """
     kind, context = kind_named(config, name), RoundContext.of(config, 0)
     newest = pc.max(context.read("judgements", ["round"])["round"]).as_py()
@@ -123,10 +119,7 @@ def derive_kind(config: Config, name: str) -> DerivedData:
 
 
 def derive_in_round(context: RoundContext, name: str) -> DerivedData:
-    """Derive a kind from the judged trajectories of the rounds so far, as a stage of a run that is locked.
-
-    Raises BadInputError: there is no such kind, or a model is missing.
-    """
+    """Derive a kind from the rounds so far, as a stage of a locked run. Raises BadInputError as `kind_named`."""
     return _derive_rounds(context, kind_named(context.config, name), range(1, context.round + 1))
 
 
@@ -222,10 +215,7 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
 
 
 def lifts_by_task(attempts: Sequence[Attempted], tasks: Mapping[str, str]) -> dict[str, GuidanceLift]:
-    """Success with and without guidance by task, as view `guidance_lift` compares it by round.
-
-    Only queries count that were attempted in both ways; each counts once, by the mean of its attempts.
-    """
+    """Success with and without guidance by task, over the queries with both; each counts once, by its mean."""
     rewarded: dict[tuple[str, str], dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for one in attempts:
         if one.reward is not None and one.purpose in (Purpose.TRAIN, Purpose.GUIDED):
@@ -245,10 +235,7 @@ def _task_of(query: Query) -> str:
 
 
 def sources_of_round(context: RoundContext, done: Collection[str], once_per_screen: bool) -> list[DerivedFrom]:
-    """Return the judged training trajectories of a round that are not `done`, in order of their ids.
-
-    With `once_per_screen`, use each screen only once in the run, in the first step that shows it.
-    """
+    """The judged training trajectories of a round that are not `done`; `once_per_screen` uses a screen once a run."""
     learned = {one.trajectory_id for one in _attempts(context) if one.purpose in LEARNED_FROM}
     judged = sorted(learned & set(_correctness(context)))
     if not once_per_screen:
@@ -278,16 +265,9 @@ def _correctness(context: RoundContext) -> Mapping[str, bool]:
 
 
 def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, most: int) -> WrittenFiles:
-    """Let the policy of the round try the manuals of a batch, and leave out those that do not raise success.
+    """Let the policy try the manuals of a batch at `most` queries each; leave out those that do not raise success.
 
-    The attempts are a stage of their own, with its own commit; they are stored with the purpose `trial`, which no
-    training and no figure of a policy counts.
-
-    Args:
-        context: the round of the manuals.
-        at: the batch.
-        made: the shards of the batch, not yet committed.
-        most: queries at which a manual is tried.
+    The attempts are a stage of their own, with the purpose `trial`, which no training and no figure counts.
     """
     tables = read_shards(context.warehouse, "examples", made.files.get("examples", ()), arrow_schema("examples").names)
     manuals = [row for table in tables for row in rows_from_arrow(Example, table)]

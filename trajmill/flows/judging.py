@@ -59,9 +59,9 @@ class RejudgeReport(NamedTuple):
 
 
 def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
-    """Judge all finished trajectories of the run, or of one round, again, by the run's own judge if `name` is None.
+    """Judge all finished trajectories of the run, or of a round, again; without a name by the run's own judge.
 
-    Raises BadInputError (no such judge, or nothing to judge), RunInUseError (another process works on the run).
+    Raises BadInputError (no such judge, or nothing to judge), RunInUseError.
     """
     judge, context = judge_named(config, name or OWN_JUDGE), RoundContext.of(config, 0)
     stored = _finished(context, None if round_number is None else [round_number])
@@ -150,13 +150,10 @@ class Calibrated(NamedTuple):
 
 
 def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) -> list[Calibrated]:
-    """Let judges give every vote once, and write the quality of each ingredient to table `calibrations`.
+    """Let judges, by default the run's own, give every vote, and write the quality of ingredients to `calibrations`.
 
-    Without `names` of `[judges.NAME]`, the run's own judge. The truth is a folder of labels, or the programmatic
-    rewards of the run's stored trajectories.
-
-    Raises BadInputError (an unknown judge, no rewards, a judge that repeats them, or labels that cannot be read),
-    RunInUseError (another process works on the run), TrajmillError (a judge could judge nothing).
+    The truth is a folder of labels, or the programmatic rewards of stored trajectories. Raises BadInputError (unknown
+    judge, no rewards, a judge that repeats them, unreadable labels), RunInUseError, TrajmillError (nothing was judged).
     """
     judges = [judge_named(config, name).asking_for_all() for name in names or (OWN_JUDGE,)]
     repeating = [judge.name for judge in judges if judge.rule.repeats_the_check]
@@ -221,10 +218,7 @@ def _votes_on_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[
 
 
 def _votes_on_labelled(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
-    """Judge every labelled trajectory whose file exists; model calls and failures are rows to commit.
-
-    Raises BadInputError: the labels cannot be read, or no trajectory file exists.
-    """
+    """Judge every labelled trajectory that has a file. Raises BadInputError: there is none, or wrong labels."""
     labels, stage = read_labels(folder), f"{CALIBRATE}:{judge.name}"
     made = asyncio.run(judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage))
     present = len(labels) - made.absent - made.unsure

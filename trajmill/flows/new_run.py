@@ -32,10 +32,7 @@ class NewRunError(BadInputError):
 
 
 def begin_or_continue(config: Config, new_run: bool = False) -> None:
-    """Store what identifies the run; call it before any of its stages.
-
-    Raises NewRunError if it would begin a run beside another one of its name without `new_run`.
-    """
+    """Store what identifies the run, before its first stage. Raises NewRunError if it is new and may not be."""
     warehouse, run_id, identity = create_warehouse(config.run.root), config.run_id, config.identity()
     if not new_run and not has_begun(warehouse, warehouse.staging(run_id)):
         pattern = re.compile(rf"{re.escape(config.run.name)}-[0-9a-f]{{8}}")
@@ -68,12 +65,7 @@ def begun_runs(warehouse: Warehouse) -> list[str]:
 
 
 def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | None) -> list[ShownRun]:
-    """Return the configured run, or those of a warehouse that the user has named without a configuration.
-
-    A run of a named warehouse has the configuration with which it was last continued.
-
-    Raises BadInputError: no run has begun in the named warehouse.
-    """
+    """Return the configured run, or those of a warehouse, as last configured. Raises BadInputError without any."""
     if root is None or config_file is not None:
         config = load_config(config_file)
         return [ShownRun(config.run_id, config)]
@@ -84,19 +76,13 @@ def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | Non
 
 
 def config_of(warehouse: Warehouse, run_id: str) -> Config:
-    """Return the configuration with which a run was last continued, without endpoints and `[notify]`.
-
-    A run that an earlier version of trajmill has begun has the defaults.
-    """
+    """Return the configuration of a run's last start without endpoints and `[notify]`; the defaults for an old run."""
     stored = warehouse.store.get(_file(warehouse, run_id, _CONFIG_FILE))
     return Config() if stored is None else Config.model_validate_json(stored)
 
 
 def run_resource(warehouse: Warehouse, run_id: str) -> str:
-    """Return the id of a run in Prefect, wherever the warehouse is mounted; made at the first call.
-
-    Two runs of the same configuration in two warehouses have different ids.
-    """
+    """Return the id of a run in Prefect, made at the first call; it tells equal runs of two warehouses apart."""
     file = _file(warehouse, run_id, _RESOURCE_FILE)
     if warehouse.store.size(file) is None:
         warehouse.store.create(file, f"trajmill.run.{run_id}.{uuid.uuid4().hex[:8]}".encode())

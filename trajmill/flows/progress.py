@@ -51,10 +51,7 @@ class Unwatched:
 
 
 class ConsoleWatcher(Unwatched):
-    """Shows a bar per stage on a terminal, and one line per finished stage everywhere else.
-
-    Stages that run at the same time in several threads share one display.
-    """
+    """Shows a bar per stage, also of several threads, on a terminal; elsewhere one line per finished stage."""
 
     def __init__(self, console: Console) -> None:
         self._console, self._shown, self._showing = console, 0, threading.Lock()

@@ -163,9 +163,9 @@ def concurrently(work: Callable[[], object]) -> Iterator[None]:
 def do_stages(
     context: RoundContext, do: Callable[[Stage, RoundContext], StageReport], ahead: RoundContext | None = None
 ) -> str:
-    """Do the stages of a round in order; returns what a stage waits for, empty if all are finished.
+    """Do the stages of a round in order, with the rollout of round `ahead` beside those that may overlap.
 
-    The round `ahead` is rolled out at the same time as the stages that may overlap.
+    Returns what a stage waits for, empty if all are finished.
     """
     for learn, stages in groupby(stages_of(context.config), lambda each: each.command in LEARNING):
         overlap: AbstractContextManager[None] = nullcontext()
@@ -183,10 +183,7 @@ def do_stages(
 
 
 def rolled_out_ahead(context: RoundContext) -> RoundContext | None:
-    """The next round if its rollout begins while this round's policy trains, or has begun so before; else None.
-
-    It does not begin if it would have to act with another policy than that of this round.
-    """
+    """The next round if its rollout has begun, or may begin while this round's policy trains and stays in force."""
     following = context.in_round(context.round + 1)
     if has_begun(following, ROLLOUT):
         return following
@@ -223,10 +220,9 @@ def _planned_attempts(context: RoundContext, name: str) -> int | None:
 
 
 def run_stage(name: str, config: Config) -> StageReport:
-    """Do the stages of one command in the current round, i.e. the first unfinished one.
+    """Do the stages of one command in the current round.
 
-    Raises BadInputError (there is no such command, or a stage that it needs is not finished), RunInUseError (another
-    process works on the run).
+    Raises BadInputError (there is no such command, or a stage that it needs is not finished), RunInUseError.
     """
     if name not in COMMANDS:
         raise BadInputError(f"there is no stage {name!r}; {instead_of(name, list(COMMANDS))}")
@@ -235,10 +231,7 @@ def run_stage(name: str, config: Config) -> StageReport:
 
 
 def run_command(name: str, context: RoundContext) -> StageReport:
-    """Do the stages of one command in a round; returns the report of the last one, or of the one that waits.
-
-    Raises BadInputError: a stage that it needs is not finished.
-    """
+    """Do the stages of a command in a round; returns the last report. Raises BadInputError if it needs another."""
     for needed in STAGES:
         if needed.name in COMMANDS[name] and report_of(needed.in_its_round(context), needed.name) is None:
             raise BadInputError(

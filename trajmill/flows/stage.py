@@ -174,10 +174,7 @@ def stage(
 
 
 def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], StageOutcome]) -> StageReport:
-    """Do a stage, commit its rows and write its marker; if it has a marker already, return its report.
-
-    A stage that raises `AwaitedError` gets no marker: the next call tries it again.
-    """
+    """Do, commit and mark a stage that has no marker; one that raises AwaitedError is tried again at the next call."""
     warehouse, at = context.warehouse, context.at(stage)
     if report_of(context, stage) is None:
         with disk_full_as_error(warehouse.root):

@@ -52,7 +52,7 @@ class WalkReport(NamedTuple):
 def walk(config: Config, queries: int, source: str = "") -> WalkReport:
     """Try some queries, of one source if it is named, and write a report with pictures of the steps.
 
-    Raises TrajmillError: there is no such source, no query can be made, or another process works on the run.
+    Raises TrajmillError: there is no such source, no query can be made, or the run is in use.
     """
     if source and source not in set(Source):
         raise BadInputError(f"there is no source {source!r}; {instead_of(source, Source)}")
@@ -86,10 +86,7 @@ def _outcome(trajectory: Trajectory, query: Query) -> str:
 
 
 def walk_queries(context: RoundContext, queries: int, source: Source | None = None) -> StageReport:
-    """Make one attempt at each of the first queries; those with an annotated path come first, then by id.
-
-    Raises TrajmillError: there are no queries of that source.
-    """
+    """Try each of the first queries once, annotated paths first, then by id. Raises TrajmillError if there are none."""
 
     def work(at: StageRun) -> StageOutcome:
         usable = [query for query in context.queries.values() if source in (None, query.source)]
@@ -114,9 +111,9 @@ class PathwaysReport(NamedTuple):
 
 
 def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysReport:
-    """Walk programs, by default those of the configuration; a program is walked only once.
+    """Walk programs, by default the configured ones, each only once.
 
-    Raises TrajmillError: a program is unknown, nothing was found, or another process works on the run.
+    Raises TrajmillError: a program is unknown, nothing was found, or the run is in use.
     """
     settings = config.pathways
     changes = {"programs": programs or settings.programs, "queries": settings.queries or PathwaySettings().most}

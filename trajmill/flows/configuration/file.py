@@ -32,13 +32,9 @@ S = TypeVar("S", bound=Spec)
 
 
 def load_config(path: Path | str | None = None, before_exploring: bool = False) -> Config:
-    """Read the configuration of a run.
+    """Read `path`, or the working folder's `trajmill.toml` if there is one; paths in it are relative to its folder.
 
-    Args:
-        path: the file; without one, `trajmill.toml` of the working folder if there is one. Paths in a file are relative
-            to the file's folder.
-        before_exploring: whether the graphs that it names need not exist yet. Raises BadInputError: the file cannot be
-            read or has mistakes; one line for each mistake.
+    `before_exploring`: the graphs that it names need not exist yet. Raises BadInputError with a line for each mistake.
     """
     if path is None and not DEFAULT_FILE.exists():
         return Config()
@@ -276,10 +272,7 @@ def _runner(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def tasks_unknown_to_judge(config: Config) -> str | None:
-    """Return a one-line warning if the embedded critics cannot judge the tasks of the environment.
-
-    Their annotations are those of simulated apps. In other environments they judge nothing, so nothing is learned.
-    """
+    """Return a one-line warning if embedded critics cannot judge the environment's tasks: they know simulated apps."""
     embedded = [
         f"models.critic.{channel}"
         for channel in config.judge.channels

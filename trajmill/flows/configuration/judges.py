@@ -38,10 +38,7 @@ class RolePrompts(NamedTuple):
 
 
 def prompts_of(config: Config) -> RolePrompts:
-    """Read all prompts; workers get their texts, not the files.
-
-    Raises BadInputError: a file cannot be read, or misses a section or a field.
-    """
+    """Read all prompts, whose texts workers get. Raises BadInputError for an unusable file."""
     files = config.prompts
     return RolePrompts(
         critic_prompts(files.critic_step, files.critic_text, files.critic_multimodal, files.describer_screen),
@@ -87,10 +84,7 @@ def own_judge(config: Config) -> NamedJudge:
 
 
 def judge_named(config: Config, name: str) -> NamedJudge:
-    """Return the judge of `[judges.NAME]`, or the run's own if `name` is `judge`.
-
-    Raises BadInputError: there is none of that name.
-    """
+    """Return the judge of `[judges.NAME]`, or the run's own for `judge`. Raises BadInputError for an unknown name."""
     if name == OWN_JUDGE:
         return own_judge(config)
     if name not in config.judges:

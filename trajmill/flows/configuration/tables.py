@@ -113,13 +113,9 @@ def key_paths(spec: type[Spec]) -> list[KeyPath]:
 
 
 def spec_at(root: type[Spec], keys: Iterable[str], written: object) -> type[Spec]:
-    """Return the spec of the table at a key path of a file.
+    """Return the spec of the table at a key path of a file, whose content `written` chooses specs by its `kind` keys.
 
-    Args:
-        root: the spec of the whole file.
-        keys: names of tables, including names that the user chose.
-        written: the content of the file; its `kind` keys choose the specs. Raises KeyError (there is no such table),
-            BadInputError (a table has an unknown kind).
+    Raises KeyError (there is no such table), BadInputError (a table has an unknown kind).
     """
     spec, names = root, iter(keys)
     for name in names:

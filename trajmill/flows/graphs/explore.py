@@ -73,12 +73,10 @@ def explore_app(
     out: Path | None = None,
     progress: Callable[[int, int], None] = lambda pages, trials: None,
 ) -> ExploreReport:
-    """Explore an app within the bounds of `[explore]`; a second call continues.
+    """Explore an app within the bounds of `[explore]` into file `out`; a second call continues, and keeps edits.
 
-    What people wrote in the file of the graph (`out`, by default in the folder of `[explore]`) stays. `progress` gets
-    the numbers of pages and trials so far.
-
-    Raises BadInputError (the app is unknown, or its files are wrong), TrajmillError (the app does not start).
+    `progress` gets the numbers of pages and trials. Raises BadInputError (the app is unknown, or its files are wrong),
+    TrajmillError (the app does not start).
     """
     app = config.explore.app(name, config.environment.kind)
     files = GraphFiles(out or config.explore.file(name))
@@ -181,10 +179,8 @@ def annotate_file(
 ) -> AnnotateReport:
     """Fill what is missing in a graph; its file is written after each page, so that a second call continues.
 
-    Pictures and the journal of exploring lie beside it. `progress` gets the number of pages that are done, and of all
-    that miss something.
-
-    Raises BadInputError: the file is no graph, no role has a model, or a model cannot be reached.
+    `progress` gets the numbers of finished and of all pages that miss something. Raises BadInputError: the file is no
+    graph, no role has a model, or a model cannot be reached.
     """
     graph = read_graph(path)
     roles = {"describer": config.models.describer, "writer": config.models.writer}

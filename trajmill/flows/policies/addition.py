@@ -73,10 +73,7 @@ class ListedPolicy(NamedTuple):
 
 
 def list_policies(config: Config) -> list[ListedPolicy]:
-    """List all versions of the run, oldest first, each with the newest decision about it.
-
-    Raises BadInputError: there is no warehouse, or the run has measured no policy yet.
-    """
+    """List all versions of the run, oldest first, with the newest decisions. Raises BadInputError if there are none."""
     context = _measured_run(config)
     in_force = policy_before(context).version
     return [ListedPolicy(row, version == in_force) for version, row in policy_versions(context).items()]
@@ -85,8 +82,7 @@ def list_policies(config: Config) -> list[ListedPolicy]:
 def promote_policy(config: Config, version: str) -> StageReport:
     """Put a version in force, whatever its measured success.
 
-    Raises BadInputError (the run has no such version, it is in force already, or a rollout has begun and is not
-    finished), RunInUseError (another process works on the run).
+    Raises BadInputError (it is unknown or in force already, or a rollout is under way), RunInUseError.
     """
     context = _measured_run(config)
     with working_on(context):
@@ -99,8 +95,7 @@ def promote_policy(config: Config, version: str) -> StageReport:
 def roll_back_policy(config: Config) -> StageReport:
     """Replace the policy in force by its parent.
 
-    Raises BadInputError (it has no parent, or a rollout has begun and is not finished), RunInUseError (another process
-    works on the run).
+    Raises BadInputError (it has no parent, or a rollout is under way), RunInUseError.
     """
     context = _measured_run(config)
     with working_on(context):
@@ -144,11 +139,8 @@ def _measured_run(config: Config) -> RoundContext:
 def add_and_evaluate(config: Config, added: Addition) -> StageReport:
     """Add a version to the round that waits for one, or between two rounds; measure it and decide on its promotion.
 
-    Returns that decision, or what its evaluation waits for.
-
-    Raises BadInputError (the policy is the embedded one; not exactly one version is named; a round is under way; the
-    model, the adapter or the release does not exist; or the version has been measured before), RunInUseError (another
-    process works on the run).
+    Returns that decision, or what its evaluation waits for. Raises BadInputError (the policy is embedded, a round is
+    under way, or the version is not named once, does not exist or was measured before), RunInUseError.
     """
     context = _measured_run(config)
     # A model server takes minutes to start, so everything that can be checked is checked first.
@@ -258,13 +250,9 @@ class UntrainedPolicy(NamedTuple):
 
 
 def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolicy:
-    """Make the model in the folder of the policy's endpoint; an existing model is kept.
+    """Make the model in the folder of the policy's endpoint from the run's seed and the apps' words; one there is kept.
 
-    Equal configurations give equal files: the seed is the run's seed, and the words are those of the environment's
-    apps.
-
-    Raises BadInputError: the policy is not a model of the family `read-aloud` whose folder is named, or its environment
-    has no app files.
+    Raises BadInputError: the policy is no `read-aloud` model with a folder, or the environment has no app files.
     """
     policy, folder = config.models.policy, cast("Path | None", None)
     match config.endpoints.get(policy):

@@ -109,10 +109,7 @@ def acting_round(context: RoundContext) -> RoundContext:
 
 
 def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: int) -> frozenset[str]:
-    """Return the versions more than `max_staleness` changes behind the policy in force, of the rounds of attempts.
-
-    The policies of these rounds and of the round before them count.
-    """
+    """The versions of the rounds, and of the one before, over `max_staleness` changes behind the policy in force."""
     first = max(1, min([*rounds, context.round]) - 1)
     decided = [one for number in range(first, context.round + 1) for one in _decisions(context.in_round(number))]
     in_force = [version for version, _ in groupby(one.policy_row.version for one in decided)]
@@ -172,10 +169,7 @@ def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
 def acting(
     context: RoundContext, policy: Policy, temperature: float, untrained: bool, with_tokens: bool = False
 ) -> ActingAgent:
-    """Return the agent of a policy; the embedded policy that the run starts with (`untrained`) acts as an explorer.
-
-    Temperature 0 acts greedily. `with_tokens` lets a served policy return the tokens of its replies.
-    """
+    """Return the agent of a policy; an embedded one that is `untrained` explores. Temperature 0 acts greedily."""
     agent = context.config.agent
     starts_untrained = untrained and policy.kind == EMBEDDED and is_embedded(context.config)
     spec = ExplorerSpec() if starts_untrained and isinstance(agent, EndToEndSpec) else agent

@@ -64,12 +64,10 @@ class ModelServer(NamedTuple):
 
 @contextmanager
 def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int]]:
-    """Start the servers that do not run yet, all at the same time, and stop these at the end.
+    """Start the servers that do not run yet, with logs in `logs`/ENDPOINT.log, and stop these at the end.
 
-    Each writes to `logs`/ENDPOINT.log. Yields the process groups of their keepers by endpoint.
-
-    Raises BadInputError (a port is asked for twice or taken by something else, or there is no such Python),
-    TrajmillError (a server ended while starting, or hung; the message quotes its log).
+    Yields the process groups of their keepers by endpoint. Raises BadInputError (a port is taken, or there is no such
+    Python), TrajmillError (a server ended or hung while starting; the message quotes its log).
     """
     taken: dict[int, str] = {}
     for server in servers:
@@ -186,10 +184,7 @@ class _Started:
 
 
 def error_in_log(log: Path, start: int = 0) -> str:
-    """Return the first error after byte `start` of a log, or else its last line; one printable line.
-
-    Later errors only report that another process failed ("see root cause above").
-    """
+    """Return the first error after byte `start` of a log, as later ones follow from it; without one, the last line."""
     with log.open("rb") as file:
         file.seek(max(start, file.seek(0, 2) - _LOOK_BACK_BYTES))
         text = file.read().decode(errors="replace")
@@ -222,10 +217,7 @@ class ServerAnswer(NamedTuple):
 
 
 def ask_server(url: str, body: object = None, api_key: str = "", seconds: float = 10.0) -> ServerAnswer:
-    """Send one request: GET, or POST of a JSON `body`; errors become an answer, and nothing is raised.
-
-    Keys that the server echoes are removed from its answer.
-    """
+    """Send a GET, or a POST of a JSON `body`; errors become an answer, from which echoed keys are removed."""
     request = urllib.request.Request(url, None if body is None else json.dumps(body).encode())
     request.add_header("Content-Type", "application/json")
     if api_key:
@@ -256,12 +248,9 @@ def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAns
 
 
 def load_adapter(address: str, name: str, folder: Path, api_key: str = "") -> None:
-    """Load a LoRA adapter in PEFT's layout into the server at `address` (.../v1); loading it again is fine.
+    """Load a LoRA adapter in PEFT's layout into the server at `address` (.../v1) as the model `name`; twice is fine.
 
-    `name` is the model name in requests; each set of weights has its own.
-
-    Raises BadInputError (the folder has no adapter, or the server does not take adapters), TrajmillError (the server
-    does not answer).
+    Raises BadInputError (the folder has no adapter, or the server takes none), TrajmillError (no answer).
     """
     if not (folder / ADAPTER_FILE).is_file():
         raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_FILE}")
@@ -270,10 +259,7 @@ def load_adapter(address: str, name: str, folder: Path, api_key: str = "") -> No
 
 
 def unload_adapter(address: str, name: str, api_key: str = "") -> None:
-    """Remove an adapter from the server at `address`; running requests are finished.
-
-    Raises BadInputError (the server does not take adapters), TrajmillError (the server does not answer).
-    """
+    """Remove an adapter from a server, which finishes running requests. Raises as `load_adapter`."""
     models = served_models(address, api_key)
     if isinstance(models, ServerAnswer) or name in models:
         _ask_about_adapter("unload", address, {"lora_name": name}, api_key, 10.0)

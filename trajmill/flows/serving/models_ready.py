@@ -24,13 +24,10 @@ from trajmill.warehouse.views import refresh_views
 
 @contextmanager
 def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None) -> Iterator[None]:
-    """Start servers, load adapters and check names, so that the models answer inside.
+    """Start servers, with logs in a folder, load adapters and check names of endpoints: of all roles without `names`.
 
-    Without `names` of endpoints, those of all roles. Servers write their logs to the folder `logs`.
-
-    Raises BadInputError (a server cannot be reached, does not have its model, or takes no adapter; a prompt file misses
-    something; the folder of the agent's documents has none), TrajmillError (a server that trajmill starts does not get
-    ready).
+    Raises BadInputError (a server is out of reach, lacks its model or takes no adapter; a file of prompts or of the
+    agent is wrong), TrajmillError (a server that trajmill starts does not get ready).
     """
     prompts_of(config)
     check_agent(config.agent)
@@ -68,10 +65,7 @@ async def check_servers(specs: Iterable[OpenAiSpec]) -> None:
 
 @contextmanager
 def working_on(context: RoundContext, models: Collection[str] | None = ()) -> Iterator[None]:
-    """Work on a run alone, with endpoints ready (None: those of all roles); the views are up to date at the end.
-
-    Raises RunInUseError: another process works on the run.
-    """
+    """Work on a run alone, with endpoints (None: of all roles) ready, then refresh the views. Raises RunInUseError."""
     warehouse = context.warehouse
     with sole_worker(warehouse, context.run_id), disk_full_as_error(warehouse.root), ExitStack() as stack:
         if models is None or models:
@@ -94,8 +88,7 @@ class PolicyServer:
     def serve(self, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
         """Serve the weights of a version, in place of others; the configured weights keep their configured name.
 
-        Raises RefusedPolicyError (the server does not get ready with weights that are not the configured ones),
-        TrajmillError (the port is taken, there is no such Python, or the server does not get ready).
+        Raises RefusedPolicyError (the server cannot load further weights), TrajmillError (it does not start).
         """
         assert spec.serve is not None
         known = spec.weights_folder
@@ -137,14 +130,10 @@ def policy_server(endpoint: str, logs: Path) -> Iterator[None]:
 
 
 def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
-    """Make sure that all servers of the policy's endpoint serve a version, which is its model name in requests.
+    """Make all servers of the policy's endpoint serve a version by name: load its adapter, or restart with weights.
 
-    An adapter is loaded into the running servers. For whole weights, a server that trajmill started is restarted.
-    `folder` has the weights, if not only the server has them.
-
-    Raises RefusedPolicyError (a server refuses the adapter or the weights, or nobody has the weights of the version),
-    AwaitedError (somebody has to load the weights into a server that trajmill did not start), TrajmillError (a server
-    does not answer).
+    Raises RefusedPolicyError (a server refuses it, or nobody has its weights), AwaitedError (somebody has to load the
+    weights into a server that trajmill did not start), TrajmillError (a server does not answer).
     """
     own = _POLICY_SERVER.get(None) if spec.serve is not None else None
     if own is not None:

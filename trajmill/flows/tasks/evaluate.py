@@ -73,10 +73,7 @@ def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
 
 @stage(EVALUATE, "evaluate")
 def evaluate(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Measure the round's new policy, if there is one.
-
-    A policy that its server refuses, or that cannot be loaded, is neither measured nor promoted.
-    """
+    """Measure the round's new policy; one that is refused, or cannot be loaded, is neither measured nor promoted."""
     new, refused = Training.of(finished(context, TRAIN)).new_policy, ""
     if new is not None:
         try:
@@ -90,7 +87,7 @@ def evaluate(context: RoundContext, at: StageRun) -> StageOutcome:
 def measure(
     context: RoundContext, at: StageRun, policy: Policy, untrained: bool = False
 ) -> tuple[StageOutcome, Evaluation]:
-    """Let a policy act greedily, once on each query of the measured sample; attempts without a reward do not count.
+    """Let a policy act greedily once on each measured query; attempts without a reward do not count.
 
     Raises RefusedPolicyError: it is refused, or scores no prompt.
     """
@@ -123,10 +120,7 @@ def measure_and_decide(
     updates: int = 0,
     lineage: Mapping[str, str | None] | None = None,
 ) -> StageOutcome:
-    """Measure a version outside the training of a round, decide about it, and write its row with its `lineage`.
-
-    Raises RefusedPolicyError: it is refused, or scores no prompt.
-    """
+    """Measure a version outside a round's training, decide about it, and write its row. Raises RefusedPolicyError."""
     outcome, measured = measure(context, at, policy, untrained)
     decided = decide(measured)
     row = version_row(context, policy, measured, decided, made_by or at.stage, updates=updates, **(lineage or {}))
@@ -213,10 +207,7 @@ def adopt_configured(context: RoundContext) -> None:
 
 
 def names_another_policy(context: RoundContext) -> bool:
-    """Whether the configuration names a model that the run has no version of, or one of another kind.
-
-    False before the run has measured the policy that it starts with.
-    """
+    """Whether the configuration names a model, or a kind of one, that the run lacks; False without a baseline."""
     if report_of(context.in_round(0), BASELINE) is None:
         return False
     in_force, config = policy_before(context), context.config

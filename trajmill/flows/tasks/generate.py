@@ -108,11 +108,7 @@ def fresh(context: RoundContext, at: StageRun) -> StageOutcome:
 
 
 def new_queries(context: RoundContext) -> NewQueries:
-    """Make the queries of all splits.
-
-    Raises BadInputError: there is no source, or a file of tasks, programs or graphs, an app or a page is wrong or
-    missing.
-    """
+    """Make the queries of all splits. Raises BadInputError if there is no source, or one of its files is wrong."""
     config, made = context.config, NewQueries(())
     sources = [*graph_sources(context), *_other_sources(context)]
     if not isinstance(context.environment, AppFilesSpec):
@@ -185,10 +181,7 @@ def pathway_source(context: RoundContext) -> PathwaySource:
 
 
 def programs_of(config: Config) -> tuple[PathwayProgram, ...]:
-    """Read the programs that a configuration names.
-
-    Raises BadInputError: a file of programs is needed and not named, is no list of programs, or lacks a program.
-    """
+    """Read the configured programs. Raises BadInputError if the file is not named or wrong, or lacks a program."""
     settings = config.pathways
     if settings.file is None and not isinstance(config.environment, DesktopSpec):
         raise BadInputError("pathways.file is missing: name a YAML file of the programs to walk (see environments.md)")
@@ -238,10 +231,7 @@ def asks_for_tasks(config: Config) -> bool:
 
 @stage(PROPOSE, "rollout", is_wanted=asks_for_tasks)
 def propose(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Let the writer model propose training queries for this round and the later ones.
-
-    Raises BadInputError: there is no file of example tasks, or a line of it is not a task.
-    """
+    """Let the writer model propose training queries. Raises BadInputError: there are no usable example tasks."""
     config, settings, writer = context.config, context.config.queries, context.config.models.writer
     if settings.example_tasks is None:
         raise BadInputError("queries.example_tasks is missing: name a file of tasks that people wrote")
@@ -283,10 +273,7 @@ def task_successes(context: RoundContext) -> list[TaskSuccess]:
 
 @stage(TRY_PROPOSALS, "rollout", is_wanted=lambda config: config.queries.try_proposals and asks_for_tasks(config))
 def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Make one attempt at each proposed task; the judge's decision on it decides whether the task is trained on.
-
-    A task whose attempt decides nothing is tried again in the next round.
-    """
+    """Try each proposed task once; it becomes training data if the judge accepts; undecided ones are tried again."""
     proposals = (*_still_undecided(context), *_undecided_in(context, PROPOSE))
     attempts = plan_once(proposals, Purpose.TRIAL, context.config.run.seed, context.round)
     acts, judge = acting_round(context), own_judge(context.config)

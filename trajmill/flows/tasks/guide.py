@@ -103,10 +103,7 @@ class _Walks(NamedTuple):
 
 
 def _hard_queries(context: RoundContext, to_hint: bool = True) -> tuple[HardQueries, History]:
-    """The hard queries and the judged attempts so far; both empty without guidance.
-
-    No query gets hints if they are demonstrated, as hints would have no reader.
-    """
+    """The hard queries and the judged attempts so far; none get hints that a demonstration would replace."""
     settings = context.config.guidance
     if not settings.enabled:
         return HardQueries((), {}), History({})

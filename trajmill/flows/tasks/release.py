@@ -58,9 +58,9 @@ def _of_round(context: RoundContext) -> Released:
 
 
 def release_again(config: Config) -> str:
-    """Release the newest round of a run once more, with what was derived since, and return the new name.
+    """Release the newest round of a run again, with what was derived since; returns the new name.
 
-    Raises BadInputError (no round of the run was released yet), RunInUseError (another process works on the run).
+    Raises BadInputError (no round was released yet), RunInUseError.
     """
     newest = RoundContext.of(config)
     if report_of(newest, RELEASE) is None:
