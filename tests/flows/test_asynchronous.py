@@ -27,11 +27,10 @@ from trajmill.flows.policies.policy import (
 from trajmill.flows.round import concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, report_of, run_once
 from trajmill.flows.status.page import ahead_line
-from trajmill.flows.tasks.evaluate import EVALUATE
 from trajmill.flows.tasks.generate import PROPOSE
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import TRAIN
+from trajmill.flows.tasks.train import EVALUATE, TRAIN
 from trajmill.pipelines.rollout import attempt_counter
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory

@@ -26,9 +26,9 @@ from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of, tuples
-from trajmill.flows.tasks.evaluate import adopt_configured
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import release_name
+from trajmill.flows.tasks.train import adopt_configured
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.atomic import disk_full_as_error

@@ -23,23 +23,25 @@ from trajmill.flows.policies.policy import (
 from trajmill.flows.progress import StageCounter, watched_work
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, has_begun, report_of, stage
-from trajmill.flows.tasks.evaluate import (
+from trajmill.flows.tasks.generate import GENERATE, fresh, generate, propose, try_proposals
+from trajmill.flows.tasks.guide import GUIDED, guide, reference, reference_paths_used, rollout_guided
+from trajmill.flows.tasks.judge import CALIBRATE, JUDGE, calibrate_judge, judge, judge_guided, judge_quality
+from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE, derive, derive_for_training, derive_rl, release
+from trajmill.flows.tasks.rollout import ROLLOUT, rollout
+from trajmill.flows.tasks.train import (
     EVALUATE,
+    TRAIN,
     Evaluation,
+    Training,
     adopt_configured,
     baseline,
     compared,
     evaluate,
     measured_queries,
     names_another_policy,
+    train,
     version_row,
 )
-from trajmill.flows.tasks.generate import GENERATE, fresh, generate, propose, try_proposals
-from trajmill.flows.tasks.guide import GUIDED, guide, reference, reference_paths_used, rollout_guided
-from trajmill.flows.tasks.judge import CALIBRATE, JUDGE, calibrate_judge, judge, judge_guided, judge_quality
-from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE, derive, derive_for_training, derive_rl, release
-from trajmill.flows.tasks.rollout import ROLLOUT, rollout
-from trajmill.flows.tasks.train import TRAIN, Training, train
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Row

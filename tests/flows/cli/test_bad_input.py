@@ -20,8 +20,8 @@ from tests.flows.tiny_run import tiny_config
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.evaluate import measure
 from trajmill.flows.tasks.generate import Generated, generate
+from trajmill.flows.tasks.train import measure
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.kinds import MiniWobSpec

@@ -23,8 +23,8 @@ from trajmill.flows.nights.nightly import Landed, collect_night, landed_in
 from trajmill.flows.nights.retrain import retrain_if_enough, working_alone
 from trajmill.flows.round import current_round, summary_of
 from trajmill.flows.stage import RoundContext, report_of
-from trajmill.flows.tasks.evaluate import measured_queries
 from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.train import measured_queries
 from trajmill.schemas.tables.query import Split
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker

@@ -17,9 +17,9 @@ from trajmill.flows.policies.policy import policy_before
 from trajmill.flows.round import current_round, run_stage, summary_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
-from trajmill.flows.tasks.evaluate import adopt_configured
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.flows.tasks.train import adopt_configured
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query

@@ -19,10 +19,10 @@ from trajmill.flows.configuration.sections import ModelsSection, PromptsSection
 from trajmill.flows.policies.policy import BASELINE
 from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext, report_of
-from trajmill.flows.tasks.evaluate import measured_queries
 from trajmill.flows.tasks.generate import PROPOSE, asks_for_tasks, task_successes
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.rollout import training_queries
+from trajmill.flows.tasks.train import measured_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

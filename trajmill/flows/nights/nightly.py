@@ -18,8 +18,7 @@ from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
 from trajmill.flows.nights.retrain import train_round, working_alone
 from trajmill.flows.round import collecting_stages, current_round, stages_of
 from trajmill.flows.stage import RoundContext, report_of, tuples
-from trajmill.flows.tasks.evaluate import adopt_configured
-from trajmill.flows.tasks.train import TRAIN, leave_untrained
+from trajmill.flows.tasks.train import TRAIN, adopt_configured, leave_untrained
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.warehouse.lock import RunInUseError

@@ -1,14 +1,31 @@
-"""Trains a new policy version on the round's release, or waits for a version that another program trains."""
+"""Trains a policy version, or waits for one; measures versions by greedy episodes, and adopts the configured one."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from trajmill.flows.configuration.config import policy_family
-from trajmill.flows.policies.policy import Policy, check_weights, is_embedded, policy_before
+from trajmill.flows.configuration.sections import EMBEDDED
+from trajmill.flows.policies.policy import (
+    BASELINE,
+    Policy,
+    PolicyInForce,
+    acting,
+    check_weights,
+    choice_stage,
+    choices,
+    configured_policy,
+    is_embedded,
+    policy_before,
+    policy_versions,
+    score_prompt,
+    untrained_policy,
+)
 from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.stage import (
     AwaitedError,
@@ -17,21 +34,33 @@ from trajmill.flows.stage import (
     StageReport,
     StageResult,
     finished,
+    has_begun,
+    report_of,
     run_once,
     stage,
+    tuples,
 )
+from trajmill.flows.tasks.generate import GENERATE, Generated
 from trajmill.flows.tasks.judge import judge_precision
 from trajmill.flows.tasks.release import DERIVE_RL, NOT_ACCEPTED, RELEASE, derived_from, release_to_train_on
+from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
+from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration.agreement import Precision
+from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
+from trajmill.stages.queries.proposals.starts import PROPOSED
+from trajmill.stages.rollout.base import plan_once
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.child import LOG_FILE
-from trajmill.stages.training.promotion import reason_not_to_train
+from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare, reason_not_to_train
 from trajmill.stages.training.spec import ParentPolicy, TrainingReport
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.releases import release_folder, verify_release
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import ShardProgress, plan_items
@@ -186,3 +215,182 @@ def _train(context: RoundContext, at: StageRun, parent: ParentPolicy, weights: P
         folder=weights,
         progress=count,
     )
+
+
+EVALUATE = "evaluate"
+_PASSED = 1.0
+
+
+class Evaluation(StageResult):
+    success: tuple[SplitSuccess, ...]
+    validation: tuple[QueryOutcome, ...]
+    """For each validation query, in order of id, whether the policy achieved it."""
+    refused: str
+    """Why the new policy could not be measured; empty if it was, or if there is none."""
+
+
+@stage(BASELINE, "generate", fixed_round=0)
+def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Measure the policy that the run starts with, as round 0."""
+    first = Generated.of(finished(context.in_round(1), GENERATE)).first_policy
+    how = "untrained" if is_embedded(context.config) else "configured"
+    decided = Promotion(True, f"{how}: the start of the loop")
+    return measure_and_decide(context, at, first, lambda _: decided, made_by=how, untrained=True)
+
+
+@stage(EVALUATE, "evaluate")
+def evaluate(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Measure the round's new policy; one that is refused, or cannot be loaded, is neither measured nor promoted."""
+    new, refused = Training.of(finished(context, TRAIN)).new_policy, ""
+    if new is not None:
+        try:
+            outcome, measured = measure(context, at, new)
+            return replace(outcome, result=measured.as_json())
+        except BadInputError as error:
+            refused = str(error)
+    return StageOutcome(0, 0, result=Evaluation(success=(), validation=(), refused=refused).as_json())
+
+
+def measure(
+    context: RoundContext, at: StageRun, policy: Policy, untrained: bool = False
+) -> tuple[StageOutcome, Evaluation]:
+    """Let a policy act greedily once on each measured query; attempts without a reward do not count.
+
+    Raises RefusedPolicyError: it is refused, or scores no prompt.
+    """
+    attempts = plan_once(measured_queries(context), Purpose.EVALUATE, context.config.run.seed, context.round)
+    agent = acting(context, policy, temperature=0.0, untrained=untrained)
+    if agent.endpoint is not None:
+        score_prompt(agent.endpoint)
+    outcome, queries = attempt_all(context, at, attempts, agent), context.queries
+    files = outcome.files.get("trajectories", ())
+    tables = read_shards(context.warehouse, "trajectories", files, ["query_id", "reward"])
+    rows = (row for table in tables for row in tuples(table))
+    scored = {query_id: reward >= _PASSED for query_id, reward in rows if reward is not None}
+    success = success_by_split(MeasuredEpisode(queries[query_id].split, done) for query_id, done in scored.items())
+    validation = tuple(
+        QueryOutcome(query_id=query.query_id, success=scored[query.query_id])
+        for query in _of_split(context, Split.VALIDATION)
+        if query.query_id in scored
+    )
+    return outcome, Evaluation(success=success, validation=validation, refused="")
+
+
+def measure_and_decide(
+    context: RoundContext,
+    at: StageRun,
+    policy: Policy,
+    decide: Callable[[Evaluation], Promotion],
+    *,
+    made_by: str = "",
+    untrained: bool = False,
+    updates: int = 0,
+    lineage: Mapping[str, str | None] | None = None,
+) -> StageOutcome:
+    """Measure a version outside a round's training, decide about it, and write its row. Raises RefusedPolicyError."""
+    outcome, measured = measure(context, at, policy, untrained)
+    decided = decide(measured)
+    row = version_row(context, policy, measured, decided, made_by or at.stage, updates=updates, **(lineage or {}))
+    files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
+    in_force = PolicyInForce(policy_row=policy, updates=updates, success=measured.success, **decided._asdict())
+    return replace(outcome, files=files, result=in_force.as_json())
+
+
+def version_row(
+    context: RoundContext, policy: Policy, measured: Evaluation, decided: Promotion, made_by: str, **columns: Any
+) -> PolicyVersion:
+    """Return the row of a measured version with the decision about it; `columns` are those of its training."""
+    return PolicyVersion.model_validate(
+        {
+            **{"parent": None, "release": None, "recipe": "{}", "updates": 0, **columns},
+            **policy.model_dump(),
+            **decided._asdict(),
+            **context.origin.common(made_by=made_by),
+            "success": measured.success,
+            "validation": measured.validation,
+        }
+    )
+
+
+def measured_queries(context: RoundContext) -> list[Query]:
+    """The first queries of each split in order of id, and all validation queries.
+
+    Ids are hashes and later queries are left out, so this is always the same random sample.
+    """
+    settings = context.config.evaluate
+    sizes = dict.fromkeys(HELDOUT_SPLITS, settings.episodes) | {Split.TRAIN: settings.train_sample}
+    sampled = [query for split, size in sizes.items() for query in _of_split(context, split)[:size]]
+    return [*sampled, *_of_split(context, Split.VALIDATION)]
+
+
+def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
+    """The queries of a split with which the run began; no check can measure proposed ones."""
+    return [
+        query
+        for query in context.queries.values()
+        if query.split is split and query.source not in PROPOSED and query.round <= 1
+    ]
+
+
+def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
+    """Whether a version with these outcomes on the validation queries replaces the policy in force."""
+
+    def by_query(outcomes: Sequence[QueryOutcome]) -> dict[str, bool]:
+        return {outcome.query_id: outcome.success for outcome in outcomes}
+
+    rivals = {
+        version: Rival(version, by_query(row.validation or ()))
+        for version, row in policy_versions(context).items()
+        if row.promoted or version == before.version
+    }
+    queries, unseen = _of_split(context, Split.VALIDATION), set(context.config.queries.unseen_app_names)
+    groups = [
+        QueryGroup("apps of training", [each.query_id for each in queries if not unseen & set(each.apps)]),
+        QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
+    ]
+    settings, old = context.config.evaluate, rivals[before.version]
+    return compare(by_query(new), old, list(rivals.values()), groups, settings.level, settings.promote_without_evidence)
+
+
+def adopt_configured(context: RoundContext) -> None:
+    """Start a new round with the configured model, if the run has no version of it yet.
+
+    The model is measured first, like the model that the run started with. A known model is left to promotions and
+    commands. A round that has begun keeps its policy.
+    """
+    if not names_another_policy(context) or has_begun(context, ROLLOUT):
+        return
+    configured = None if is_embedded(context.config) else configured_policy(context)
+
+    def work(at: StageRun) -> StageOutcome:
+        policy = configured or untrained_policy(context, at)
+        known = policy_versions(context).get(policy.version)
+        if known is not None:
+            return chosen(context, at, known, "the configuration names it again")
+        decided = Promotion(True, "the configuration names it")
+        return measure_and_decide(context, at, policy, lambda _: decided, untrained=configured is None)
+
+    run_once(context, choice_stage(len(choices(context))), work)
+
+
+def names_another_policy(context: RoundContext) -> bool:
+    """Whether the configuration names a model, or a kind of one, that the run lacks; False without a baseline."""
+    if report_of(context.in_round(0), BASELINE) is None:
+        return False
+    in_force, config = policy_before(context), context.config
+    if is_embedded(config):
+        return in_force.kind != EMBEDDED
+    configured = configured_policy(context)
+    return configured.version not in policy_versions(context) or configured.kind != in_force.kind
+
+
+def chosen(
+    context: RoundContext, at: StageRun, row: PolicyVersion, reason: str, replaced: Sequence[PolicyVersion] = ()
+) -> StageOutcome:
+    """Put a version in force; the rows of replaced versions already have their decision."""
+    policy = Policy.model_validate(row, from_attributes=True)
+    choice = PolicyInForce(policy_row=policy, updates=row.updates, success=row.success)
+    common = context.origin.common(made_by=at.stage)
+    decided = row.model_copy(update={"promoted": True, "reason": reason, **common})
+    rows = [*(each.model_copy(update=common) for each in replaced), decided]
+    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": rows}), choice.as_json())
